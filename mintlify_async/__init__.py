@@ -1,0 +1,1 @@
+"""The asyncio client SDK for the Mintlify documentation service."""

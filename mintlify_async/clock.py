@@ -1,0 +1,78 @@
+"""Time as the package sees it: now, the wall clock, sleep, a deadline, a timer.
+
+Nothing else in the package reads the time or sleeps, so that a test can put a
+virtual clock in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock", "Timer"]
+
+
+class Timer(Protocol):
+    """A call that is due later and can be called off."""
+
+    def cancel(self) -> None:
+        """Call it off; harmless when it already ran."""
+        ...
+
+
+class Clock(Protocol):
+    """What a session needs of time. Every quantity is in seconds."""
+
+    def now(self) -> float:
+        """Return seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after *seconds*."""
+        ...
+
+    def deadline(self, at: float | None) -> AbstractAsyncContextManager[object]:
+        """Return a block that raises ``TimeoutError`` when :meth:`now` reaches *at*; None never does.
+
+        A block whose time has already come raises at its first suspension.
+        """
+        ...
+
+    def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
+        """Call *callback* on the running loop when :meth:`now` reaches *at*."""
+        ...
+
+
+class SystemClock:
+    """The running event loop's own clock, and the computer's wall clock."""
+
+    __slots__ = ()
+
+    def now(self) -> float:
+        """Return the monotonic clock that asyncio's loops use, in seconds."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for *seconds* on the running loop."""
+        await asyncio.sleep(seconds)
+
+    def deadline(self, at: float | None) -> AbstractAsyncContextManager[object]:
+        """Return an ``asyncio.timeout`` that ends when :meth:`now` reaches *at*."""
+        if at is None:
+            return asyncio.timeout(None)
+        return asyncio.timeout(at - time.monotonic())
+
+    def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
+        """Call *callback* on the running loop when :meth:`now` reaches *at*."""
+        return asyncio.get_running_loop().call_later(max(0.0, at - time.monotonic()), callback)
