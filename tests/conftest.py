@@ -1,0 +1,35 @@
+"""What every test stands under: nothing left open, no key shown, aioresponses mended."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import aioresponses_bridge
+import leak_guard
+import pytest
+import secret_guard
+
+REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
+"""Set to 1 by ``python3 -m tests --require-real``: a missing real part fails instead of being skipped."""
+
+REAL_PARTS = re.compile("redis|chromium|playwright|node|npm", re.IGNORECASE)
+"""What a skip's reason says when it is one of these parts that is missing."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for plugin in (aioresponses_bridge, leak_guard, secret_guard):
+        if not config.pluginmanager.is_registered(plugin):
+            config.pluginmanager.register(plugin)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    """With ``--require-real``, a test skipped for want of a real part is a failure."""
+    report = yield
+    if report.skipped and os.environ.get(REQUIRE_REAL) == "1" and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if REAL_PARTS.search(reason):
+            report.outcome = "failed"
+            report.longrepr = f"skipped, though {REQUIRE_REAL}=1: {reason}"
+    return report
