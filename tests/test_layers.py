@@ -29,6 +29,7 @@ ROOMS = [
     "message",
     "stream",
     "retry",
+    "windows",
     "quota",
     "protocol",
     "ledger",
@@ -45,12 +46,17 @@ ROOMS = [
     "__main__",
 ]
 
-PURE = ["models", "parts", "sse", "events", "message", "stream", "retry", "quota", "protocol"]
+PURE = ["models", "parts", "sse", "events", "message", "stream", "retry", "windows", "quota", "protocol"]
 """What comes in and what goes out; the clock and the dice are arguments."""
 
 IMPURE_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
 
-SEPARATE = {"retry": {"errors"}, "quota": {"errors", "clock"}, "sse": {"errors"}}
+SEPARATE = {
+    "retry": {"errors"},
+    "windows": {"errors"},
+    "quota": {"errors", "clock", "windows"},
+    "sse": {"errors"},
+}
 """Rooms that know nothing of the wire's or the session's other rooms."""
 
 TIME_FUNCTIONS = {
