@@ -116,8 +116,8 @@ class Gate:
 
     @property
     def longest(self) -> float:
-        """The longest window, in seconds: no block can sensibly last longer."""
-        return max((window.seconds for window in self.windows), default=HOUR)
+        """The longest window or an hour, in seconds: no block can sensibly last longer."""
+        return max(HOUR, *(window.seconds for window in self.windows), 0.0)
 
     def share(self, sharers: int) -> Gate:
         """Return this gate with each limit divided by *sharers*, rounded down."""
@@ -309,11 +309,11 @@ class Gatekeeper:
 
 # --------------------------------------------------------------------------- what the service tells
 
-_NUMBER = re.compile(r"\d{1,15}(?:\.\d+)?")
+_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?(?![\d.])")
 _REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
 _RESET = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
-_FIELD_REMAINING = re.compile(r"(?:^|[;,\s])(?:remaining|r)\s*=\s*(\d{1,15})", re.IGNORECASE)
-_FIELD_RESET = re.compile(r"(?:^|[;,\s])(?:reset|t)\s*=\s*(\d{1,15})", re.IGNORECASE)
+_FIELD_REMAINING = re.compile(r"(?:^|[;,\s])(?:remaining|r)\s*=\s*(\d{1,15})(?!\d)", re.IGNORECASE)
+_FIELD_RESET = re.compile(r"(?:^|[;,\s])(?:reset|t)\s*=\s*(\d{1,15})(?!\d)", re.IGNORECASE)
 _EPOCH_FROM = 1e9
 """A reset of more than 30 years is a time of day, in seconds since the epoch ..."""
 _EPOCH_MS_FROM = 1e12
