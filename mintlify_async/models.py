@@ -10,6 +10,7 @@ so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
@@ -34,8 +35,12 @@ __all__ = [
     "Source",
     "Thread",
     "Value",
+    "as_object",
+    "drop_keys",
     "json_safe",
     "mask_keys",
+    "mask_text",
+    "require_text",
     "value",
 ]
 
@@ -171,6 +176,20 @@ def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]
         treated = [_without_keys(item, treat) for item in items]
         return treated if any(a is not b for a, b in zip(treated, items, strict=True)) else items
     return content
+
+
+_KEY_IN_TEXT: Final = re.compile(r"""(threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?)[^"'\\\s,}&]+""")
+
+
+def mask_text(text: str, key: str | None = None) -> str:
+    """Return *text*, JSON or not and perhaps cut, with thread keys masked; *key* is one that is known.
+
+    >>> mask_text('{"threadKey":"secr')
+    '{"threadKey":"***'
+    """
+    if key:
+        text = text.replace(key, MASK)
+    return _KEY_IN_TEXT.sub(rf"\g<1>{MASK}", text)
 
 
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
