@@ -128,6 +128,9 @@ def secret_listeners() -> Iterator[None]:
     level = root.level
     root.addHandler(listener)
     root.setLevel(1)
+    logging.getLogger("markdown_it").setLevel(
+        logging.WARNING
+    )  # a line for each rule it tries; it sees answers only
     with pytest.MonkeyPatch.context() as patch:
         _listen_to_errors(patch)
         _listen_to_pytest(patch)

@@ -1,0 +1,225 @@
+"""The command line's grammar: arguments in, one namespace out. It loads nothing but argparse."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+__all__ = ["make_parser"]
+
+OVERVIEW = """\
+Agent jobs and the streaming assistant of a documentation service, from the terminal.
+
+  mintlify-async demo                                see everything work, against a local service
+  mintlify-async ask "How do I log in?"              stream an answer
+  mintlify-async job create "Fix the typos" --wait   create a job and follow it
+  mintlify-async doctor                              what is set, and does it work?
+"""
+
+ENVIRONMENT = """\
+environment:
+  MINTLIFY_ADMIN_API_KEY       admin key, for jobs (mint_…)
+  MINTLIFY_ASSISTANT_API_KEY   assistant key, for ask and chat (mint_dsc_…)
+  MINTLIFY_PROJECT_ID          the project that jobs belong to
+  MINTLIFY_DOMAIN              the documentation site that ask and chat talk to
+  MINTLIFY_BASE_URL            another address of the service, such as a local one
+  NO_COLOR                     no colours
+
+Keys are read from the environment only: arguments can be seen by other users.
+
+exit status:
+  0 done   1 service or network   2 usage or settings   3 the job failed
+  4 gave up waiting (the job goes on; its reference is printed)   130 interrupted
+"""
+
+ASK_EXAMPLES = """\
+examples:
+  mintlify-async ask "How do I log in?"
+  mintlify-async ask --save login.json "How do I log in?"
+  mintlify-async ask --thread login.json "And by SSO?"       the same thread goes on
+  git diff | mintlify-async ask --code - "Does this use the API well?"
+  mintlify-async ask --json "How do I log in?" | jq .type
+"""
+
+JOB_EXAMPLES = """\
+examples:
+  mintlify-async job create "Fix the typos in the quickstart" --wait
+  mintlify-async job create - < instructions.txt
+  mintlify-async job send REF "Mention the command line, too" --wait
+  mintlify-async job wait REF --timeout 600
+  mintlify-async job watch REF --json
+
+REF is what `job create` prints. It holds no secret, and works on another machine.
+"""
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps our line breaks, and gives long options room."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0 or math.isinf(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535; 0 takes a free one)")
+    return int(text)
+
+
+def _add_service(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--base-url", metavar="URL", help="address of the service (else MINTLIFY_BASE_URL)")
+
+
+def _add_site(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--domain", help="documentation site to ask (else MINTLIFY_DOMAIN)")
+    parser.add_argument("--fp", default="anonymous", metavar="ID", help="names the user for the service")
+    parser.add_argument(
+        "--results", type=_count, default=5, metavar="N", help="search results the answer is built from (5)"
+    )
+    parser.add_argument("--path", metavar="PAGE", help="page that is being viewed, at most 200 characters")
+    parser.add_argument("--plain", action="store_true", help="plain text, also on a terminal")
+    _add_service(parser)
+
+
+def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "ask",
+        help="ask the assistant and stream its answer",
+        description="Ask the assistant. The answer goes to standard output, all else to standard error.",
+        epilog=ASK_EXAMPLES,
+        formatter_class=_Formatter,
+    )
+    parser.add_argument("question", nargs="?", help="the question; - or nothing reads standard input")
+    parser.add_argument("--thread", metavar="FILE", help="go on with the thread that --save wrote")
+    parser.add_argument(
+        "--save", metavar="FILE", help="write the thread; the file holds its key, keep it private"
+    )
+    parser.add_argument(
+        "--code", metavar="FILE", help="code that the question is about; - reads standard input"
+    )
+    parser.add_argument("--json", action="store_true", help="one event a line, as the service sent it")
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
+    _add_site(parser)
+
+
+def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "chat",
+        help="talk with the assistant, and go on another day",
+        description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
+        formatter_class=_Formatter,
+    )
+    parser.add_argument("name", nargs="?", help="keep the conversation under this name, or go on with it")
+    parser.add_argument("--store", metavar="FILE", help="where named conversations are kept (an SQLite file)")
+    parser.add_argument("--list", action="store_true", dest="list_names", help="list the names that are kept")
+    _add_site(parser)
+
+
+def _add_wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
+
+
+def _add_job(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    job = commands.add_parser(
+        "job",
+        help="create a job, send to it, wait for it",
+        description="Agent jobs. A job runs at the service and may open a pull request.",
+        epilog=JOB_EXAMPLES,
+        formatter_class=_Formatter,
+    )
+    verbs = job.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name: str, says: str) -> argparse.ArgumentParser:
+        parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
+        parser.add_argument("--json", action="store_true", help="records as JSON, one a line")
+        parser.add_argument("--project", metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
+        _add_service(parser)
+        return parser
+
+    create = verb("create", "create a job and print its reference")
+    create.add_argument("prompt", nargs="?", help="the instruction; - or nothing reads standard input")
+    create.add_argument("--wait", action="store_true", help="wait for its end, showing its states")
+    create.add_argument(
+        "--dedupe-key", metavar="KEY", help="create it at most once for this key (with --ledger)"
+    )
+    create.add_argument("--ledger", metavar="FILE", help="SQLite file that remembers the dedupe keys")
+    _add_wait(create)
+    send = verb("send", "send a follow-up to a job and print the new reference")
+    send.add_argument("ref", help="reference of the job")
+    send.add_argument("prompt", nargs="?", help="the follow-up; - or nothing reads standard input")
+    send.add_argument("--wait", action="store_true", help="wait for the end of this turn")
+    _add_wait(send)
+    for name, says in (
+        ("wait", "wait for the end of a job"),
+        ("watch", "show each change of a job until it ends"),
+        ("show", "look once, and show what is there"),
+    ):
+        parser = verb(name, says)
+        parser.add_argument("ref", help="reference of the job")
+        if name != "show":
+            _add_wait(parser)
+
+
+def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="run the local service, for tests and development",
+        description="Run the local service until Ctrl-C or SIGTERM. Its address is printed when it is ready.",
+        formatter_class=_Formatter,
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    serve.add_argument(
+        "--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)"
+    )
+    serve.add_argument("--docs", metavar="FOLDER", help="Markdown files to answer from (some are built in)")
+    serve.add_argument("--script", metavar="FILE", help="JSON file of answers to give next")
+    serve.add_argument("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
+    serve.add_argument("--cors", metavar="ORIGIN", help="let pages of this origin call it; * for all")
+    serve.add_argument("--quiet", action="store_true", help="no line for each request")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the whole command line's parser."""
+    parser = argparse.ArgumentParser(
+        prog="mintlify-async", description=OVERVIEW, epilog=ENVIRONMENT, formatter_class=_Formatter
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and end")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show what is sent and tried, without keys"
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    _add_ask(commands)
+    _add_chat(commands)
+    _add_job(commands)
+    _add_serve(commands)
+    demo = commands.add_parser(
+        "demo",
+        help="see everything work, against a local service",
+        description="Start the local service on this machine and show every operation on it. Needs no key.",
+        formatter_class=_Formatter,
+    )
+    demo.add_argument("--plain", action="store_true", help="plain text, also on a terminal")
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is set, and whether it works",
+        description="Check keys, settings, versions and the way to the service. It never creates a job.",
+        formatter_class=_Formatter,
+    )
+    _add_service(doctor)
+    return parser

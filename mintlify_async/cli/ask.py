@@ -1,0 +1,109 @@
+"""``ask``: one question in, its answer out as it streams, with sources and suggestions below."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import mintlify_async as mintlify
+
+from .running import UsageError, read_file, read_text
+from .statuses import DONE, TROUBLE
+from .terminal import Terminal
+
+__all__ = ["run", "show_below", "stream"]
+
+
+async def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Ask, stream, and keep the thread where that is wanted."""
+    if options.code == "-" and options.question in (None, "-"):
+        raise UsageError("standard input can be the question or the code, not both")
+    question = read_text(options.question, "question")
+    thread = _load(options.thread) if options.thread else None
+    context = _code(options.code) if options.code else None
+    timeouts = mintlify.Timeouts(total=options.timeout)
+    async with mintlify.MintlifySession(
+        domain=options.domain, base_url=options.base_url, timeouts=timeouts
+    ) as session:
+        reply = session.ask(
+            question,
+            thread=thread,
+            context=context,
+            fp=options.fp,
+            current_path=options.path,
+            retrieval_page_size=options.results,
+        )
+        if options.json:
+            await _as_json(reply, terminal)
+        else:
+            await stream(reply, terminal)
+        if options.save and reply.thread is not None:
+            _save(options.save, reply.thread)
+    return TROUBLE if reply.aborted else DONE
+
+
+async def _as_json(reply: mintlify.Reply, terminal: Terminal) -> None:
+    async with reply:
+        async for event in reply:
+            terminal.write(json.dumps(event.to_wire(), ensure_ascii=False))
+
+
+async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
+    """Show *reply* as it streams; what had come stays on the screen whatever happens."""
+    view = terminal.answer()
+    try:
+        async with reply:
+            async for event in reply:
+                if isinstance(event, mintlify.TextDelta):
+                    view.feed(event.delta)
+                elif isinstance(event, mintlify.ToolInputAvailable):
+                    terminal.note(_tool_line(event))
+    finally:
+        view.close()
+    show_below(reply, terminal)
+
+
+def _tool_line(event: mintlify.ToolInputAvailable) -> str:
+    """Say what the assistant is looking up."""
+    asked = event.input
+    if isinstance(asked, dict) and isinstance(asked.get("query"), str):
+        return f"{event.tool_name}: {asked['query']}"
+    return event.tool_name
+
+
+def show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
+    """Show what an answer brought beside its text: sources, suggestions, an early end."""
+    if reply.sources:
+        lines = [
+            f"- {source.title} — {source.url}" if source.title else f"- {source.url}"
+            for source in reply.sources
+        ]
+        terminal.shown("\n".join(["", "Sources:", "", *lines]))
+    _, suggestions = mintlify.split_suggestions(reply.text)
+    if suggestions:
+        lines = [f"- {suggestion.title} — {suggestion.path}" for suggestion in suggestions]
+        terminal.shown("\n".join(["", "See next:", "", *lines]))
+    if reply.aborted:
+        terminal.note("the service ended this answer early")
+    elif not reply.text:
+        terminal.note("the answer holds no text")
+
+
+def _code(name: str) -> list[mintlify.ContextItem]:
+    return [mintlify.ContextItem("code", read_file(name), path=None if name == "-" else name)]
+
+
+def _load(name: str) -> mintlify.Thread:
+    """Read a thread that ``--save`` wrote."""
+    path = Path(name)
+    if not path.exists():
+        raise UsageError(f"there is no file {name}: ask a first question with --save {name}")
+    return mintlify.Thread.from_json(path.read_text(encoding="utf-8"))
+
+
+def _save(name: str, thread: mintlify.Thread) -> None:
+    """Write the thread for its owner alone: whoever has its key can go on with it."""
+    path = Path(name)
+    path.touch(mode=0o600)
+    path.write_text(thread.to_json() + "\n", encoding="utf-8")

@@ -1,0 +1,121 @@
+"""``job``: agent jobs created, continued, waited for and looked at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
+
+import mintlify_async as mintlify
+
+from .running import UsageError, read_text
+from .statuses import DONE, JOB_FAILED
+from .terminal import Progress, Terminal
+
+__all__ = ["follow", "line", "run"]
+
+DEFAULT_WAIT = 1800.0
+"""Longest wait in seconds where ``--timeout`` does not say another."""
+
+
+async def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Open a session and do what the verb says."""
+    ledger = mintlify.SQLiteLedger(options.ledger) if getattr(options, "ledger", None) else None
+    if getattr(options, "dedupe_key", None) and ledger is None:
+        raise UsageError("--dedupe-key needs --ledger FILE, which remembers it")
+    async with mintlify.MintlifySession(
+        project_id=options.project, base_url=options.base_url, ledger=ledger
+    ) as session:
+        match options.verb:
+            case "create":
+                prompt = read_text(options.prompt, "prompt")
+                handle = await session.create_job(prompt, dedupe_key=options.dedupe_key)
+                return await _started(handle, options, terminal)
+            case "send":
+                prompt = read_text(options.prompt, "prompt")
+                turn = await session.job(_ref(options)).send(prompt)
+                return await _started(turn, options, terminal)
+            case "show":
+                return _result(await session.job(_ref(options)).refresh(), options, terminal)
+            case _:
+                every = options.verb == "watch"
+                return await _wait(session.job(_ref(options)), options, terminal, every_record=every)
+
+
+def _ref(options: argparse.Namespace) -> str | mintlify.JobRef:
+    """Return the reference that was given; a bare job id belongs to ``--project``."""
+    given: str = options.ref
+    if options.project and "/" not in given:
+        return mintlify.JobRef(project_id=options.project, id=given)
+    return given
+
+
+async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Tell the reference of what was just paid for, before anything else can go wrong."""
+    if options.wait:
+        terminal.note(f"reference: {handle.ref}")
+        return await _wait(handle, options, terminal, every_record=False)
+    if options.json:
+        terminal.write(json.dumps({"ref": str(handle.ref), **(handle.job.to_wire() if handle.job else {})}))
+    else:
+        terminal.write(str(handle.ref))
+    return DONE
+
+
+async def _wait(
+    handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal, *, every_record: bool
+) -> int:
+    """Follow the job to its end, and show its last record, or each one."""
+    limit = options.timeout or DEFAULT_WAIT
+    quiet = options.json or every_record
+    shown: AbstractContextManager[Progress | None] = (
+        nullcontext() if quiet else terminal.progress(f"job {handle.ref.id}")
+    )
+    last: mintlify.Job | None = None
+    try:
+        with shown as progress:
+            async for job in follow(handle, limit):
+                last = job
+                if every_record:
+                    _show(job, options, terminal)
+                elif progress is not None:
+                    progress.change(line(job))
+    except BaseException:
+        terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
+        raise
+    if last is None:  # watch() yields at least one record
+        return DONE
+    if every_record:
+        return JOB_FAILED if last.status == "failed" else DONE
+    return _result(last, options, terminal)
+
+
+async def follow(handle: mintlify.JobHandle, limit: float) -> AsyncIterator[mintlify.Job]:
+    """Yield each change of the job until it ends; give up after *limit* seconds."""
+    async for job in handle.watch(timeout=limit):
+        yield job
+
+
+def _result(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> int:
+    _show(job, options, terminal)
+    return JOB_FAILED if job.status == "failed" else DONE
+
+
+def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> None:
+    terminal.write(json.dumps(job.to_wire(), ensure_ascii=False) if options.json else line(job))
+
+
+def line(job: mintlify.Job) -> str:
+    """Say in one line what a record says."""
+    said = [job.id, job.status]
+    if job.pr_link:
+        said.append(job.pr_link)
+    elif job.status == "completed":
+        said.append("no pull request (no files changed, or pushed straight to the branch)")
+    return "  ".join(mintlify_printable(part) for part in said)
+
+
+def mintlify_printable(text: str) -> str:
+    """Return the service's text fit for a terminal: no control characters."""
+    return "".join(character if character.isprintable() else "?" for character in text)
