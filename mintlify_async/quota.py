@@ -31,13 +31,13 @@ from .errors import ConfigurationError, QuotaExceededError
 from .windows import (
     HOUR,
     BucketCounter,
-    Gate,
     Gatekeeper,
     Limit,
-    Remaining,
+    QuotaGate,
+    QuotaRemaining,
+    QuotaVerdict,
+    QuotaWindow,
     SlidingLog,
-    Verdict,
-    Window,
     read_rate_headers,
 )
 
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
     from .clock import Clock
 
 __all__ = [
-    "Gate",
     "Lease",
     "Limit",
     "MemoryQuotaStore",
     "Quota",
+    "QuotaGate",
+    "QuotaRemaining",
     "QuotaScope",
     "QuotaStore",
-    "Remaining",
-    "Verdict",
-    "Window",
+    "QuotaVerdict",
+    "QuotaWindow",
     "read_rate_headers",
 ]
 
@@ -99,7 +99,7 @@ class QuotaStore(Protocol):
     which must not be lost over them: they never raise.
     """
 
-    async def take(self, gate: Gate, *, ahead: int, clock: Clock) -> Verdict:
+    async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
         """Take a slot in all windows of *gate*, or in none.
 
         Args:
@@ -110,19 +110,19 @@ class QuotaStore(Protocol):
         """
         ...
 
-    async def refund(self, gate: Gate, slot: str, *, clock: Clock) -> None:
+    async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
         """Give a slot back: nothing was sent."""
         ...
 
-    async def block(self, gate: Gate, seconds: float | None, *, clock: Clock) -> None:
+    async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
         """Let nobody pass for *seconds*; None is for the store to choose: 60, doubling."""
         ...
 
-    async def learn(self, gate: Gate, remaining: int, reset: float, *, clock: Clock) -> None:
+    async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Let at most *remaining* pass in the next *reset* seconds, as the service says."""
         ...
 
-    async def left(self, gate: Gate, *, clock: Clock | None) -> tuple[Remaining, ...]:
+    async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
         """Tell what is left of each window of *gate*; *clock* is None before the first ``take``."""
         ...
 
@@ -136,7 +136,7 @@ class MemoryQuotaStore:
 
     def __init__(self) -> None:
         """Begin with every slot free."""
-        self._logs: dict[str, tuple[Window, SlidingLog | BucketCounter]] = {}
+        self._logs: dict[str, tuple[QuotaWindow, SlidingLog | BucketCounter]] = {}
         self._gates: dict[str, Gatekeeper] = {}
         self._sweep_at = 256
         self._seen = 0.0
@@ -146,22 +146,22 @@ class MemoryQuotaStore:
         """Show how much is kept."""
         return f"MemoryQuotaStore(<{len(self._logs)} windows>)"
 
-    async def take(self, gate: Gate, *, ahead: int, clock: Clock) -> Verdict:
+    async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
         """Take a slot in all windows of *gate*, or in none."""
         with self._lock:
             now = self._now(clock)
             self._forget_idle(now)
             if (wait := self._gate(gate).opens_in(now, ahead)) > 0:
                 name = gate.windows[0].name if gate.windows else None
-                return Verdict(wait=wait, limit=name, blocked=True)
+                return QuotaVerdict(wait=wait, limit=name, blocked=True)
             waits = [(self._log(window).opens_in(window, now, ahead), window.name) for window in gate.windows]
             wait, name = max(waits, default=(0.0, None))
             if wait > 0:
-                return Verdict(wait=wait, limit=name)
-            self._count(gate, now)
-            return Verdict(slot=repr(now))
+                return QuotaVerdict(wait=wait, limit=name)
+            self._use(gate, now)
+            return QuotaVerdict(slot=repr(now))
 
-    async def refund(self, gate: Gate, slot: str, *, clock: Clock) -> None:
+    async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
         """Give a slot back: nothing was sent."""
         with self._lock:
             for window in gate.windows:
@@ -169,17 +169,17 @@ class MemoryQuotaStore:
             if self._now(clock) < self._gate(gate).allowance_until:
                 self._gate(gate).allowance += 1
 
-    async def block(self, gate: Gate, seconds: float | None, *, clock: Clock) -> None:
+    async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
         """Let nobody pass for *seconds*; None: 60, doubling."""
         with self._lock:
             self._gates.setdefault(gate.key, Gatekeeper()).block(seconds, self._now(clock))
 
-    async def learn(self, gate: Gate, remaining: int, reset: float, *, clock: Clock) -> None:
+    async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Let at most *remaining* pass in the next *reset* seconds, as the service says."""
         with self._lock:
             self._gates.setdefault(gate.key, Gatekeeper()).learn(remaining, reset, self._now(clock))
 
-    async def left(self, gate: Gate, *, clock: Clock | None) -> tuple[Remaining, ...]:
+    async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
         """Tell what is left of each window of *gate*."""
         with self._lock:
             now = self._seen if clock is None else self._now(clock)
@@ -189,14 +189,14 @@ class MemoryQuotaStore:
         self._seen = clock.now()
         return self._seen
 
-    def _log(self, window: Window) -> SlidingLog | BucketCounter:
+    def _log(self, window: QuotaWindow) -> SlidingLog | BucketCounter:
         kept = self._logs.get(window.key)
         if kept is None:
             kept = (window, SlidingLog() if window.exact else BucketCounter())
             self._logs[window.key] = kept
         return kept[1]
 
-    def _gate(self, gate: Gate) -> Gatekeeper:
+    def _gate(self, gate: QuotaGate) -> Gatekeeper:
         return self._gates.get(gate.key) or Gatekeeper()
 
     def _forget_idle(self, now: float) -> None:
@@ -209,18 +209,18 @@ class MemoryQuotaStore:
         self._gates = {key: kept for key, kept in self._gates.items() if not kept.idle(now)}
         self._sweep_at = max(256, 2 * (len(self._logs) + len(self._gates)))
 
-    def _count(self, gate: Gate, now: float) -> None:
+    def _use(self, gate: QuotaGate, now: float) -> None:
         for window in gate.windows:
             self._log(window).take(window, now)
         self._gate(gate).allowance -= 1
 
-    def _remaining(self, window: Window, keeper: Gatekeeper, now: float) -> Remaining:
+    def _remaining(self, window: QuotaWindow, keeper: Gatekeeper, now: float) -> QuotaRemaining:
         log = self._log(window)
         opens_in = max(log.opens_in(window, now, 0), keeper.opens_in(now, 0))
         left = window.amount - len(log)
         if now < keeper.allowance_until:
             left = min(left, keeper.allowance)
-        return Remaining(
+        return QuotaRemaining(
             limit=window.name,
             amount=window.amount,
             per=window.seconds,
@@ -229,10 +229,17 @@ class MemoryQuotaStore:
             blocked=max(0.0, keeper.blocked_until - now),
         )
 
-    def recent(self, window: Window, now: float) -> list[float]:
-        """Return the ages, in seconds, of the slots that *window* still counts (exact windows only)."""
+    def note(self, gate: QuotaGate, *, clock: Clock) -> str:
+        """Count a slot that another store granted, and return its name; nothing is refused."""
         with self._lock:
-            log = self._log(window)
+            now = self._now(clock)
+            self._use(gate, now)
+            return repr(now)
+
+    def ages(self, window: QuotaWindow, *, clock: Clock) -> list[float]:
+        """Return how long ago each slot was taken that *window* still counts; exact windows only."""
+        with self._lock:
+            now, log = self._now(clock), self._log(window)
             log.forget(window, now)
             return log.ages(now) if isinstance(log, SlidingLog) else []
 
@@ -452,7 +459,7 @@ class Quota:
 
     async def left(
         self, operation: Operation, scope: QuotaScope, *, clock: Clock | None = None
-    ) -> tuple[Remaining, ...]:
+    ) -> tuple[QuotaRemaining, ...]:
         """Tell what is left of each limit that counts *operation*.
 
         Raises:
@@ -460,7 +467,7 @@ class Quota:
         """
         return await self.store.left(self._gate(operation, scope), clock=clock or self._clock)
 
-    def _gate(self, operation: Operation, scope: QuotaScope) -> Gate:
+    def _gate(self, operation: Operation, scope: QuotaScope) -> QuotaGate:
         if operation == "ask":
             return self._assistant_gate(scope)
         name = "agent" if self.together else operation
@@ -468,9 +475,9 @@ class Quota:
         limit = self.limits.get(name)
         key = f"{name}:{project}"
         windows = () if limit is None else (_window(name, key, limit, exact=True),)
-        return Gate(key=key, tag=project, windows=windows)
+        return QuotaGate(key=key, tag=project, windows=windows)
 
-    def _assistant_gate(self, scope: QuotaScope) -> Gate:
+    def _assistant_gate(self, scope: QuotaScope) -> QuotaGate:
         holders = {
             "ask_per_key": scope.key or "",
             "ask_per_organization": scope.domain or "",
@@ -482,9 +489,9 @@ class Quota:
             if (limit := self.limits.get(name)) is not None
         )
         who = _fingerprint(f"{scope.domain or ''}\0{scope.key or ''}")
-        return Gate(key=f"ask:{who}", tag="ask", windows=windows)
+        return QuotaGate(key=f"ask:{who}", tag="ask", windows=windows)
 
-    def _lease(self, gate: Gate, slot: str, clock: Clock, *, waited: float = 0.0) -> Lease:
+    def _lease(self, gate: QuotaGate, slot: str, clock: Clock, *, waited: float = 0.0) -> Lease:
         async def give_back() -> None:
             await self.store.refund(gate, slot, clock=clock)
             if (line := self._lines.get(gate.key)) is not None:
@@ -492,7 +499,9 @@ class Quota:
 
         return Lease(give_back, waited=waited)
 
-    async def _wait(self, gate: Gate, verdict: Verdict, deadline: float | None, clock: Clock) -> Lease:
+    async def _wait(
+        self, gate: QuotaGate, verdict: QuotaVerdict, deadline: float | None, clock: Clock
+    ) -> Lease:
         line = self._lines.setdefault(gate.key, _Line())
         ticket = line.join()
         began = clock.now()
@@ -506,7 +515,7 @@ class Quota:
             self._leave(gate, line, ticket, served)
         return self._lease(gate, verdict.slot, clock, waited=clock.now() - began)
 
-    async def _ask(self, gate: Gate, line: _Line, ticket: _Ticket, clock: Clock) -> Verdict:
+    async def _ask(self, gate: QuotaGate, line: _Line, ticket: _Ticket, clock: Clock) -> QuotaVerdict:
         first = line.is_first(ticket)
         ticket.asking = True
         try:
@@ -519,8 +528,8 @@ class Quota:
 
     async def _sleep(
         self,
-        gate: Gate,
-        verdict: Verdict,
+        gate: QuotaGate,
+        verdict: QuotaVerdict,
         line: _Line,
         ticket: _Ticket,
         deadline: float | None,
@@ -536,7 +545,7 @@ class Quota:
             if line.slack and line.is_first(ticket):
                 return
 
-    def _leave(self, gate: Gate, line: _Line, ticket: _Ticket, served: bool) -> None:
+    def _leave(self, gate: QuotaGate, line: _Line, ticket: _Ticket, served: bool) -> None:
         del line.tickets[ticket.number]
         if not line.tickets:
             self._lines.pop(gate.key, None)
@@ -553,8 +562,8 @@ def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:
         raise ConfigurationError(f"{name}: {error}", field=name) from None
 
 
-def _window(name: str, key: str, limit: Limit, *, exact: bool) -> Window:
-    return Window(name=name, key=key, amount=limit.amount, seconds=limit.per, exact=exact)
+def _window(name: str, key: str, limit: Limit, *, exact: bool) -> QuotaWindow:
+    return QuotaWindow(name=name, key=key, amount=limit.amount, seconds=limit.per, exact=exact)
 
 
 def _fingerprint(text: str) -> str:
@@ -570,7 +579,7 @@ def _sane(retry_after: float | None, reset: float | None, longest: float) -> flo
     return None
 
 
-def _refusal(verdict: Verdict) -> QuotaExceededError:
+def _refusal(verdict: QuotaVerdict) -> QuotaExceededError:
     wait = verdict.wait if verdict.wait < math.inf else None
     when = "there will be no slot" if wait is None else f"the next slot is in {wait:.1f} s"
     why = "the service asked to be left alone" if verdict.blocked else "its window is used up"

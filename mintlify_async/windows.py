@@ -21,13 +21,13 @@ from .errors import ConfigurationError
 
 __all__ = [
     "BucketCounter",
-    "Gate",
     "Gatekeeper",
     "Limit",
-    "Remaining",
+    "QuotaGate",
+    "QuotaRemaining",
+    "QuotaVerdict",
+    "QuotaWindow",
     "SlidingLog",
-    "Verdict",
-    "Window",
     "read_rate_headers",
 ]
 
@@ -77,7 +77,7 @@ class Limit:
 
 
 @frozen(kw_only=True)
-class Window:
+class QuotaWindow:
     """One limit of one holder.
 
     Args:
@@ -101,7 +101,7 @@ class Window:
 
 
 @frozen(kw_only=True)
-class Gate:
+class QuotaGate:
     """What one attempt must pass: no block, and a free slot in every window.
 
     Args:
@@ -112,17 +112,17 @@ class Gate:
 
     key: str
     tag: str
-    windows: tuple[Window, ...]
+    windows: tuple[QuotaWindow, ...]
 
     @property
     def longest(self) -> float:
         """The longest window or an hour, in seconds: no block can sensibly last longer."""
         return max(HOUR, *(window.seconds for window in self.windows), 0.0)
 
-    def share(self, sharers: int) -> Gate:
+    def share(self, sharers: int) -> QuotaGate:
         """Return this gate with each limit divided by *sharers*, rounded down."""
         windows = tuple(
-            Window(
+            QuotaWindow(
                 name=window.name,
                 key=window.key,
                 amount=window.amount // sharers,
@@ -131,11 +131,11 @@ class Gate:
             )
             for window in self.windows
         )
-        return Gate(key=self.key, tag=self.tag, windows=windows)
+        return QuotaGate(key=self.key, tag=self.tag, windows=windows)
 
 
 @frozen(kw_only=True)
-class Verdict:
+class QuotaVerdict:
     """A store's answer: a slot, or how long to wait for one.
 
     Args:
@@ -152,7 +152,7 @@ class Verdict:
 
 
 @frozen(kw_only=True)
-class Remaining:
+class QuotaRemaining:
     """What is left of one limit.
 
     Args:
@@ -188,12 +188,12 @@ class SlidingLog:
         """Slots in use, as of the last look."""
         return len(self._times)
 
-    def forget(self, window: Window, now: float) -> None:
+    def forget(self, window: QuotaWindow, now: float) -> None:
         """Drop the slots that have left the window."""
         while self._times and self._times[0] + window.seconds <= now:
             self._times.popleft()
 
-    def opens_in(self, window: Window, now: float, ahead: int) -> float:
+    def opens_in(self, window: QuotaWindow, now: float, ahead: int) -> float:
         """Return the seconds until more than *ahead* slots are free; 0 when they are."""
         self.forget(window, now)
         nth = len(self._times) - window.amount + ahead
@@ -209,11 +209,11 @@ class SlidingLog:
         """Return how long ago each slot was taken, the oldest first."""
         return [now - taken for taken in self._times]
 
-    def take(self, window: Window, now: float) -> None:
+    def take(self, window: QuotaWindow, now: float) -> None:
         """Use a slot."""
         self._times.append(now)
 
-    def refund(self, window: Window, taken: float) -> None:
+    def refund(self, window: QuotaWindow, taken: float) -> None:
         """Give back the slot that was taken at *taken*, if it still counts."""
         if taken in self._times:
             self._times.remove(taken)
@@ -232,13 +232,13 @@ class BucketCounter:
         """Slots in use, as of the last look."""
         return sum(self._counts.values())
 
-    def forget(self, window: Window, now: float) -> None:
+    def forget(self, window: QuotaWindow, now: float) -> None:
         """Drop the parts that have left the window whole."""
         oldest = math.floor(now / window.bucket_seconds) - BUCKETS
         for index in [index for index in self._counts if index < oldest]:
             del self._counts[index]
 
-    def opens_in(self, window: Window, now: float, ahead: int) -> float:
+    def opens_in(self, window: QuotaWindow, now: float, ahead: int) -> float:
         """Return the seconds until more than *ahead* slots are free; 0 when they are."""
         self.forget(window, now)
         over = len(self) - window.amount + ahead
@@ -250,12 +250,12 @@ class BucketCounter:
                 return (index + BUCKETS + 1) * window.bucket_seconds - now
         return window.seconds if window.amount else math.inf
 
-    def take(self, window: Window, now: float) -> None:
+    def take(self, window: QuotaWindow, now: float) -> None:
         """Use a slot."""
         index = math.floor(now / window.bucket_seconds)
         self._counts[index] = self._counts.get(index, 0) + 1
 
-    def refund(self, window: Window, taken: float) -> None:
+    def refund(self, window: QuotaWindow, taken: float) -> None:
         """Give back a slot that was taken at *taken*, if it still counts."""
         index = math.floor(taken / window.bucket_seconds)
         if self._counts.get(index, 0) > 0:

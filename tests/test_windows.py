@@ -15,16 +15,16 @@ from mintlify_async.windows import (
     BucketCounter,
     Gatekeeper,
     Limit,
+    QuotaWindow,
     SlidingLog,
-    Window,
     read_rate_headers,
 )
 
 WALL = 1_767_225_600.0
 
 
-def window(amount: int = 10, seconds: float = 100.0, *, exact: bool = True) -> Window:
-    return Window(name="create_job", key="k", amount=amount, seconds=seconds, exact=exact)
+def window(amount: int = 10, seconds: float = 100.0, *, exact: bool = True) -> QuotaWindow:
+    return QuotaWindow(name="create_job", key="k", amount=amount, seconds=seconds, exact=exact)
 
 
 def most_in_any_window(times: list[float], seconds: float) -> int:
