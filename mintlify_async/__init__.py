@@ -1,1 +1,320 @@
-"""The asyncio client SDK for the Mintlify documentation service."""
+"""The asyncio client SDK for the Mintlify documentation service: agent jobs and the streaming assistant.
+
+>>> from mintlify_async import MintlifySession, TextDelta, Finish
+
+Importing the package loads nothing else; each name is loaded from its room when
+it is first used (PEP 562), so that ``import mintlify_async`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .assistant import Reply as Reply
+    from .clock import Clock as Clock
+    from .clock import SystemClock as SystemClock
+    from .errors import APIConnectionError as APIConnectionError
+    from .errors import APIStatusError as APIStatusError
+    from .errors import APITimeoutError as APITimeoutError
+    from .errors import AssistantError as AssistantError
+    from .errors import AuthenticationError as AuthenticationError
+    from .errors import BadRequestError as BadRequestError
+    from .errors import CauseSummary as CauseSummary
+    from .errors import ConfigurationError as ConfigurationError
+    from .errors import ConflictError as ConflictError
+    from .errors import JobFailedError as JobFailedError
+    from .errors import JobTimeoutError as JobTimeoutError
+    from .errors import MintlifyError as MintlifyError
+    from .errors import NotFoundError as NotFoundError
+    from .errors import OutcomeUnknownError as OutcomeUnknownError
+    from .errors import PermissionDeniedError as PermissionDeniedError
+    from .errors import QuotaExceededError as QuotaExceededError
+    from .errors import RateLimitError as RateLimitError
+    from .errors import ServerError as ServerError
+    from .errors import StateError as StateError
+    from .errors import StoreConflictError as StoreConflictError
+    from .errors import StreamDecodeError as StreamDecodeError
+    from .errors import StreamError as StreamError
+    from .errors import StreamInterruptedError as StreamInterruptedError
+    from .errors import StreamStateError as StreamStateError
+    from .errors import UnexpectedResponseError as UnexpectedResponseError
+    from .events import AbortEvent as AbortEvent
+    from .events import Custom as Custom
+    from .events import Data as Data
+    from .events import ErrorEvent as ErrorEvent
+    from .events import File as File
+    from .events import Finish as Finish
+    from .events import FinishStep as FinishStep
+    from .events import MessageMetadata as MessageMetadata
+    from .events import ReasoningDelta as ReasoningDelta
+    from .events import ReasoningEnd as ReasoningEnd
+    from .events import ReasoningFile as ReasoningFile
+    from .events import ReasoningStart as ReasoningStart
+    from .events import ResetStep as ResetStep
+    from .events import SourceDocument as SourceDocument
+    from .events import SourceUrl as SourceUrl
+    from .events import Start as Start
+    from .events import StartStep as StartStep
+    from .events import SteeringMessage as SteeringMessage
+    from .events import StreamEvent as StreamEvent
+    from .events import TextDelta as TextDelta
+    from .events import TextEnd as TextEnd
+    from .events import TextStart as TextStart
+    from .events import ToolApprovalRequest as ToolApprovalRequest
+    from .events import ToolApprovalResponse as ToolApprovalResponse
+    from .events import ToolInputAvailable as ToolInputAvailable
+    from .events import ToolInputDelta as ToolInputDelta
+    from .events import ToolInputError as ToolInputError
+    from .events import ToolInputStart as ToolInputStart
+    from .events import ToolOutputAvailable as ToolOutputAvailable
+    from .events import ToolOutputDenied as ToolOutputDenied
+    from .events import ToolOutputError as ToolOutputError
+    from .events import UnknownEvent as UnknownEvent
+    from .hooks import Hooks as Hooks
+    from .hooks import Observation as Observation
+    from .hooks import Observer as Observer
+    from .hooks import RequestSent as RequestSent
+    from .hooks import ResponseReceived as ResponseReceived
+    from .hooks import RetryScheduled as RetryScheduled
+    from .ledger import Claim as Claim
+    from .ledger import Ledger as Ledger
+    from .ledger import MemoryLedger as MemoryLedger
+    from .ledger import SQLiteLedger as SQLiteLedger
+    from .models import ContextItem as ContextItem
+    from .models import Job as Job
+    from .models import JobStatus as JobStatus
+    from .models import ResponseInfo as ResponseInfo
+    from .models import SearchFilter as SearchFilter
+    from .models import Source as Source
+    from .models import Thread as Thread
+    from .protocol import Assumptions as Assumptions
+    from .quota import Limit as Limit
+    from .quota import MemoryQuotaStore as MemoryQuotaStore
+    from .quota import Quota as Quota
+    from .quota import QuotaScope as QuotaScope
+    from .quota import QuotaStore as QuotaStore
+    from .quota import Remaining as Remaining
+    from .refs import JobRef as JobRef
+    from .retry import PollPolicy as PollPolicy
+    from .retry import RetryPolicy as RetryPolicy
+    from .session import MintlifySession as MintlifySession
+    from .timeouts import Timeouts as Timeouts
+
+_ROOMS = {
+    "assistant": ("Reply",),
+    "clock": (
+        "Clock",
+        "SystemClock",
+    ),
+    "errors": (
+        "APIConnectionError",
+        "APIStatusError",
+        "APITimeoutError",
+        "AssistantError",
+        "AuthenticationError",
+        "BadRequestError",
+        "CauseSummary",
+        "ConfigurationError",
+        "ConflictError",
+        "JobFailedError",
+        "JobTimeoutError",
+        "MintlifyError",
+        "NotFoundError",
+        "OutcomeUnknownError",
+        "PermissionDeniedError",
+        "QuotaExceededError",
+        "RateLimitError",
+        "ServerError",
+        "StateError",
+        "StoreConflictError",
+        "StreamDecodeError",
+        "StreamError",
+        "StreamInterruptedError",
+        "StreamStateError",
+        "UnexpectedResponseError",
+    ),
+    "events": (
+        "AbortEvent",
+        "Custom",
+        "Data",
+        "ErrorEvent",
+        "File",
+        "Finish",
+        "FinishStep",
+        "MessageMetadata",
+        "ReasoningDelta",
+        "ReasoningEnd",
+        "ReasoningFile",
+        "ReasoningStart",
+        "ResetStep",
+        "SourceDocument",
+        "SourceUrl",
+        "Start",
+        "StartStep",
+        "SteeringMessage",
+        "StreamEvent",
+        "TextDelta",
+        "TextEnd",
+        "TextStart",
+        "ToolApprovalRequest",
+        "ToolApprovalResponse",
+        "ToolInputAvailable",
+        "ToolInputDelta",
+        "ToolInputError",
+        "ToolInputStart",
+        "ToolOutputAvailable",
+        "ToolOutputDenied",
+        "ToolOutputError",
+        "UnknownEvent",
+    ),
+    "hooks": (
+        "Hooks",
+        "Observation",
+        "Observer",
+        "RequestSent",
+        "ResponseReceived",
+        "RetryScheduled",
+    ),
+    "ledger": (
+        "Claim",
+        "Ledger",
+        "MemoryLedger",
+        "SQLiteLedger",
+    ),
+    "models": (
+        "ContextItem",
+        "Job",
+        "JobStatus",
+        "ResponseInfo",
+        "SearchFilter",
+        "Source",
+        "Thread",
+    ),
+    "protocol": ("Assumptions",),
+    "quota": (
+        "Limit",
+        "MemoryQuotaStore",
+        "Quota",
+        "QuotaScope",
+        "QuotaStore",
+        "Remaining",
+    ),
+    "refs": ("JobRef",),
+    "retry": (
+        "PollPolicy",
+        "RetryPolicy",
+    ),
+    "session": ("MintlifySession",),
+    "timeouts": ("Timeouts",),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = [
+    "APIConnectionError",
+    "APIStatusError",
+    "APITimeoutError",
+    "AbortEvent",
+    "AssistantError",
+    "Assumptions",
+    "AuthenticationError",
+    "BadRequestError",
+    "CauseSummary",
+    "Claim",
+    "Clock",
+    "ConfigurationError",
+    "ConflictError",
+    "ContextItem",
+    "Custom",
+    "Data",
+    "ErrorEvent",
+    "File",
+    "Finish",
+    "FinishStep",
+    "Hooks",
+    "Job",
+    "JobFailedError",
+    "JobRef",
+    "JobStatus",
+    "JobTimeoutError",
+    "Ledger",
+    "Limit",
+    "MemoryLedger",
+    "MemoryQuotaStore",
+    "MessageMetadata",
+    "MintlifyError",
+    "MintlifySession",
+    "NotFoundError",
+    "Observation",
+    "Observer",
+    "OutcomeUnknownError",
+    "PermissionDeniedError",
+    "PollPolicy",
+    "Quota",
+    "QuotaExceededError",
+    "QuotaScope",
+    "QuotaStore",
+    "RateLimitError",
+    "ReasoningDelta",
+    "ReasoningEnd",
+    "ReasoningFile",
+    "ReasoningStart",
+    "Remaining",
+    "Reply",
+    "RequestSent",
+    "ResetStep",
+    "ResponseInfo",
+    "ResponseReceived",
+    "RetryPolicy",
+    "RetryScheduled",
+    "SQLiteLedger",
+    "SearchFilter",
+    "ServerError",
+    "Source",
+    "SourceDocument",
+    "SourceUrl",
+    "Start",
+    "StartStep",
+    "StateError",
+    "SteeringMessage",
+    "StoreConflictError",
+    "StreamDecodeError",
+    "StreamError",
+    "StreamEvent",
+    "StreamInterruptedError",
+    "StreamStateError",
+    "SystemClock",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "Thread",
+    "Timeouts",
+    "ToolApprovalRequest",
+    "ToolApprovalResponse",
+    "ToolInputAvailable",
+    "ToolInputDelta",
+    "ToolInputError",
+    "ToolInputStart",
+    "ToolOutputAvailable",
+    "ToolOutputDenied",
+    "ToolOutputError",
+    "UnexpectedResponseError",
+    "UnknownEvent",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    room = _ROOM_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f".{room}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -153,15 +153,26 @@ class APIConnectionError(MintlifyError):
     Attributes:
         sent: ``"no"`` when it is certain that no byte of the request's body went out, else ``"maybe"``.
         operation: What was being done, such as ``ask``.
+        reason: ``dns``, ``connect``, ``certificate``, ``tls``, ``proxy``, ``timeout``, ``lost``
+            (the connection ended) or ``protocol`` (what came is not HTTP).
+        sent_at: When the body went out, in seconds since the epoch, or None.
     """
 
     def __init__(
-        self, message: str, *, sent: Literal["no", "maybe"] = "maybe", operation: str | None = None
+        self,
+        message: str,
+        *,
+        sent: Literal["no", "maybe"] = "maybe",
+        operation: str | None = None,
+        reason: str = "lost",
+        sent_at: float | None = None,
     ) -> None:
         """Say what failed and whether anything was sent."""
         super().__init__(message)
         self.sent: Literal["no", "maybe"] = sent
         self.operation = operation
+        self.reason = reason
+        self.sent_at = sent_at
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
@@ -182,7 +193,7 @@ class APITimeoutError(APIConnectionError, TimeoutError):
         operation: str | None = None,
     ) -> None:
         """Say which limit ran out and after how long."""
-        super().__init__(message, sent=sent, operation=operation)
+        super().__init__(message, sent=sent, operation=operation, reason="timeout")
         self.phase = phase
         self.seconds = seconds
 
@@ -424,7 +435,7 @@ class JobFailedError(MintlifyError):
 
     def __init__(self, job: Job) -> None:
         """Keep the record."""
-        super().__init__(f"job {printable(job.id)} failed at the service; see .job, or pass check=False to get the record")
+        super().__init__(f"job {printable(job.id)} failed at the service; .job is its last record")
         self.job = job
 
 

@@ -1,0 +1,474 @@
+"""An answer of the assistant while it arrives: a way to open it goes in, typed events come out.
+
+The stream's own logic (framing, events, folding, what counts as an end) is in
+:mod:`mintlify_async.stream`; here are the connection, the waiting and the closing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import define
+
+from .errors import (
+    APITimeoutError,
+    MintlifyError,
+    StateError,
+    StreamDecodeError,
+    StreamInterruptedError,
+)
+from .events import StreamEvent, TextDelta
+from .models import ResponseInfo, Thread
+from .protocol import Assumptions, response_info
+from .stream import MessageStream
+
+if TYPE_CHECKING:
+    from .hooks import Observation
+    from .message import SourceLink
+    from .parts import Message
+    from .transport import LiveResponse
+
+__all__ = ["Reply", "Snapshots", "TextStream"]
+
+GRACE_SECONDS = 1.0  # what may still come after the end was announced
+
+
+@define(frozen=True, kw_only=True)
+class ReplySettings:
+    """What a reply needs to know beyond its connection.
+
+    Args:
+        assumptions: Where a thread's headers are.
+        thread: The thread that the question names.
+        message: The assistant message that the answer continues, if any.
+        max_event_bytes: The largest event.
+        max_reply_bytes: The largest answer, in decoded bytes.
+        comments_are_activity: Whether a comment ends a silence.
+    """
+
+    assumptions: Assumptions
+    thread: Thread | None
+    message: Message | None
+    max_event_bytes: int
+    max_reply_bytes: int
+    comments_are_activity: bool
+
+
+class Reply:
+    """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
+
+    Nothing is sent before it is entered, stepped or awaited::
+
+        async for event in session.ask("How do I log in?"): ...
+
+        async with session.ask("And by SSO?", thread=thread) as reply:  # closes at once on break
+            async for text in reply.text_stream:
+                print(text, end="")
+
+        reply = await session.ask("…")  # the whole answer
+
+    One task reads at a time. Cancelling a step loses no event: iteration may go on.
+    An answer that stops before its end raises
+    :class:`~mintlify_async.errors.StreamInterruptedError` with what had arrived;
+    everything that was decoded is delivered first. Nothing is ever asked again by
+    itself once the first byte has come.
+
+    Attributes:
+        response: Status, headers and request id, or None before the answer began.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_cause",
+        "_closed",
+        "_entered",
+        "_error",
+        "_heard",
+        "_live",
+        "_observation",
+        "_observe",
+        "_on_end",
+        "_open",
+        "_reading",
+        "_settings",
+        "_started",
+        "_stream",
+        "response",
+    )
+
+    def __init__(
+        self,
+        open: Callable[[], Awaitable[tuple[LiveResponse, int]]],
+        settings: ReplySettings,
+        *,
+        observe: Callable[[], Observation | None] | None = None,
+    ) -> None:
+        """Keep the way to open it; made by ``session.ask``."""
+        self.response: ResponseInfo | None = None
+        self._open = open
+        self._settings = settings
+        self._stream: MessageStream | None = None
+        self._live: LiveResponse | None = None
+        self._error: MintlifyError | None = None
+        self._started = self._entered = self._reading = self._closed = False
+        self._bytes = 0
+        self._heard = -1
+        self._cause: MintlifyError | None = None
+        self._observe = observe
+        self._observation: Observation | None = None
+        self._on_end: list[Callable[[Reply, BaseException | None], None]] = []
+
+    # The views --------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """The answer's text so far: exactly the events handed out, or the whole after ``await``."""
+        return self._stream.text if self._stream is not None else ""
+
+    @property
+    def message(self) -> Message | None:
+        """The answer so far as a message with typed parts, or None before it began."""
+        return self._stream.message if self._stream is not None else self._settings.message
+
+    @property
+    def thread(self) -> Thread | None:
+        """The conversation's thread as far as it is known: pass it to the next ``ask``."""
+        return self._stream.thread if self._stream is not None else self._settings.thread
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread's id, or None."""
+        thread = self.thread
+        return thread.id if thread is not None else None
+
+    @property
+    def sources(self) -> list[SourceLink]:
+        """The pages that the answer rests on, in order, each once."""
+        return self._stream.sources if self._stream is not None else []
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the answer ended, as the service says: ``stop``, ``length``, …; None when it did not say."""
+        return self._stream.finish_reason if self._stream is not None else None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the service broke the answer off by an ``abort`` event."""
+        return self._stream is not None and self._stream.aborted
+
+    @property
+    def abort_reason(self) -> str | None:
+        """The service's reason for an abort, or None."""
+        return self._stream.abort_reason if self._stream is not None else None
+
+    @property
+    def events_seen(self) -> int:
+        """How many events were handed out."""
+        return self._stream.events_seen if self._stream is not None else 0
+
+    @property
+    def wrote(self) -> bool:
+        """Whether the last event changed the message."""
+        return self._stream is not None and self._stream.wrote
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more will come: it ended, failed, or was closed."""
+        return self._closed
+
+    @property
+    def text_stream(self) -> TextStream:
+        """The answer's text, piece by piece as it arrives; an async iterator over this same reply."""
+        return TextStream(self)
+
+    def snapshots(self) -> Snapshots:
+        """Return an async iterator of the message after each change, over this same reply.
+
+        Each snapshot costs in proportion to the message; for plain text use :attr:`text_stream`.
+        """
+        return Snapshots(self)
+
+    async def final(self) -> Message:
+        """Read to the end and return the whole message.
+
+        Raises:
+            StreamError: The answer did not arrive whole; ``.partial`` has what did.
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+        """
+        await self.run()
+        assert self._stream is not None
+        return self._stream.message
+
+    async def run(self) -> Self:
+        """Read to the end and return this reply: ``await reply`` as a coroutine, for ``create_task``.
+
+        Raises:
+            StreamError: The answer did not arrive whole; ``.partial`` has what did.
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+            StateError: Another task is reading it.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            async for _ in self:
+                pass
+        except asyncio.CancelledError:
+            if not self._entered:
+                self._shut()  # nobody else will
+            raise
+        if self._error is not None:
+            raise self._error
+        if self._stream is None or not self._stream.ended:
+            raise self._closed_early()
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Read to the end; see :meth:`run`."""
+        return self.run().__await__()
+
+    # Reading ----------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        """Return itself: there is one stream."""
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        """Return the next event.
+
+        Raises:
+            StopAsyncIteration: The answer ended, or was closed.
+            StreamError: The answer did not arrive whole.
+            StateError: Another task is reading it.
+        """
+        if not self._started:
+            await self._start()
+        stream = self._stream
+        while not self._closed and stream is not None:
+            try:
+                event = stream.next_event()
+            except StreamInterruptedError as error:
+                raise self._failed(error) from (self._cause or error.__cause__)
+            except MintlifyError as error:
+                raise self._failed(error) from error.__cause__
+            if event is not None:
+                return event
+            if stream.ended:
+                self._end(None)
+                break
+            await self._fill(stream)
+        raise StopAsyncIteration
+
+    async def _start(self) -> None:
+        if self._closed:
+            return
+        if self._reading:
+            raise _already_read()
+        self._reading = True
+        if self._observe is not None:
+            self._observation = self._observe()
+        try:
+            self._live, attempts = await self._open()
+        except MintlifyError as error:
+            self._failed(error)
+            raise
+        except BaseException as error:
+            self._started = True
+            self._end(error)
+            raise
+        finally:
+            self._reading = False
+        self._begin(self._live, attempts)
+
+    def _begin(self, live: LiveResponse, attempts: int) -> None:
+        assumptions = self._settings.assumptions
+        self._started = True
+        self.response = response_info(assumptions, live.status, live.headers, attempts)
+        self._stream = MessageStream(
+            message=self._settings.message,
+            thread=self._settings.thread,
+            header_thread_id=live.headers.get(assumptions.thread_id_header),
+            header_thread_key=live.headers.get(assumptions.thread_key_header),
+            max_event_bytes=self._settings.max_event_bytes,
+        )
+        if self._closed:  # by another task, while it was being opened
+            live.close()
+
+    async def _fill(self, stream: MessageStream) -> None:
+        """Feed the stream what arrives next, or its end."""
+        live = self._live
+        assert live is not None
+        if self._reading:
+            raise _already_read()
+        if live.waiting_first and stream.events_seen:
+            live.waiting_first = False
+            if self._observation is not None:
+                self._observation.event("first_event", {})
+        if not self._settings.comments_are_activity:
+            live.still_quiet = stream.events_seen == self._heard
+            self._heard = stream.events_seen
+        if stream.complete and live.quiet_limit is None:
+            live.grace(GRACE_SECONDS, in_all=stream.done_seen)
+        self._reading = True
+        try:
+            data = await live.read()
+        except MintlifyError as error:
+            self._cut(stream, error)
+            return
+        finally:
+            self._reading = False
+        self._feed(stream, live, data)
+
+    def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
+        if not data:
+            stream.feed_eof()
+            return
+        self._bytes += len(data)
+        if self._bytes > self._settings.max_reply_bytes:
+            limit = self._settings.max_reply_bytes
+            error = StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **self._kept())
+            raise self._failed(error)
+        stream.feed(data)
+
+    def _cut(self, stream: MessageStream, error: MintlifyError) -> None:
+        """The body ended with *error*: that is the answer's end when one was announced."""
+        if self._closed:
+            return
+        if isinstance(error, APITimeoutError) and error.phase == "first_event":
+            raise self._failed(error) from error.__cause__
+        self._cause = error
+        stream.feed_eof(str(error))
+
+    # Ending -----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        """Send the question and return this reply once the answer has begun.
+
+        Raises:
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+        """
+        self._entered = True
+        if not self._started:
+            await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self._shut()
+
+    async def close(self) -> None:
+        """Give the answer up and free its connection at once.
+
+        Safe to repeat and from any task; a task that is reading then ends quietly.
+        """
+        self._shut()
+
+    def _shut(self) -> None:
+        live = self._live
+        if live is not None:
+            live.close()
+        self._end(None)
+
+    def _failed(self, error: MintlifyError) -> MintlifyError:
+        """Remember *error* for every later ``await`` and free the connection."""
+        self._started = True
+        self._error = error
+        if self._live is not None:
+            self._live.close()
+        self._end(error)
+        return error
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._live is not None and self._stream is not None and self._stream.ended:
+            self._live.close()
+        observation, self._observation = self._observation, None
+        if observation is not None:
+            observation.end(error)
+        callbacks, self._on_end = self._on_end, []
+        for callback in callbacks:
+            callback(self, error)
+
+    def _closed_early(self) -> StreamInterruptedError:
+        self._error = StreamInterruptedError("the reply was closed before its end", **self._kept())
+        return self._error
+
+    def _kept(self) -> dict[str, Any]:
+        return {"partial": self.message, "thread": self.thread, "events_seen": self.events_seen}
+
+    def __del__(self) -> None:
+        """Free a connection that nobody closed."""
+        live = getattr(self, "_live", None)
+        if live is not None:
+            live.close_from_anywhere(report=not self._closed)
+
+    def __repr__(self) -> str:
+        """Show how far it is, nothing of what was said."""
+        state = "closed" if self._closed else "open" if self._started else "not started"
+        return f"<Reply {state}, {self.events_seen} events>"
+
+
+class TextStream:
+    """The text of a reply, piece by piece; half a character is held back until its other half has come."""
+
+    __slots__ = ("_held", "_reply")
+
+    def __init__(self, reply: Reply) -> None:
+        """Read from *reply*."""
+        self._reply = reply
+        self._held = ""
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> str:
+        """Return the next piece of text, never empty; errors are those of the reply."""
+        while True:
+            try:
+                event = await self._reply.__anext__()
+            except StopAsyncIteration:
+                rest, self._held = whole_text(self._held), ""
+                if rest:
+                    return rest
+                raise
+            if isinstance(event, TextDelta):
+                text, self._held = split_trailing_half(self._held + event.delta)
+                if text:
+                    return text
+
+
+class Snapshots:
+    """The message of a reply after each change."""
+
+    __slots__ = ("_reply",)
+
+    def __init__(self, reply: Reply) -> None:
+        """Read from *reply*."""
+        self._reply = reply
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Return the message after the next change; errors are those of the reply."""
+        while True:
+            await self._reply.__anext__()
+            if self._reply.wrote:
+                message = self._reply.message
+                assert message is not None
+                return message
+
+
+def _already_read() -> StateError:
+    return StateError("this reply is already being read by another task; read it in one, or ask twice")

@@ -1,0 +1,311 @@
+"""Quota, send, retry: a ``Request`` goes in; its answer comes out, or the error that says what became of it.
+
+This is where a request is sent again or not. An agent POST is sent again only
+when nothing of it went out, or when the service refused it with 429.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from attrs import define, evolve
+
+from .clock import Clock
+from .errors import (
+    APIConnectionError,
+    APIStatusError,
+    MintlifyError,
+    OutcomeUnknownError,
+    UnexpectedResponseError,
+)
+from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
+from .keys import Key
+from .models import Job
+from .protocol import Answer, Assumptions, Request, read_job, request_id, safe_headers, status_error
+from .quota import Lease, Quota, QuotaScope
+from .retry import Failure, RetryBudget, RetryPolicy, retry_after_seconds
+from .timeouts import Timeouts
+from .transport import LiveResponse, Transport
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger("mintlify_async")
+log.addHandler(logging.NullHandler())
+
+T = TypeVar("T")
+LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
+Failed = APIConnectionError | APIStatusError | UnexpectedResponseError
+
+
+@define(frozen=True, kw_only=True)
+class Dispatcher:
+    """Sends requests with the session's keys, quota, retries and hooks.
+
+    Args:
+        assumptions: What we take to be true of the service.
+        keys: The keys by kind.
+        retry: When to send again.
+        budget: The retries that the session has in hand.
+        quota: Our own count of the service's limits, or None.
+        clock: Time.
+        roll: The dice: a number from 0 up to 1.
+        hooks: The user's functions.
+    """
+
+    assumptions: Assumptions
+    keys: dict[str, Key]
+    retry: RetryPolicy
+    budget: RetryBudget
+    quota: Quota | None
+    clock: Clock
+    roll: Callable[[], float]
+    hooks: Hooks
+
+    async def job(
+        self, transport: Transport, request: Request, timeouts: Timeouts, *, single: bool = False
+    ) -> Job:
+        """Send an agent request and return the job in its answer.
+
+        Raises:
+            OutcomeUnknownError: A POST went out and what became of it is not known.
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+            UnexpectedResponseError: The answer to a GET is not a job.
+            QuotaExceededError: Our own count says that the limit is used up.
+        """
+        deadline = self.clock.now() + timeouts.request
+
+        async def send(key: str) -> Answer:
+            return await transport.send(request, key, timeouts=timeouts, deadline=deadline)
+
+        def read(answer: Answer, attempt: int) -> Job:
+            return read_job(self.assumptions, answer, attempt)
+
+        return await self._run(request, send, read, deadline, single=single)
+
+    async def open(
+        self, transport: Transport, request: Request, timeouts: Timeouts
+    ) -> tuple[LiveResponse, int]:
+        """Send a question; return its live answer and how many attempts it took.
+
+        Raises:
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+            QuotaExceededError: Our own count says that the limit is used up.
+        """
+        deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
+
+        async def send(key: str) -> LiveResponse | Answer:
+            return await transport.open(request, key, timeouts=timeouts, deadline=deadline)
+
+        def read(answer: LiveResponse | Answer, attempt: int) -> tuple[LiveResponse, int]:
+            if isinstance(answer, LiveResponse):
+                return answer, attempt
+            raise UnexpectedResponseError(
+                f"ask: {answer.status} is no answer", status=answer.status, excerpt=answer.text[:2000]
+            )
+
+        return await self._run(request, send, read, deadline, single=False)
+
+    async def _run(
+        self,
+        request: Request,
+        send: Callable[[str], Awaitable[LiveResponse | Answer]],
+        read: Callable[..., T],
+        deadline: float | None,
+        *,
+        single: bool,
+    ) -> T:
+        attempt = 0
+        while True:
+            attempt += 1
+            key = await self.keys[request.key_kind].reveal()
+            lease = await self._lease(request, key, deadline)
+            sent = self._about(request, attempt)
+            sent_at = self.clock.wall()
+            failed: Failed
+            try:
+                answer = await self._attempt(request, send, key, sent, lease)
+                result = read(answer, attempt)
+            except (APIConnectionError, APIStatusError, UnexpectedResponseError) as error:
+                failed = error
+            else:
+                self.budget.succeeded()
+                return result
+            pause = None if single else self._pause(request, failed, attempt, deadline)
+            if pause is None:
+                raise self._verdict(request, failed, sent_at) from failed.__cause__
+            log.info("%s failed, attempt %d; again in %.1f s", request.operation, attempt, pause)
+            tell(self.hooks.on_retry, RetryScheduled(request=sent, delay=pause, error=failed))
+            await self.clock.sleep(pause)
+
+    async def _attempt(
+        self,
+        request: Request,
+        send: Callable[[str], Awaitable[LiveResponse | Answer]],
+        key: str,
+        sent: RequestSent,
+        lease: Lease | None,
+    ) -> LiveResponse | Answer:
+        tell(self.hooks.on_request, sent)
+        began = self.clock.now()
+        error: Failed
+        try:
+            answer = await send(key)
+        except (APIConnectionError, UnexpectedResponseError) as failed:
+            error = failed
+        else:
+            seconds = self.clock.now() - began
+            await self._observe(request, key, answer)
+            if 200 <= answer.status < 300:
+                self._note(sent, answer, seconds, None)
+                return answer
+            assert isinstance(answer, Answer)
+            refused = self._refusal(request, answer, key)
+            self._note(sent, answer, seconds, refused)
+            raise refused
+        if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
+            await lease.refund()
+        self._note(sent, None, self.clock.now() - began, error)
+        raise error from error.__cause__
+
+    def _refusal(
+        self, request: Request, answer: Answer, key: str
+    ) -> APIStatusError | UnexpectedResponseError:
+        answer = _without_secrets(answer, request, key)
+        wait = retry_after_seconds(answer.headers, self.clock.wall())
+        if answer.status < 200:
+            return UnexpectedResponseError(
+                f"{request.operation}: status {answer.status} is no answer to this request",
+                status=answer.status,
+                headers=safe_headers(self.assumptions, answer.headers),
+            )
+        return status_error(self.assumptions, request, answer, wait)
+
+    def _pause(self, request: Request, failed: Failed, attempt: int, deadline: float | None) -> float | None:
+        """Return the seconds until the next attempt, or None when there will be none."""
+        headers = getattr(failed, "headers", {})
+        if headers.get("x-should-retry") == "false":
+            return None
+        pause = self.retry.delay(_failure(request, failed), attempt, self.roll())
+        if pause is None:
+            return None
+        if deadline is not None and self.clock.now() + pause + LAST_ATTEMPT_SECONDS > deadline:
+            return None
+        return pause if self.budget.take() else None
+
+    def _verdict(self, request: Request, failed: Failed, sent_at: float) -> MintlifyError:
+        if not request.is_agent_post or _outcome(failed) != "unknown":
+            return failed
+        return _outcome_unknown(request, failed, sent_at)
+
+    async def _lease(self, request: Request, key: str, deadline: float | None) -> Lease | None:
+        if self.quota is None or request.operation == "get_job":
+            return None
+        return await self.quota.acquire(
+            request.operation, _scope(request, key), deadline=deadline, clock=self.clock
+        )
+
+    async def _observe(self, request: Request, key: str, answer: LiveResponse | Answer) -> None:
+        self._warn_of_sunset(answer)
+        if self.quota is None or request.operation == "get_job":
+            return
+        wait = retry_after_seconds(answer.headers, self.clock.wall()) if answer.status == 429 else None
+        await self.quota.observe(request.operation, _scope(request, key), answer.status, answer.headers, wait)
+
+    def _warn_of_sunset(self, answer: LiveResponse | Answer) -> None:
+        for name in ("deprecation", "sunset"):
+            value = answer.headers.get(name)
+            if value is not None and name not in _warned:
+                _warned.add(name)
+                log.warning("the service announces %s: %.80r", name, value)
+
+    def _note(
+        self, sent: RequestSent, answer: LiveResponse | Answer | None, seconds: float, error: Exception | None
+    ) -> None:
+        status = answer.status if answer is not None else None
+        named = request_id(self.assumptions, answer.headers) if answer is not None else None
+        log.debug(
+            "%s %s: %s in %.0f ms, attempt %d, request id %.80s",
+            sent.method,
+            sent.route,
+            status if status is not None else type(error).__name__,
+            seconds * 1000,
+            sent.attempt,
+            named,
+        )
+        tell(
+            self.hooks.on_response,
+            ResponseReceived(request=sent, status=status, request_id=named, seconds=seconds, error=error),
+        )
+
+    def _about(self, request: Request, attempt: int) -> RequestSent:
+        return RequestSent(
+            operation=request.operation,
+            method=request.method,
+            route=request.route,
+            attempt=attempt,
+            project_id=request.project_id,
+            job_id=request.job_id,
+            domain=request.domain,
+        )
+
+
+_warned: set[str] = set()  # once a process is enough for a notice that concerns its developer
+
+
+def _outcome(failed: Failed) -> str:
+    if isinstance(failed, APIConnectionError):
+        return "not_sent" if failed.sent == "no" else "unknown"
+    if isinstance(failed, UnexpectedResponseError):
+        return "unknown"
+    if failed.status == 429:
+        return "refused"
+    return "unknown" if failed.status >= 500 else "answered"
+
+
+def _failure(request: Request, failed: Failed) -> Failure:
+    return Failure(
+        kind="agent_post" if request.is_agent_post else "ask" if request.operation == "ask" else "get",
+        outcome=_outcome(failed),  # pyright: ignore[reportArgumentType] - one of its four words
+        status=getattr(failed, "status", None),
+        retry_after=getattr(failed, "retry_after", None),
+        permanent=isinstance(failed, APIConnectionError) and failed.reason == "certificate",
+    )
+
+
+def _outcome_unknown(request: Request, failed: Failed, sent_at: float) -> OutcomeUnknownError:
+    what = "the job" if request.operation == "create_job" else "the follow-up"
+    look = "look at the dashboard or the repository before sending it again"
+    body = getattr(failed, "body", None) or getattr(failed, "excerpt", None)
+    return OutcomeUnknownError(
+        f"{failed}; {what} may have been accepted, so it was not sent again: {look}",
+        operation=request.operation,
+        project_id=request.project_id,
+        job_id=request.job_id,
+        status=getattr(failed, "status", None),
+        body=body,
+        headers=getattr(failed, "headers", None),
+        request_id=getattr(failed, "request_id", None),
+        sent_at=getattr(failed, "sent_at", None) or sent_at,
+        prompt_sha256=request.prompt_sha256,
+    )
+
+
+def _scope(request: Request, key: str) -> QuotaScope:
+    if request.operation == "ask":
+        return QuotaScope(domain=request.domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+    return QuotaScope(project=request.project_id)
+
+
+def _without_secrets(answer: Answer, request: Request, key: str) -> Answer:
+    """Return *answer* without our own secrets, which a server may repeat in its refusal."""
+    secrets = [key] + ([request.thread.key] if request.thread is not None and request.thread.key else [])
+    body, headers = answer.body, dict(answer.headers)
+    for secret in secrets:
+        body = body.replace(secret.encode(), b"****")
+        headers = {name: value.replace(secret, "****") for name, value in headers.items()}
+    return evolve(answer, body=body, headers=headers)

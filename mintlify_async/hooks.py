@@ -1,0 +1,120 @@
+"""What a session tells its user while it works: each request, each answer, each retry.
+
+For metrics and logs of your own. A hook is a plain function; what it raises is
+logged and goes no further, so that it cannot harm a call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from attrs import define, field
+
+__all__ = ["Hooks", "Observation", "Observer", "RequestSent", "ResponseReceived", "RetryScheduled"]
+
+log = logging.getLogger("mintlify_async")
+
+
+@define(frozen=True, kw_only=True)
+class RequestSent:
+    """A request is about to go out.
+
+    Args:
+        operation: ``create_job``, ``get_job``, ``send_message`` or ``ask``.
+        method: The HTTP method.
+        route: The path's template, without identifiers.
+        attempt: Which attempt it is, from 1.
+        project_id: For the agent operations.
+        job_id: For the operations on a job.
+        domain: For a question.
+    """
+
+    operation: str
+    method: str
+    route: str
+    attempt: int
+    project_id: str | None = None
+    job_id: str | None = None
+    domain: str | None = None
+
+
+@define(frozen=True, kw_only=True)
+class ResponseReceived:
+    """An attempt ended: with an answer's headers, or without.
+
+    Args:
+        request: What was sent.
+        status: The HTTP status, or None when there was no answer.
+        request_id: The service's name for the request, or None.
+        seconds: From sending until the headers of a question's answer, or the whole of another one.
+        error: The error that the attempt ended with, or None.
+    """
+
+    request: RequestSent
+    status: int | None
+    request_id: str | None
+    seconds: float
+    error: Exception | None = None
+
+
+@define(frozen=True, kw_only=True)
+class RetryScheduled:
+    """The request will be sent again.
+
+    Args:
+        request: What was sent.
+        delay: The pause before the next attempt, in seconds.
+        error: Why.
+    """
+
+    request: RequestSent
+    delay: float
+    error: Exception
+
+
+class Observation(Protocol):
+    """One operation while it runs, as an :class:`Observer` sees it."""
+
+    def set(self, name: str, value: str | int | float | bool) -> None:
+        """Note a fact about the operation."""
+        ...
+
+    def event(self, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
+        """Note that something happened now."""
+        ...
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The operation is over; *error* is why it failed, or None."""
+        ...
+
+
+class Observer(Protocol):
+    """Follows whole operations, from the request to the end of the stream or the job; for tracing."""
+
+    def start(self, operation: str, attributes: Mapping[str, str | int | float | bool]) -> Observation:
+        """An operation begins."""
+        ...
+
+
+E = TypeVar("E")
+
+
+@define(frozen=True, kw_only=True)
+class Hooks:
+    """The functions that a session calls; each may be None."""
+
+    on_request: Callable[[RequestSent], object] | None = field(default=None)
+    on_response: Callable[[ResponseReceived], object] | None = field(default=None)
+    on_retry: Callable[[RetryScheduled], object] | None = field(default=None)
+
+
+def tell(hook: Callable[[E], object] | None, event: E) -> None:
+    """Call *hook*, if any; log what it raises."""
+    if hook is None:
+        return
+    try:
+        hook(event)
+    except Exception:
+        log.exception("a hook of the session failed")

@@ -1,0 +1,128 @@
+"""Keeps one set of resources for each running event loop, and closes it with that loop.
+
+A session may be used from several ``asyncio.run`` calls and from several threads;
+connections belong to the loop that opened them. What ends them when a loop ends
+is an asynchronous generator, stepped once: ``asyncio.run`` closes it through
+``loop.shutdown_asyncgens``. (Closing a dead loop's connections from elsewhere
+does not work, nor does a weak dictionary keyed by loop.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
+
+from .errors import StateError
+
+__all__ = ["LoopLocal"]
+
+
+class Closable(Protocol):
+    """Something that belongs to one event loop."""
+
+    async def close(self) -> None:
+        """Give everything back, on the loop that it belongs to."""
+        ...
+
+    def abandon(self) -> None:
+        """Give back what can be given back without waiting, from anywhere."""
+        ...
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class _Entry(Generic[T]):
+    __slots__ = ("guard", "loop", "pid", "resources")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, resources: T, guard: AsyncGenerator[None, None]
+    ) -> None:
+        self.loop = loop
+        self.resources = resources
+        self.guard = guard
+        self.pid = os.getpid()
+
+
+class LoopLocal(Generic[T]):
+    """One ``T`` for each running event loop, made when it is first asked for."""
+
+    __slots__ = ("_entries", "_make")
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        """Remember how to make one; it is called on the loop that needs it."""
+        self._make = make
+        self._entries: dict[asyncio.AbstractEventLoop, _Entry[T]] = {}
+
+    def get(self) -> T:
+        """Return the running loop's resources, making them the first time.
+
+        Raises:
+            StateError: This process is a fork of the one that made them.
+        """
+        loop = asyncio.get_running_loop()
+        entry = self._entries.get(loop)
+        if entry is None:
+            return self._add(loop)
+        if entry.pid != os.getpid():
+            raise StateError(
+                "this session was used before the process forked, and its connections belong to the parent; "
+                "make a session in the child"
+            )
+        return entry.resources
+
+    def _add(self, loop: asyncio.AbstractEventLoop) -> T:
+        self._forget_closed_loops()
+        resources = self._make()
+        guard = _guard(self._entries, loop, resources)
+        self._entries[loop] = _Entry(loop, resources, guard)
+        # Stepped by hand up to its yield, where the loop knows it: it never suspends before.
+        with suppress(StopIteration):
+            guard.__anext__().send(None)
+        return resources
+
+    async def close(self) -> None:
+        """Close the running loop's resources, and ask every other live loop to close its own."""
+        here = asyncio.get_running_loop()
+        for loop, entry in list(self._entries.items()):
+            if loop is here:
+                await entry.guard.aclose()
+            else:
+                self._entries.pop(loop, None)
+                _close_elsewhere(entry)
+
+    def _forget_closed_loops(self) -> None:
+        # A loop that was closed without shutdown_asyncgens never ran its guard.
+        for loop in [loop for loop in self._entries if loop.is_closed()]:
+            self._entries.pop(loop).resources.abandon()
+
+    def abandon(self) -> bool:
+        """Give everything back without waiting; return whether there was anything."""
+        entries = list(self._entries.values())
+        self._entries.clear()
+        for entry in entries:
+            entry.resources.abandon()
+        return bool(entries)
+
+
+async def _guard(
+    entries: dict[asyncio.AbstractEventLoop, _Entry[T]], loop: asyncio.AbstractEventLoop, resources: T
+) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        if entries.pop(loop, None) is not None:
+            await resources.close()
+
+
+def _close_elsewhere(entry: _Entry[T]) -> None:
+    if entry.loop.is_closed() or entry.pid != os.getpid():
+        entry.resources.abandon()
+        return
+    if entry.loop.is_running():
+        asyncio.run_coroutine_threadsafe(entry.resources.close(), entry.loop)
+    else:
+        entry.resources.abandon()

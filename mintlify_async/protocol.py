@@ -1,0 +1,571 @@
+"""The four requests and what their answers mean: arguments in, ``Request`` out; ``Answer`` in, models out.
+
+Every fact about the service that the interface document leaves open is a field
+of :class:`Assumptions`, so that it can be overridden where it proves wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote, urlsplit
+
+from attrs import define, field
+
+from .errors import (
+    APIStatusError,
+    ConfigurationError,
+    NotFoundError,
+    UnexpectedResponseError,
+    printable,
+    status_error_class,
+)
+from .models import ContextItem, Job, ResponseInfo, SearchFilter, Thread
+from .parts import Message, coerce_messages
+
+__all__ = ["Answer", "Assumptions", "Operation", "Request"]
+
+Operation = Literal["create_job", "get_job", "send_message", "ask"]
+KeyKind = Literal["admin", "assistant"]
+
+CURRENT_PATH_MAX_CHARACTERS = 200  # interface 2.3
+DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # interface 2.3
+ANONYMOUS = "anonymous"  # interface 2.3: the literal for users without a name
+
+
+@define(frozen=True, kw_only=True)
+class Assumptions:
+    """What we take to be true of the service where its interface document is silent.
+
+    Pass ``assumptions=Assumptions(get_job_path="/v3/…")`` to a session to correct
+    one. Paths are templates: ``{project_id}``, ``{job_id}`` and ``{domain}`` are
+    percent-encoded into them.
+
+    Args:
+        base_url: The service's address, when neither the argument nor the environment names one.
+        create_job_path: Interface 4.1.
+        get_job_path: The polling operation, whose path interface 4.4 does not show.
+        send_message_path: Interface 4.2.
+        ask_path: Interface 4.3.
+        admin_key_prefix: How an admin key begins (interface 5).
+        assistant_key_prefix: How an assistant key begins (interface 5).
+        foreign_key_prefixes: How keys of other products begin.
+        thread_id_header: The response header with a new thread's id, in lower case.
+        thread_key_header: The response header with a new thread's key, in lower case.
+        request_id_headers: Where the service names a request; the first that is there wins.
+    """
+
+    base_url: str = "https://api.mintlify.com"  # assumption: base URL
+    create_job_path: str = "/v2/agent/{project_id}/job"
+    get_job_path: str = "/v2/agent/{project_id}/job/{job_id}"  # assumption: get-job path
+    send_message_path: str = "/v2/agent/{project_id}/job/{job_id}/message"
+    ask_path: str = "/discovery/v2/assistant/{domain}/message"
+    admin_key_prefix: str = "mint_"  # assumption: key prefixes
+    assistant_key_prefix: str = "mint_dsc_"
+    foreign_key_prefixes: tuple[str, ...] = ("mint_us_",)
+    thread_id_header: str = "x-thread-id"  # assumption: thread headers
+    thread_key_header: str = "x-thread-key"
+    request_id_headers: tuple[str, ...] = ("x-request-id", "x-vercel-id", "cf-ray")  # assumption: request id
+
+    def kind_of_key(self, key: str) -> str:
+        """Return ``admin``, ``assistant``, ``foreign`` or ``unknown``; the longest prefix decides."""
+        kinds = [(self.admin_key_prefix, "admin"), (self.assistant_key_prefix, "assistant")]
+        kinds += [(prefix, "foreign") for prefix in self.foreign_key_prefixes]
+        for prefix, kind in sorted(kinds, key=lambda pair: -len(pair[0])):
+            if prefix and key.startswith(prefix):
+                return kind
+        return "unknown"
+
+
+@define(frozen=True, kw_only=True)
+class Request:
+    """One request, ready to be sent: everything but the key and the host.
+
+    Args:
+        operation: Which of the four it is.
+        method: The HTTP method.
+        path: The path, percent-encoded.
+        route: The path's template, which is what logs show.
+        body: The JSON body, or None.
+        key_kind: Which key it needs.
+        headers: Further headers.
+        project_id: For the agent operations.
+        job_id: For the operations on a job.
+        thread: The thread that the body names, if any.
+        prompt_sha256: Names the prompt without repeating it.
+    """
+
+    operation: Operation
+    method: str
+    path: str
+    route: str
+    body: bytes | None = field(default=None, repr=False)
+    key_kind: KeyKind
+    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    project_id: str | None = None
+    job_id: str | None = None
+    domain: str | None = None
+    thread: Thread | None = None
+    prompt_sha256: str | None = None
+
+    @property
+    def is_agent_post(self) -> bool:
+        """Whether sending it twice would cost a second job or a second turn."""
+        return self.operation in ("create_job", "send_message")
+
+
+@define(frozen=True, kw_only=True)
+class Answer:
+    """A whole answer: status, headers (names in lower case) and the body's bytes."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The body as text. JSON is UTF-8; a declared charset is not believed."""
+        return self.body.decode("utf-8-sig", "replace")
+
+
+# Building requests ----------------------------------------------------------------------------
+
+
+def path_segment(value: object, name: str) -> str:
+    """Return *value* percent-encoded as one segment of a path.
+
+    Raises:
+        ConfigurationError: It is not a string, empty, ``.`` or ``..``, or has a control character.
+    """
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
+    if not value.strip():
+        raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
+    if value in (".", ".."):
+        raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise ConfigurationError(f"{name} has a control character; remove it", field=name)
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
+
+
+def check_prompt(prompt: object) -> str:
+    """Return *prompt* when it is a string of at least one character (interface 2.2)."""
+    if not isinstance(prompt, str):
+        raise ConfigurationError(f"prompt must be a string; got {type(prompt).__name__}", field="prompt")
+    if not prompt:
+        raise ConfigurationError("prompt is empty; it needs at least 1 character", field="prompt")
+    return prompt
+
+
+def prompt_digest(prompt: str) -> str:
+    """Return the SHA-256 of *prompt* in hexadecimal."""
+    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def json_body(value: Mapping[str, Any], name: str = "extra_body") -> bytes:
+    """Return *value* as JSON bytes; *name* is blamed for what JSON cannot hold."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = printable(str(error))
+    raise ConfigurationError(f"{name} holds something that JSON cannot: {reason}", field=name)
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OUR_HEADERS = frozenset(("authorization", "content-length", "host", "transfer-encoding", "connection"))
+
+
+def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return *headers* as a dict when each is a legal header of its own.
+
+    Raises:
+        ConfigurationError: A name or a value is no header, or the header is ours to set.
+    """
+    checked: dict[str, str] = {}
+    for name, value in (headers or {}).items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise ConfigurationError(
+                f"headers: {printable(repr(name))} is not a header's name", field="headers"
+            )
+        if name.lower() in _OUR_HEADERS:
+            raise ConfigurationError(
+                f"headers: {name} is set by the session (keys: admin_key=, assistant_key=)", field="headers"
+            )
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise ConfigurationError(
+                f"headers: the value of {name} must be a string of visible ASCII characters", field="headers"
+            )
+        checked[name] = value
+    return checked
+
+
+def _extra(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
+    if extra_body is None:
+        return {}
+    if not isinstance(extra_body, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
+    return dict(extra_body)
+
+
+def create_job_request(
+    assumptions: Assumptions,
+    project_id: str,
+    prompt: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Build the request of interface 4.1."""
+    body = {"prompt": check_prompt(prompt), **_extra(extra_body)}
+    return Request(
+        operation="create_job",
+        method="POST",
+        path=assumptions.create_job_path.format(project_id=path_segment(project_id, "project_id")),
+        route=assumptions.create_job_path,
+        body=json_body(body),
+        key_kind="admin",
+        headers=check_headers(headers),
+        project_id=project_id,
+        prompt_sha256=prompt_digest(prompt),
+    )
+
+
+def get_job_request(assumptions: Assumptions, project_id: str, job_id: str) -> Request:
+    """Build the polling request (interface 4.4 names it without its path)."""
+    return Request(
+        operation="get_job",
+        method="GET",
+        path=assumptions.get_job_path.format(
+            project_id=path_segment(project_id, "project_id"), job_id=path_segment(job_id, "job_id")
+        ),
+        route=assumptions.get_job_path,
+        key_kind="admin",
+        project_id=project_id,
+        job_id=job_id,
+    )
+
+
+def send_message_request(
+    assumptions: Assumptions,
+    project_id: str,
+    job_id: str,
+    prompt: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Build the request of interface 4.2."""
+    body = {"prompt": check_prompt(prompt), **_extra(extra_body)}
+    return Request(
+        operation="send_message",
+        method="POST",
+        path=assumptions.send_message_path.format(
+            project_id=path_segment(project_id, "project_id"), job_id=path_segment(job_id, "job_id")
+        ),
+        route=assumptions.send_message_path,
+        body=json_body(body),
+        key_kind="admin",
+        headers=check_headers(headers),
+        project_id=project_id,
+        job_id=job_id,
+        prompt_sha256=prompt_digest(prompt),
+    )
+
+
+def ask_request(
+    assumptions: Assumptions,
+    domain: str,
+    messages: Sequence[Message],
+    *,
+    fp: str = ANONYMOUS,
+    thread: Thread | None = None,
+    retrieval_page_size: float = DEFAULT_RETRIEVAL_PAGE_SIZE,
+    filter: SearchFilter | Mapping[str, Any] | None = None,
+    context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
+    current_path: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Build the request of interface 4.3; optional fields that are None are left out."""
+    body: dict[str, Any] = {
+        "fp": _check_fp(fp),
+        "messages": [message.to_wire() for message in messages],
+        "retrievalPageSize": _check_page_size(retrieval_page_size),
+    }
+    if thread is not None:
+        body.update(thread.to_dict())
+    if filter is not None:
+        body["filter"] = _filter_wire(filter)
+    if context is not None:
+        body["context"] = _context_wire(context)
+    if current_path is not None:
+        body["currentPath"] = _check_current_path(current_path)
+    body.update(_extra(extra_body))
+    return Request(
+        operation="ask",
+        method="POST",
+        path=assumptions.ask_path.format(domain=path_segment(domain, "domain")),
+        route=assumptions.ask_path,
+        body=json_body(body, "messages, filter, context or extra_body"),
+        key_kind="assistant",
+        headers=check_headers(headers),
+        domain=domain,
+        thread=thread,
+    )
+
+
+def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
+    """Return *value* as the messages of a question: a string is one user message.
+
+    Raises:
+        ConfigurationError: There is none, or one is not a message; the field is named.
+    """
+    if isinstance(value, str) and not value:
+        raise ConfigurationError("the question is empty; it needs at least 1 character", field="messages")
+    messages = coerce_messages(value, make_id)
+    if not messages:
+        raise ConfigurationError("messages is empty; give at least one message", field="messages")
+    return messages
+
+
+def check_thread(value: Thread | str | None) -> Thread | None:
+    """Return *value* as a thread; a string is a thread's id alone."""
+    if value is None or isinstance(value, Thread):
+        return value
+    if isinstance(value, str) and value:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        return Thread(value)
+    raise ConfigurationError("thread must be a Thread, a thread's id, or None", field="thread")
+
+
+def _check_fp(fp: object) -> str:
+    if isinstance(fp, str) and fp:
+        return fp
+    raise ConfigurationError(
+        f'fp must be a string that names the user, or "{ANONYMOUS}"; got {printable(repr(fp), 40)}',
+        field="fp",
+    )
+
+
+def _check_page_size(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return value
+    raise ConfigurationError(
+        f"retrieval_page_size must be a finite number; got {printable(repr(value), 40)}",
+        field="retrieval_page_size",
+    )
+
+
+def _check_current_path(value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(
+            f"current_path must be a string; got {type(value).__name__}", field="current_path"
+        )
+    if len(value) > CURRENT_PATH_MAX_CHARACTERS:
+        raise ConfigurationError(
+            f"current_path has {len(value)} characters; the limit is {CURRENT_PATH_MAX_CHARACTERS}",
+            field="current_path",
+        )
+    return value
+
+
+def _filter_wire(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(value, SearchFilter):
+        return value.to_wire()
+    if isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        return dict(value)
+    raise ConfigurationError("filter must be a SearchFilter, a mapping, or None", field="filter")
+
+
+def _context_wire(items: object) -> list[dict[str, Any]]:
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
+        raise ConfigurationError("context must be a list of ContextItem", field="context")
+    wire: list[dict[str, Any]] = []
+    for index, item in enumerate(items):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - users pass anything
+        if isinstance(item, Mapping):
+            item = _context_item(item, index)  # pyright: ignore[reportUnknownArgumentType] - it checks
+        if not isinstance(item, ContextItem):
+            raise ConfigurationError(
+                f"context[{index}] must be a ContextItem; got {type(item).__name__}",  # pyright: ignore[reportUnknownArgumentType] - its name is all we say
+                field=f"context[{index}]",
+            )
+        wire.append(item.to_wire())
+    return wire
+
+
+def _context_item(wire: Mapping[str, Any], index: int) -> ContextItem:
+    try:
+        return ContextItem.from_wire(wire)
+    except ConfigurationError as error:
+        message = str(error)
+    raise ConfigurationError(f"context[{index}]: {message}", field=f"context[{index}]")
+
+
+def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
+    """Return *value* without a trailing slash when keys may be sent to it.
+
+    Raises:
+        ConfigurationError: It is no http(s) URL, carries credentials, a query or a
+            fragment, or is plain http outside this machine.
+    """
+
+    def wrong(why: str) -> ConfigurationError:
+        return ConfigurationError(f"base_url {why}", field="base_url")
+
+    if not isinstance(value, str):
+        raise wrong(f"must be a string; got {type(value).__name__}")
+    if not value.isprintable() or not value.isascii() or " " in value:
+        raise wrong("must be visible ASCII characters")
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise wrong("is not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise wrong("must begin with https:// and name a host")
+    if parts.username is not None or parts.password is not None:
+        raise wrong("must not carry a user name or password; keys go in admin_key= and assistant_key=")
+    if parts.query or parts.fragment or "?" in value or "#" in value:
+        raise wrong("must not have a query or a fragment")
+    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(parts.hostname)):
+        raise wrong("is plain http: the key could be read on the way; use https, or allow_insecure_http=True")
+    return value.rstrip("/")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether *host* is this machine."""
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
+
+
+# Reading answers ------------------------------------------------------------------------------
+
+
+def response_info(
+    assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1
+) -> ResponseInfo:
+    """Return what is kept of an answer's envelope; the thread's key is masked."""
+    return ResponseInfo(
+        status=status,
+        headers=safe_headers(assumptions, headers),
+        request_id=request_id(assumptions, headers),
+        attempts=attempts,
+    )
+
+
+def safe_headers(assumptions: Assumptions, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* with the thread's key masked."""
+    key = assumptions.thread_key_header
+    return {name: ("****" if name == key else value) for name, value in headers.items()}
+
+
+def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
+    """Return the service's name for a request, or None."""
+    return next((headers[name] for name in assumptions.request_id_headers if name in headers), None)
+
+
+def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job:
+    """Return the job in *answer*, a success.
+
+    Raises:
+        UnexpectedResponseError: The body is not a job.
+    """
+    info = response_info(assumptions, answer.status, answer.headers, attempts)
+    try:
+        value: Any = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        try:
+            return Job.from_wire(value, raw=info)  # pyright: ignore[reportUnknownArgumentType] - it checks
+        except (UnexpectedResponseError, RecursionError):
+            pass
+    raise UnexpectedResponseError(
+        f"the answer ({answer.status}) is not a job: {printable(answer.text) or 'it is empty'}",
+        excerpt=answer.text[:2000],
+        status=answer.status,
+        headers=info.headers,
+        request_id=info.request_id,
+    )
+
+
+def server_words(body: str) -> str:
+    """Return what an error body says, in one printable line; HTML and the like say nothing."""
+    try:
+        value: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return "" if body.lstrip().startswith("<") else printable(body.strip())
+    return printable(_words(value))
+
+
+def _words(value: Any) -> str:
+    # The agent API answers {"error": …}, others {"message": …} or {"error": …, "details": [{"message": …}]}.
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        return ""
+    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON
+    words = [fields[name] for name in ("error", "message") if isinstance(fields.get(name), str)]
+    details: Any = fields.get("details")
+    if isinstance(details, list):
+        words += [text for text in map(_words, details[:3]) if text]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - JSON
+    nested: Any = fields.get("error")
+    if isinstance(nested, dict):
+        words.append(_words(nested))
+    return "; ".join(words)
+
+
+_HINTS = {
+    401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
+    403: "the key lacks the scope for this, or this address is not on its allow-list",
+    429: "a limit of the service is used up",
+}
+
+
+def status_error(
+    assumptions: Assumptions, request: Request, answer: Answer, retry_after: float | None
+) -> APIStatusError:
+    """Return the error that stands for *answer*, which is not a success."""
+    said = server_words(answer.text)
+    hint = _hint(request, answer)
+    message = f"{request.operation}: {answer.status}"
+    message += f" ({hint})" if hint else ""
+    message += f": {said}" if said else ""
+    if answer.status == 429 and retry_after is not None:
+        message += f"; retry after {retry_after:g} s"
+    return status_error_class(answer.status)(
+        message,
+        status=answer.status,
+        body=answer.text,
+        headers=safe_headers(assumptions, answer.headers),
+        request_id=request_id(assumptions, answer.headers),
+        retry_after=retry_after,
+        operation=request.operation,
+    )
+
+
+def _hint(request: Request, answer: Answer) -> str:
+    if 300 <= answer.status < 400:
+        host = urlsplit(answer.headers.get("location", "")).hostname or "the same host"
+        return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
+    if status_error_class(answer.status) is NotFoundError:
+        return _not_found_hint(request)
+    return _HINTS.get(answer.status, "")
+
+
+def _not_found_hint(request: Request) -> str:
+    if request.operation == "ask":
+        if request.thread is not None and request.thread.key is None:
+            return (
+                "the question named a thread without its key, which the service answers with 404; "
+                "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
+            )
+        return "no such domain, or no such thread: check domain="
+    if request.operation == "create_job":
+        return "no such project: check project_id="
+    return "no such job in this project: check the job's id and project_id="

@@ -1,0 +1,281 @@
+"""What to do after a failure: what happened, which attempt and a roll in; seconds to wait, or None, out.
+
+Pure: the time of day, the dice and the sleeping are the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Literal
+
+from attrs import define, field
+
+from .errors import ConfigurationError
+
+__all__ = ["Failure", "PollPolicy", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
+
+Kind = Literal["agent_post", "get", "ask"]
+Outcome = Literal["not_sent", "refused", "answered", "unknown"]
+
+
+@define(frozen=True, kw_only=True)
+class Failure:
+    """What became of one attempt.
+
+    Args:
+        kind: What was sent: an agent POST, a GET, or a question.
+        outcome: ``not_sent``: no byte of the body went out. ``refused``: 429, before
+            any work. ``answered``: another error status. ``unknown``: it went out, and a
+            lost connection, a timeout, a 5xx or an unreadable success came back.
+        status: The answer's status, or None.
+        retry_after: Seconds that the service asks for, or None.
+        permanent: Trying again cannot help, such as a certificate that is not trusted.
+    """
+
+    kind: Kind
+    outcome: Outcome
+    status: int | None = None
+    retry_after: float | None = None
+    permanent: bool = False
+
+
+_GET_RETRIED = frozenset((408, 425))
+
+
+@define(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Decides whether, and after how long, a request is sent again.
+
+    An agent POST (a new job, a follow-up) is sent again only when it certainly
+    was not sent or was refused with 429: a second one costs money. The same goes
+    for a question, unless *resend_questions* is set. GETs are retried freely.
+
+    Args:
+        attempts: Sends in total, the first included; 1 turns retrying off.
+        base: Longest first delay, in seconds. Doubles with each failure.
+        cap: Longest delay of our own, in seconds.
+        retry_after_cap: Longest pause that the service may ask for, in seconds. A
+            longer ``Retry-After`` ends the retrying at once; it is never cut short.
+        resend_questions: Also send a question again, before its first byte, when the
+            connection was lost after sending or the service answered 5xx. Each costs quota.
+        budget: Retries a session may have in hand. Each retry takes one, each success
+            gives back a tenth, so that a failing service is not stormed.
+
+    Raises:
+        ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
+
+    Example:
+        >>> RetryPolicy(attempts=1).delay(Failure(kind="get", outcome="refused"), 1, 0.5) is None
+        True
+    """
+
+    attempts: int = field(default=3)
+    base: float = field(default=0.5)
+    cap: float = field(default=8.0)
+    retry_after_cap: float = field(default=60.0)
+    resend_questions: bool = field(default=False)
+    budget: float = field(default=10.0)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the numbers."""
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise ConfigurationError("attempts must be a whole number, 1 or more", field="attempts")
+        for name, least in (("base", 0.0), ("cap", 0.0), ("retry_after_cap", 0.0), ("budget", 1.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+                raise ConfigurationError(f"{name} must be a number, {least:g} or more", field=name)
+
+    def delay(self, failure: Failure, attempt: int, roll: float) -> float | None:
+        """Return the seconds to wait before the next attempt, or None to give up.
+
+        Args:
+            failure: What became of the last attempt.
+            attempt: Which one that was, from 1.
+            roll: A number from 0 up to 1.
+        """
+        if attempt >= self.attempts or failure.permanent or not self._may_resend(failure):
+            return None
+        if failure.retry_after is not None:
+            if failure.retry_after > self.retry_after_cap:
+                return None
+            return failure.retry_after * (1 + 0.1 * roll)
+        ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
+        return ceiling * roll
+
+    def _may_resend(self, failure: Failure) -> bool:
+        if failure.outcome in ("not_sent", "refused"):
+            return True
+        if failure.kind == "get":
+            if failure.outcome == "answered":
+                return failure.status in _GET_RETRIED
+            return failure.status != 501
+        return failure.kind == "ask" and failure.outcome == "unknown" and self.resend_questions
+
+
+_POLL_LEAST: Mapping[str, float] = {
+    "first": 0.0,
+    "initial": 0.0,
+    "factor": 1.0,
+    "cap": 0.0,
+    "jitter": 0.0,
+    "floor": 0.0,
+    "per_second": 0.001,
+    "concurrency": 1,
+    "outage": 0.0,
+    "not_found": 0.0,
+    "retry_after_cap": 0.0,
+    "settle_polls": 1,
+    "settle_seconds": 0.0,
+    "settle_gap": 0.001,
+}
+
+
+@define(frozen=True, kw_only=True)
+class PollPolicy:
+    """Decides when a job is looked at again, and what a look that failed means.
+
+    Args:
+        first: Seconds from the beginning of a wait to its first look.
+        initial: Seconds from the first look to the second.
+        factor: What each interval is multiplied by for the next.
+        cap: Longest interval, in seconds.
+        jitter: How far an interval may stray to either side, as a part of it; below 1.
+        floor: Shortest interval, in seconds.
+        per_second: Most polls a second of one session on one loop. With 50, a round
+            over 10,000 jobs takes 200 s.
+        concurrency: Most polls under way at once.
+        outage: Lost connections, 429 and 5xx are borne until they have lasted so
+            many seconds without a break; then the last one is raised.
+        not_found: For so many seconds after a creation, 404 is taken for "not there yet".
+        retry_after_cap: Longest pause that the service may ask for, in seconds; a longer
+            ``Retry-After`` counts as this one.
+        settle_polls: After a follow-up that shows no evidence of its own, a result must
+            be seen so many times before it is believed.
+        settle_seconds: It must be seen for so many seconds, too.
+        settle_gap: Longest interval while a result settles, in seconds.
+
+    Raises:
+        ConfigurationError: A figure is no number, or too small.
+
+    Example:
+        >>> [PollPolicy().delay(looks, 0.5) for looks in range(5)]
+        [0.0, 2.0, 3.0, 4.5, 6.75]
+    """
+
+    first: float = field(default=0.0)
+    initial: float = field(default=2.0)
+    factor: float = field(default=1.5)
+    cap: float = field(default=30.0)
+    jitter: float = field(default=0.2)
+    floor: float = field(default=1.0)
+    per_second: float = field(default=50.0)
+    concurrency: int = field(default=64)
+    outage: float = field(default=300.0)
+    not_found: float = field(default=30.0)
+    retry_after_cap: float = field(default=300.0)
+    settle_polls: int = field(default=4)
+    settle_seconds: float = field(default=60.0)
+    settle_gap: float = field(default=10.0)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the figures."""
+        for name, least in _POLL_LEAST.items():
+            figure = getattr(self, name)
+            if (
+                isinstance(figure, bool)
+                or not isinstance(figure, int | float)
+                or not least <= figure < math.inf
+            ):
+                raise ConfigurationError(f"{name} must be a finite number, {least:g} or more", field=name)
+        for name in ("concurrency", "settle_polls"):
+            if not isinstance(getattr(self, name), int):
+                raise ConfigurationError(f"{name} must be a whole number", field=name)
+        if self.jitter >= 1:
+            raise ConfigurationError("jitter must be below 1: it is a part of the interval", field="jitter")
+
+    def delay(self, looks: int, roll: float) -> float:
+        """Return the seconds until the next look.
+
+        Args:
+            looks: How many there were; 0 asks for the first.
+            roll: A number from 0 up to 1.
+        """
+        if looks == 0:
+            return self.first
+        interval = min(self.cap, self.initial * self.factor ** min(looks - 1, 64))
+        strayed = interval * (1 + self.jitter * (2 * roll - 1))
+        return max(self.floor, min(self.cap, strayed))
+
+
+class RetryBudget:
+    """Retries in hand: a retry takes one, a success gives a tenth back, up to the start's figure."""
+
+    __slots__ = ("_most", "_tokens")
+
+    def __init__(self, most: float) -> None:
+        """Begin with *most* in hand."""
+        self._most = most
+        self._tokens = most
+
+    def take(self) -> bool:
+        """Take one and return True; return False when there is less than one."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def succeeded(self) -> None:
+        """Give a tenth back."""
+        self._tokens = min(self._most, self._tokens + 0.1)
+
+
+_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date in seconds since the epoch
+
+
+def retry_after_seconds(headers: Mapping[str, str], wall: float) -> float | None:
+    """Return how long the service asks to wait, in seconds, or None when it says nothing readable.
+
+    Args:
+        headers: The answer's headers, names in lower case.
+        wall: Seconds since the epoch by our own clock; a date is measured against
+            the answer's own ``Date`` where there is one, so that a wrong clock here does no harm.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    stated = headers.get("retry-after")
+    if stated is not None:
+        seconds = _number(stated)
+        return seconds if seconds is not None else _until(stated, headers, wall)
+    for name in ("ratelimit-reset", "x-ratelimit-reset"):  # assumption: reset headers
+        seconds = _number(headers.get(name))
+        if seconds is not None:
+            return max(0.0, seconds - _server_now(headers, wall)) if seconds > _EPOCH_BEGINS else seconds
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    text = text.strip() if text is not None else ""
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _date(text: str | None) -> float | None:
+    try:
+        moment = parsedate_to_datetime(text).timestamp() if text else math.nan
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return moment if math.isfinite(moment) else None
+
+
+def _server_now(headers: Mapping[str, str], wall: float) -> float:
+    date = _date(headers.get("date"))
+    return wall if date is None else date
+
+
+def _until(text: str, headers: Mapping[str, str], wall: float) -> float | None:
+    moment = _date(text)
+    return None if moment is None else max(0.0, moment - _server_now(headers, wall))

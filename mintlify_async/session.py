@@ -1,0 +1,738 @@
+"""The session: keys, settings and lifetimes come in; the verbs of the service come out."""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl as ssl_module
+import sys
+import uuid
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from attrs import define, evolve, field, fields
+
+from .assistant import Reply, ReplySettings
+from .clock import Clock, SystemClock
+from .dispatch import Dispatcher
+from .errors import ConfigurationError, StateError
+from .hooks import Hooks, Observation, Observer, RequestSent, ResponseReceived, RetryScheduled
+from .jobs import JobHandle, PollScheduler
+from .keys import Key, KeySource
+from .ledger import Ledger, create_once, fingerprint
+from .loops import LoopLocal
+from .models import ContextItem, Job, SearchFilter, Thread
+from .parts import Message
+from .protocol import (
+    ANONYMOUS,
+    DEFAULT_RETRIEVAL_PAGE_SIZE,
+    Assumptions,
+    Request,
+    ask_request,
+    check_base_url,
+    check_headers,
+    check_messages,
+    check_thread,
+    create_job_request,
+    get_job_request,
+    path_segment,
+    send_message_request,
+)
+from .quota import Quota
+from .refs import JobRef
+from .retry import PollPolicy, RetryBudget, RetryPolicy
+from .timeouts import Timeouts
+from .transport import Transport, TransportSettings
+
+if TYPE_CHECKING:
+    import aiohttp
+
+__all__ = ["MintlifySession"]
+
+MIB = 1024 * 1024
+LEASE_MARGIN = 5.0  # a claim outlives the request that it stands for by this many seconds
+
+
+@define(frozen=True, kw_only=True)
+class _Options:
+    """Everything that ``with_options`` may change, checked."""
+
+    project_id: str | None
+    domain: str | None
+    fp: str
+    retrieval_page_size: float
+    headers: Mapping[str, str] = field(repr=False)
+    extra_body: Mapping[str, Any] = field(repr=False)
+    retry: RetryPolicy
+    poll: PollPolicy
+    timeouts: Timeouts
+    quota: Quota | None
+    ledger: Ledger | None
+    max_event_bytes: int
+    max_reply_bytes: int
+    hooks: Hooks
+    observer: Observer | None
+
+
+class _Resources:
+    """What belongs to one event loop: its connections and its poll scheduler."""
+
+    __slots__ = ("scheduler", "transport")
+
+    def __init__(self, transport: Transport, scheduler: PollScheduler) -> None:
+        self.transport = transport
+        self.scheduler = scheduler
+
+    async def close(self) -> None:
+        self.scheduler.close()
+        await self.transport.close()
+
+    def abandon(self) -> None:
+        self.transport.abandon()
+
+
+class _Calls:
+    """The three agent operations as :mod:`mintlify_async.jobs` needs them."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: MintlifySession) -> None:
+        self._session = session
+
+    @property
+    def clock(self) -> Clock:
+        return self._session.clock
+
+    @property
+    def poll(self) -> PollPolicy:
+        return self._session._options.poll
+
+    @property
+    def project_id(self) -> str | None:
+        return self._session._options.project_id
+
+    def rng(self) -> float:
+        return random.random()
+
+    def scheduler(self) -> PollScheduler:
+        return self._session._resources().scheduler
+
+    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+        return await self._session._get_job(job_id, project_id, retry=retry)
+
+    async def send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        project_id: str,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> Job:
+        return await self._session._send_message(job_id, prompt, project_id, headers, extra_body)
+
+
+class MintlifySession:
+    """A client of the Mintlify documentation service: agent jobs and the streaming assistant.
+
+    Make one for the life of your program and share it: it may be used by many
+    tasks, from several event loops and threads, each with connections of its own.
+    Nothing is opened before the first call::
+
+        async with MintlifySession(project_id="p", domain="acme") as session:
+            job = await session.create_job("Fix the typos in the quickstart")
+            done = await job.wait(timeout=900)
+            async for event in session.ask("How do I log in?"):
+                ...
+
+    Args:
+        project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
+        domain: The documentation site that the assistant answers about (interface 4.3).
+            Environment: ``MINTLIFY_DOMAIN``.
+        admin_key: The key for agent jobs: a string, or a function (plain or async) that
+            returns one for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
+        assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
+        base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
+            outside this machine unless *allow_insecure_http* is set.
+        fp: Names the user to the service (interface 2.3); ``"anonymous"`` by default.
+        retrieval_page_size: Search results used for an answer (interface 2.3); 5 by default.
+        headers: Further headers for every request.
+        extra_body: Further fields for every request's body, merged last.
+        retry: When a request is sent again; see :class:`RetryPolicy`.
+        poll: How jobs are polled; see :class:`PollPolicy`.
+        timeouts: See :class:`Timeouts`.
+        quota: Counts the service's limits here, before sending; off by default.
+        ledger: Where ``dedupe_key=`` is recorded, so that a job is created once.
+        client_session: Your own aiohttp session, to borrow; it is never closed here.
+        proxy: A proxy's URL.
+        ssl: A context for certificate verification.
+        trust_env: Whether proxies and netrc are taken from the environment; False by default.
+        allow_insecure_http: Allow plain http to other machines.
+        check_key_kind: Refuse an admin key for the assistant and the other way round, before sending.
+        assumptions: Corrects what this package takes to be true of the service.
+        max_event_bytes: The largest single event of an answer; 16 MiB by default.
+        max_reply_bytes: The largest whole answer; 64 MiB by default.
+        clock: Where time comes from; a test passes a virtual one.
+        on_request: Called with a :class:`RequestSent` before each attempt.
+        on_response: Called with a :class:`ResponseReceived` after each attempt.
+        on_retry: Called with a :class:`RetryScheduled` before each pause.
+        observer: Follows whole operations, for tracing.
+
+    Raises:
+        ConfigurationError: An argument is wrong; ``.field`` names it. A key or a
+            project that is missing is reported by the operation that needs it.
+    """
+
+    def __init__(
+        self,
+        *,
+        project_id: str | None = None,
+        domain: str | None = None,
+        admin_key: KeySource | None = None,
+        assistant_key: KeySource | None = None,
+        base_url: str | None = None,
+        fp: str = ANONYMOUS,
+        retrieval_page_size: float = DEFAULT_RETRIEVAL_PAGE_SIZE,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        retry: RetryPolicy | None = None,
+        poll: PollPolicy | None = None,
+        timeouts: Timeouts | None = None,
+        quota: Quota | None = None,
+        ledger: Ledger | None = None,
+        client_session: aiohttp.ClientSession | None = None,
+        proxy: str | None = None,
+        ssl: ssl_module.SSLContext | None = None,
+        trust_env: bool = False,
+        allow_insecure_http: bool = False,
+        check_key_kind: bool = True,
+        assumptions: Assumptions | None = None,
+        max_event_bytes: int = 16 * MIB,
+        max_reply_bytes: int = 64 * MIB,
+        clock: Clock | None = None,
+        on_request: Callable[[RequestSent], object] | None = None,
+        on_response: Callable[[ResponseReceived], object] | None = None,
+        on_retry: Callable[[RetryScheduled], object] | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        """Check the arguments and open nothing."""
+        self._closed = True  # until everything is checked: there is nothing to warn of
+        self._owner = True
+        self._assumptions = assumptions or Assumptions()
+        self._clock: Clock = clock or SystemClock()
+        admin_key = admin_key if admin_key is not None else _environment("MINTLIFY_ADMIN_API_KEY")
+        assistant_key = (
+            assistant_key if assistant_key is not None else _environment("MINTLIFY_ASSISTANT_API_KEY")
+        )
+        self._keys = {
+            "admin": Key("admin", admin_key, self._assumptions, check_kind=check_key_kind),
+            "assistant": Key("assistant", assistant_key, self._assumptions, check_kind=check_key_kind),
+        }
+        _refuse_in_browser(self._keys["admin"])
+        self._transport_settings = TransportSettings(
+            base_url=check_base_url(
+                base_url or _environment("MINTLIFY_BASE_URL") or self._assumptions.base_url,
+                allow_insecure_http=allow_insecure_http,
+            ),
+            client_session=_check_client_session(client_session),
+            proxy=_check_proxy(proxy),
+            ssl=_check_ssl(ssl),
+            trust_env=trust_env,
+        )
+        self._options = _checked(
+            _Options(
+                project_id=project_id if project_id is not None else _environment("MINTLIFY_PROJECT_ID"),
+                domain=domain if domain is not None else _environment("MINTLIFY_DOMAIN"),
+                fp=fp,
+                retrieval_page_size=retrieval_page_size,
+                headers=headers or {},
+                extra_body=extra_body or {},
+                retry=retry or RetryPolicy(),
+                poll=poll or PollPolicy(),
+                timeouts=timeouts or Timeouts(),
+                quota=quota,
+                ledger=ledger,
+                max_event_bytes=max_event_bytes,
+                max_reply_bytes=max_reply_bytes,
+                hooks=Hooks(on_request=on_request, on_response=on_response, on_retry=on_retry),
+                observer=observer,
+            )
+        )
+        self._budget = RetryBudget(self._options.retry.budget)
+        self._dispatch = self._dispatcher()
+        self._loops = LoopLocal(self._new_resources_factory())
+        self._made_at = _caller()
+        self._closed = False
+
+    # The verbs ----------------------------------------------------------------------------------
+
+    async def create_job(
+        self,
+        prompt: str,
+        *,
+        project_id: str | None = None,
+        dedupe_key: str | None = None,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> JobHandle:
+        """Create an agent job (interface 4.1): one POST, sent at most once.
+
+        Args:
+            prompt: The instruction, at least 1 character.
+            project_id: Another project than the session's.
+            dedupe_key: Names this creation in the session's ledger: the same key never
+                creates a second job, here or in any process that shares the ledger.
+            timeout: Bounds the call in all, in seconds; ``timeouts.request`` (60) by default.
+            headers: Further headers.
+            extra_body: Further fields of the body, merged last.
+
+        Returns:
+            A handle: ``await job.wait()`` for the result.
+
+        Raises:
+            ConfigurationError: An argument, the key or the project is missing or wrong; nothing was sent.
+            OutcomeUnknownError: It went out and the job may exist; it is never sent again by itself.
+            APIStatusError: The service refused (RateLimitError: after the retries that it allowed).
+            APIConnectionError: It could not be sent; no job exists.
+            QuotaExceededError: The session's quota is used up; nothing was sent.
+
+        Example::
+
+            job = await session.create_job("Fix the typos in the quickstart")
+            done = await job.wait(timeout=900)
+            print(done.pr_link)
+        """
+        project = self._project(project_id)
+        request = create_job_request(
+            self._assumptions,
+            project,
+            prompt,
+            headers=self._headers(headers),
+            extra_body=self._extra(extra_body),
+        )
+        if dedupe_key is None:
+            job = await self._send(request, timeout)
+            return JobHandle(_Calls(self), JobRef(project, job.id), job, created=True)
+        return await self._create_once(request, project, prompt, dedupe_key, timeout)
+
+    async def _create_once(
+        self, request: Request, project: str, prompt: str, dedupe_key: str, timeout: float | None
+    ) -> JobHandle:
+        ledger = self._options.ledger
+        if ledger is None:
+            raise ConfigurationError(
+                "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteLedger(path)",
+                field="dedupe_key",
+            )
+        limit = timeout if timeout is not None else self._options.timeouts.request
+        created = await create_once(
+            ledger,
+            dedupe_key,
+            fingerprint(project, prompt),
+            limit + LEASE_MARGIN,
+            lambda: self._send(request, timeout),
+            self._clock,
+        )
+        if isinstance(created, str):
+            return JobHandle(_Calls(self), JobRef(project, created))
+        return JobHandle(_Calls(self), JobRef(project, created.id), created, created=True)
+
+    def job(self, ref: JobRef | str, *, project_id: str | None = None) -> JobHandle:
+        """Return a handle for a job that exists; no I/O.
+
+        Args:
+            ref: A :class:`JobRef`, its string, or a bare job id.
+            project_id: The project, for a bare id; the session's by default.
+
+        Raises:
+            ConfigurationError: *ref* is no reference, or a bare id without a project.
+
+        Example::
+
+            done = await session.job(saved_reference).wait()
+        """
+        self._check_open()
+        return JobHandle(
+            _Calls(self), JobRef.of(ref, project_id if project_id is not None else self._options.project_id)
+        )
+
+    async def run_job(
+        self,
+        prompt: str,
+        *,
+        timeout: float | None = 1800.0,
+        check: bool = True,
+        on_created: Callable[[JobHandle], object] | None = None,
+        **create: Any,
+    ) -> Job:
+        """Create a job and wait for it.
+
+        Args:
+            prompt: The instruction.
+            timeout: Bounds the wait, in seconds; 30 minutes by default, None for no bound.
+            check: Raise JobFailedError when the job fails.
+            on_created: Called with the handle before the wait, so that a cancelled wait
+                does not lose a paid job.
+            create: Further arguments of :meth:`create_job`.
+
+        Raises:
+            JobTimeoutError: It was still running; ``.ref`` names it.
+            JobFailedError: It failed.
+            MintlifyError: As :meth:`create_job` and ``JobHandle.wait`` say.
+        """
+        handle = await self.create_job(prompt, **create)
+        if on_created is not None:
+            on_created(handle)
+        return await handle.wait(timeout=timeout, check=check)
+
+    def ask(
+        self,
+        question: str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]],
+        *,
+        thread: Thread | str | None = None,
+        fp: str | None = None,
+        retrieval_page_size: float | None = None,
+        filter: SearchFilter | Mapping[str, Any] | None = None,
+        context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
+        current_path: str | None = None,
+        domain: str | None = None,
+        timeout: float | None = None,
+        timeouts: Timeouts | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> Reply:
+        """Ask the assistant (interface 4.3). Nothing is sent before the reply is entered, stepped or awaited.
+
+        Args:
+            question: A string, which becomes one user message; or the conversation's
+                messages: strings, :class:`Message` objects, or the UIMessage dicts of a browser.
+            thread: Continues a conversation: ``reply.thread`` of an earlier answer.
+            fp: Names the user; the session's by default.
+            retrieval_page_size: Search results used for the answer; the session's (5) by default.
+            filter: Limits the search.
+            context: Code or selected text for the assistant to look at.
+            current_path: The page that the user is on, at most 200 characters.
+            domain: Another site than the session's.
+            timeout: Bounds the whole answer, in seconds; no bound by default.
+            timeouts: Replaces the session's timeouts.
+            headers: Further headers.
+            extra_body: Further fields of the body, merged last.
+
+        Returns:
+            A :class:`Reply`: iterate over its events, enter it, or await the whole.
+
+        Raises:
+            ConfigurationError: An argument is wrong; nothing is sent. A missing key is
+                reported when the reply begins.
+
+        Example::
+
+            reply = await session.ask("How do I log in?")
+            print(reply.text, reply.thread)
+        """
+        self._check_open()
+        options = self._options
+        messages = check_messages(question, _message_id)
+        checked_thread = check_thread(thread)
+        request = ask_request(
+            self._assumptions,
+            self._domain(domain),
+            messages,
+            fp=fp if fp is not None else options.fp,
+            thread=checked_thread,
+            retrieval_page_size=(
+                retrieval_page_size if retrieval_page_size is not None else options.retrieval_page_size
+            ),
+            filter=filter,
+            context=context,
+            current_path=current_path,
+            headers=self._headers(headers),
+            extra_body=self._extra(extra_body),
+        )
+        limits = _with_total(timeouts or options.timeouts, timeout)
+        settings = ReplySettings(
+            assumptions=self._assumptions,
+            thread=checked_thread,
+            message=messages[-1] if messages[-1].role == "assistant" else None,
+            max_event_bytes=options.max_event_bytes,
+            max_reply_bytes=options.max_reply_bytes,
+            comments_are_activity=limits.comments_are_activity,
+        )
+        return Reply(lambda: self._open(request, limits), settings, observe=lambda: self._observe(request))
+
+    # Lifetimes ----------------------------------------------------------------------------------
+
+    def with_options(
+        self,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        poll: PollPolicy | None = None,
+        **changes: Any,
+    ) -> MintlifySession:
+        """Return a session with other defaults that shares this one's connections, keys and retry budget.
+
+        Closing it leaves the shared connections open; closing this one closes them for both.
+
+        Args:
+            timeouts: Other timeouts.
+            retry: Another retry policy.
+            poll: Another poll policy.
+            changes: ``project_id``, ``domain``, ``fp``, ``retrieval_page_size``, ``headers``,
+                ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
+
+        Raises:
+            ConfigurationError: There is no such option, or its value is wrong.
+        """
+        self._check_open()
+        given = {"timeouts": timeouts, "retry": retry, "poll": poll}
+        changes |= {name: value for name, value in given.items() if value is not None}
+        known = {a.name for a in fields(_Options)} - {"hooks"}
+        for name in changes:
+            if name not in known:
+                raise ConfigurationError(
+                    f"with_options has no {name!r}; it takes {', '.join(sorted(known))}", field=name
+                )
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._owner = False
+        other._options = _checked(evolve(self._options, **changes))
+        other._dispatch = other._dispatcher()
+        return other
+
+    async def close(self) -> None:
+        """Close every open reply, wake every waiter with StateError, and close the connections.
+
+        Safe to repeat. A borrowed aiohttp session stays open. On a session from
+        :meth:`with_options` it only ends the use of that object.
+        """
+        self._closed = True
+        if self._owner:
+            await self._loops.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def clock(self) -> Clock:
+        """Where the session's time comes from."""
+        return self._clock
+
+    @property
+    def base_url(self) -> str:
+        """The service's address."""
+        return self._transport_settings.base_url
+
+    async def __aenter__(self) -> Self:
+        """Return itself; opens nothing."""
+        self._check_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
+
+    def __del__(self) -> None:
+        """Warn, once, of connections that nobody closed, and close them."""
+        if getattr(self, "_closed", True) or not self._owner:
+            return
+        if self._loops.abandon():
+            warnings.warn(
+                f"a MintlifySession made at {self._made_at} was never closed; "
+                "use `async with` or `await session.close()`",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
+    def __repr__(self) -> str:
+        """Show whose it is; no key."""
+        options = self._options
+        return (
+            f"<MintlifySession {'closed ' if self._closed else ''}{self.base_url} "
+            f"project_id={options.project_id!r} domain={options.domain!r}>"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse: it holds keys and connections."""
+        raise TypeError("a MintlifySession cannot be pickled; make one on the other side")
+
+    # Inside -------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StateError("this session is closed; make a new one")
+
+    def _resources(self) -> _Resources:
+        self._check_open()
+        return self._loops.get()
+
+    def _new_resources_factory(self) -> Callable[[], _Resources]:
+        # It must not keep the session alive, or leaving without closing would go unnoticed.
+        settings, clock, poll = self._transport_settings, self._clock, self._options.poll
+
+        def make() -> _Resources:
+            return _Resources(Transport(settings, clock), PollScheduler(clock, poll, random.random))
+
+        return make
+
+    def _dispatcher(self) -> Dispatcher:
+        return Dispatcher(
+            assumptions=self._assumptions,
+            keys=self._keys,
+            retry=self._options.retry,
+            budget=self._budget,
+            quota=self._options.quota,
+            clock=self._clock,
+            roll=random.random,
+            hooks=self._options.hooks,
+        )
+
+    def _project(self, given: str | None) -> str:
+        project = given if given is not None else self._options.project_id
+        if project is None:
+            raise ConfigurationError(
+                "project_id is missing: agent jobs belong to a project; "
+                "pass project_id= or set MINTLIFY_PROJECT_ID",
+                field="project_id",
+            )
+        return project
+
+    def _domain(self, given: str | None) -> str:
+        domain = given if given is not None else self._options.domain
+        if domain is None:
+            raise ConfigurationError(
+                "domain is missing: the assistant answers about one site, named by the last segment of the "
+                "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
+                field="domain",
+            )
+        return domain
+
+    def _headers(self, given: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._options.headers, **(given or {})}
+
+    def _extra(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return (
+            {**self._options.extra_body, **given}
+            if isinstance(given, Mapping)
+            else given or self._options.extra_body
+        )
+
+    async def _send(self, request: Request, timeout: float | None = None, *, single: bool = False) -> Job:
+        timeouts = self._options.timeouts
+        if timeout is not None:
+            timeouts = evolve(timeouts, request=timeout)
+        return await self._dispatch.job(self._resources().transport, request, timeouts, single=single)
+
+    async def _get_job(self, job_id: str, project_id: str, *, retry: bool) -> Job:
+        return await self._send(get_job_request(self._assumptions, project_id, job_id), single=not retry)
+
+    async def _send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        project_id: str,
+        headers: Mapping[str, str] | None,
+        extra_body: Mapping[str, Any] | None,
+    ) -> Job:
+        request = send_message_request(
+            self._assumptions,
+            project_id,
+            job_id,
+            prompt,
+            headers=self._headers(headers),
+            extra_body=self._extra(extra_body),
+        )
+        return await self._send(request)
+
+    async def _open(self, request: Request, timeouts: Timeouts) -> Any:
+        return await self._dispatch.open(self._resources().transport, request, timeouts)
+
+    def _observe(self, request: Request) -> Observation | None:
+        observer = self._options.observer
+        if observer is None:
+            return None
+        return observer.start("ask", {"domain": request.domain or ""})
+
+
+def _message_id() -> str:
+    return f"msg_{uuid.uuid4().hex}"
+
+
+def _environment(name: str) -> str | None:
+    """Return a variable of the environment; an empty one counts as absent."""
+    return os.environ.get(name) or None
+
+
+def _caller() -> str:
+    """Return the place outside this package that is making a session."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mintlify_async."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _refuse_in_browser(key: Key) -> None:
+    # Interface 5: the admin key is a server-side secret.
+    if key.given and sys.platform == "emscripten":
+        raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
+
+
+def _with_total(timeouts: object, total: float | None) -> Timeouts:
+    if not isinstance(timeouts, Timeouts):
+        raise ConfigurationError("timeouts must be a Timeouts", field="timeouts")
+    return timeouts if total is None else timeouts.with_total(total)
+
+
+def _check_client_session(value: object) -> Any:
+    if value is None or all(hasattr(value, name) for name in ("request", "closed", "connector")):
+        return value
+    raise ConfigurationError(
+        f"client_session must be an aiohttp.ClientSession; got {type(value).__name__}", field="client_session"
+    )
+
+
+def _check_proxy(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value.startswith(("http://", "https://"))):
+        return value
+    raise ConfigurationError("proxy must be a URL that begins with http:// or https://", field="proxy")
+
+
+def _check_ssl(value: object) -> ssl_module.SSLContext | None:
+    if value is None or isinstance(value, ssl_module.SSLContext):
+        return value
+    raise ConfigurationError(
+        "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
+    )
+
+
+_TYPES: tuple[tuple[str, type, str], ...] = (
+    ("retry", RetryPolicy, "a RetryPolicy"),
+    ("poll", PollPolicy, "a PollPolicy"),
+    ("timeouts", Timeouts, "a Timeouts"),
+)
+
+
+def _checked(options: _Options) -> _Options:
+    """Return *options* when each is usable."""
+    for name, kind, words in _TYPES:
+        if not isinstance(getattr(options, name), kind):
+            raise ConfigurationError(f"{name} must be {words}", field=name)
+    for name in ("project_id", "domain"):
+        if getattr(options, name) is not None:
+            path_segment(getattr(options, name), name)
+    for name in ("max_event_bytes", "max_reply_bytes"):
+        size = getattr(options, name)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
+    check_headers(options.headers)
+    if not isinstance(options.extra_body, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
+    return options

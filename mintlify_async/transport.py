@@ -1,0 +1,661 @@
+"""The only room that knows aiohttp: a ``Request`` goes out, an ``Answer`` or a live body comes back.
+
+Every failure of aiohttp becomes one of our errors here, once, with what could be
+known of it: whether anything was sent, which limit ran out. aiohttp's own errors
+are never chained, because their ``repr`` shows the request's headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import ssl as ssl_module
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, cast
+
+import aiohttp
+import anyio
+import yarl
+from aiohttp import payload
+from aiohttp.abc import AbstractStreamWriter
+from attrs import define, field
+
+from .clock import Clock, Timer
+from .errors import (
+    APIConnectionError,
+    APITimeoutError,
+    CauseSummary,
+    ConfigurationError,
+    MintlifyError,
+    StateError,
+    UnexpectedResponseError,
+    printable,
+)
+from .protocol import Answer, Request
+from .timeouts import Timeouts
+from .version import __version__
+
+__all__ = ["LiveResponse", "Transport", "TransportSettings"]
+
+ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
+ERROR_MAX_BYTES = 64 * 1024  # the beginning of an error page says what it says
+ERROR_SECONDS = 2.0  # a stalled error page is not waited for
+WRITE_BYTES = 64 * 1024
+WATCH_SECONDS = 0.5  # how soon a dead connection is noticed that aiohttp does not report
+
+log = logging.getLogger("mintlify_async")
+
+USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
+
+# What aiohttp and asyncio raise when a request fails; anything else is a defect and passes.
+FOREIGN_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, RuntimeError, ValueError, EOFError)
+
+
+@define(frozen=True, kw_only=True)
+class TransportSettings:
+    """How connections are made; the same for every loop.
+
+    Args:
+        base_url: Checked, without a trailing slash.
+        client_session: A borrowed aiohttp session, or None for our own.
+        proxy: A proxy's URL.
+        ssl: A context for verification, or None for the default.
+        trust_env: Whether proxies are taken from the environment.
+    """
+
+    base_url: str
+    client_session: aiohttp.ClientSession | None = field(default=None, repr=False)
+    proxy: str | None = field(default=None, repr=False)
+    ssl: ssl_module.SSLContext | None = None
+    trust_env: bool = False
+
+
+class Secret(str):
+    """A header's value that is not shown by ``repr``: containers and tracebacks print that."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Show no character of it."""
+        return "'****'"
+
+
+class _Body(payload.Payload):
+    """A request's body that knows whether any byte of it was handed to a live connection."""
+
+    _default_content_type = "application/json"
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(value, content_type="application/json")
+        self._size = len(value)
+        self.sent_at: float | None = None
+        self.wall: Callable[[], float] | None = None
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return cast(bytes, self._value).decode(encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        # aiohttp holds the request's headers back until the first byte of the body
+        # is written, so before this point the server has seen nothing.
+        transport = getattr(writer, "transport", None)
+        if transport is None or not transport.is_closing():
+            self.sent_at = self.wall() if self.wall is not None else 0.0
+        view = memoryview(cast(bytes, self._value))
+        for start in range(0, len(view), WRITE_BYTES):
+            await writer.write(view[start : start + WRITE_BYTES])
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        await self.write(writer)
+
+
+class Transport:
+    """The connections of one event loop.
+
+    Agent POSTs go out on a connection of their own, because a connection kept
+    alive may be closed by the server at the very moment it is used again, and then
+    nobody knows whether the request was taken.
+    """
+
+    __slots__ = ("_clock", "_fresh", "_keep", "_live", "_settings", "_watch")
+
+    def __init__(self, settings: TransportSettings, clock: Clock) -> None:
+        """Open nothing yet."""
+        self._settings = settings
+        self._clock = clock
+        self._keep: aiohttp.ClientSession | None = settings.client_session
+        self._fresh: aiohttp.ClientSession | None = settings.client_session
+        self._live: set[LiveResponse] = set()
+        self._watch = _Watch(clock, self._live)
+
+    async def send(self, request: Request, key: str, *, timeouts: Timeouts, deadline: float | None) -> Answer:
+        """Send *request* and read its whole answer.
+
+        Raises:
+            APIConnectionError: No whole answer; ``.sent`` says what went out.
+            APITimeoutError: The same, because *deadline* passed or connecting took too long.
+            StateError: The borrowed aiohttp session or the loop is closed.
+        """
+        response = await self._begin(request, key, timeouts, deadline, timeouts.request, "request")
+        return await self._whole(request, response, deadline, timeouts)
+
+    async def open(
+        self, request: Request, key: str, *, timeouts: Timeouts, deadline: float | None
+    ) -> LiveResponse | Answer:
+        """Send *request*; return its live body when the status is a success, else the whole answer."""
+        started = self._clock.now()
+        first_by = started + timeouts.first_event
+        limit, phase = timeouts.first_event, "first_event"
+        if deadline is not None and deadline < first_by:
+            first_by, limit, phase = deadline, timeouts.total or timeouts.first_event, "total"
+        response = await self._begin(request, key, timeouts, first_by, limit, phase)
+        if 200 <= response.status < 300:
+            live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline)
+            self._live.add(live)
+            self._watch.start()
+            return live
+        return await self._whole(request, response, first_by, timeouts)
+
+    async def _begin(
+        self,
+        request: Request,
+        key: str,
+        timeouts: Timeouts,
+        deadline: float | None,
+        limit: float,
+        phase: str,
+    ) -> aiohttp.ClientResponse:
+        body = _Body(request.body) if request.body is not None else None
+        if body is not None:
+            body.wall = self._clock.wall
+        failure: MintlifyError
+        try:
+            async with self._clock.deadline(deadline):
+                return await self._session(fresh=request.is_agent_post).request(
+                    request.method,
+                    yarl.URL(self._settings.base_url + request.path, encoded=True),
+                    data=body,
+                    headers=self._headers(request, key),
+                    allow_redirects=False,
+                    raise_for_status=False,
+                    proxy=self._settings.proxy,
+                    ssl=self._settings.ssl or True,
+                    timeout=aiohttp.ClientTimeout(
+                        total=None, connect=timeouts.connect, sock_connect=timeouts.connect
+                    ),
+                )
+        except FOREIGN_ERRORS as error:
+            failure = _translate(error, request, body, timeouts, limit, phase)
+            cause = summarize(error)
+        except asyncio.CancelledError:
+            if request.is_agent_post and body is not None and body.sent_at is not None:
+                log.warning("%s was cancelled after it was sent: it may have been done", request.operation)
+            raise
+        if isinstance(failure, APIConnectionError) and body is not None:
+            failure.sent_at = body.sent_at
+        raise failure from cause
+
+    def _headers(self, request: Request, key: str) -> dict[str, str]:
+        headers = {
+            "Accept": "text/event-stream, */*" if request.operation == "ask" else "application/json",
+            # Compressed answers arrive late and can be bombs.
+            "Accept-Encoding": "identity",
+            "User-Agent": USER_AGENT,
+            **request.headers,
+            "Authorization": Secret(f"Bearer {key}"),
+        }
+        if request.body is not None:
+            headers["Content-Type"] = "application/json"
+        return headers
+
+    def _session(self, *, fresh: bool) -> aiohttp.ClientSession:
+        if fresh:
+            if self._fresh is None:
+                self._fresh = self._new_session(force_close=True)
+            return self._fresh
+        if self._keep is None:
+            self._keep = self._new_session(force_close=False)
+        return self._keep
+
+    def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
+        # limit=0: aiohttp's default lets the 101st stream wait in silence.
+        connector = aiohttp.TCPConnector(limit=0, force_close=force_close)
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=self._settings.trust_env,
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+
+    async def _whole(
+        self, request: Request, response: aiohttp.ClientResponse, deadline: float | None, timeouts: Timeouts
+    ) -> Answer:
+        headers = lower_headers(response.headers)
+        success = 200 <= response.status < 300
+        if success:
+            body = await self._success_body(request, response, deadline, timeouts, headers)
+        else:
+            body = await self._error_body(response)
+        return Answer(status=response.status, headers=headers, body=body)
+
+    async def _success_body(
+        self,
+        request: Request,
+        response: aiohttp.ClientResponse,
+        deadline: float | None,
+        timeouts: Timeouts,
+        headers: Mapping[str, str],
+    ) -> bytes:
+        failure: MintlifyError
+        cause: CauseSummary | None = None
+        try:
+            async with self._clock.deadline(deadline):
+                body, whole = await _read_up_to(response, ANSWER_MAX_BYTES)
+            if whole:
+                return body
+            failure = UnexpectedResponseError(
+                f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
+                excerpt=body[:2000].decode("utf-8", "replace"),
+                status=response.status,
+                headers=headers,
+            )
+        except TimeoutError as error:
+            failure = _timed_out(request, "request", timeouts.request, "maybe")
+            cause = summarize(error)
+        except FOREIGN_ERRORS as error:
+            failure = APIConnectionError(
+                f"{request.operation}: the answer ({response.status}) was cut short",
+                sent="maybe",
+                operation=request.operation,
+            )
+            cause = summarize(error)
+        finally:
+            response.close()
+        raise failure from cause
+
+    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+        # What the server says of its refusal is worth two seconds; the status is worth more.
+        piece: list[bytes] = []
+        try:
+            async with self._clock.deadline(self._clock.now() + ERROR_SECONDS):
+                await _read_up_to(response, ERROR_MAX_BYTES, piece)
+        except FOREIGN_ERRORS:
+            pass
+        finally:
+            response.close()
+        return b"".join(piece)[:ERROR_MAX_BYTES]
+
+    async def close(self) -> None:
+        """Close every live body, then our own sessions; a borrowed one is left alone."""
+        self._close_live()
+        for session in self._own_sessions():
+            with anyio.CancelScope(shield=True):
+                await session.close()
+
+    def abandon(self) -> None:
+        """Close the sockets from anywhere, without waiting; for garbage and for loops that are gone."""
+        self._close_live()
+        for session in self._own_sessions():
+            connector = session.connector
+            session.detach()
+            if connector is not None:
+                _close_connector(connector)
+
+    def _close_live(self) -> None:
+        for live in list(self._live):
+            live.close()
+        self._watch.stop()
+
+    def _own_sessions(self) -> list[aiohttp.ClientSession]:
+        own = [
+            s for s in (self._keep, self._fresh) if s is not None and s is not self._settings.client_session
+        ]
+        self._keep = self._fresh = self._settings.client_session
+        return own
+
+
+def _close_connector(connector: aiohttp.BaseConnector) -> None:
+    loop = connector._loop  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
+    if loop.is_closed():
+        # The sockets went with the loop; only aiohttp's own warning is left to be silenced.
+        connector._closed = True  # pyright: ignore[reportPrivateUsage] - close() needs a live loop
+        return
+    loop.call_soon_threadsafe(connector.close)
+
+
+class LiveResponse:
+    """The body of an assistant's answer, while it arrives.
+
+    Attributes:
+        status: The HTTP status, a success.
+        headers: The answer's headers, names in lower case.
+        waiting_first: Whether the limit on the first event applies, not the one on silence.
+        still_quiet: Whether what arrived last does not end a silence.
+        quiet_limit: The limit on silence after the announced end, or None.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_closed",
+        "_content",
+        "_failure",
+        "_loop",
+        "_pending",
+        "_response",
+        "_since",
+        "_started",
+        "_timeouts",
+        "_total_at",
+        "_watch",
+        "headers",
+        "quiet_limit",
+        "status",
+        "still_quiet",
+        "waiting_first",
+    )
+
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        clock: Clock,
+        watch: _Watch,
+        timeouts: Timeouts,
+        started: float,
+        total_at: float | None,
+    ) -> None:
+        """Take over *response*, whose headers have arrived."""
+        self.status = response.status
+        self.headers = lower_headers(response.headers)
+        self.waiting_first = True
+        self.still_quiet = False
+        self.quiet_limit: float | None = None
+        self._response = response
+        self._content = response.content
+        self._clock = clock
+        self._watch = watch
+        self._timeouts = timeouts
+        self._started = started
+        self._total_at = total_at
+        self._since = started
+        self._pending = False
+        self._failure: tuple[MintlifyError, CauseSummary | None] | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self) -> bytes:
+        """Return what has arrived, waiting for at least one byte; ``b""`` is the body's clean end.
+
+        Cancelling it loses nothing. A failure is raised after everything that had arrived was returned.
+
+        Raises:
+            APITimeoutError: Silence for too long, or the whole took too long.
+            APIConnectionError: The connection was lost, or the body's framing is broken.
+        """
+        if self._failure is not None:
+            self._raise()
+        now = self._clock.now()
+        if self._total_at is not None and now >= self._total_at:
+            self._give_up("total", self._timeouts.total or 0.0)
+            self._raise()
+        if not self.still_quiet:
+            self._since = now
+        self._pending = True
+        try:
+            data = await self._content.readany()
+        except FOREIGN_ERRORS as error:
+            data = self._salvage(error)
+            if not data:
+                self._raise()
+        finally:
+            self._pending = False
+        if not data:
+            self._finish()
+        return data
+
+    def grace(self, seconds: float, *, in_all: bool) -> None:
+        """Wait no longer than *seconds*: for each further read, or for all of them."""
+        self.quiet_limit = seconds
+        if in_all:
+            self._total_at = self._clock.now() + seconds
+        self._watch.hurry(seconds)
+
+    def close(self) -> None:
+        """Give the connection up at once and wake a reader that waits. Safe to repeat, from any task."""
+        if not self._closed:
+            self._finish()
+            self._response.close()
+
+    def close_from_anywhere(self, *, report: bool) -> None:
+        """Close from a finalizer, which may run on any thread; *report* says so to a loop in debug mode."""
+        if self._closed or self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self.close)
+        if report and self._loop.get_debug():
+            self._loop.call_exception_handler(
+                {"message": "a mintlify_async Reply was left before its end; use `async with session.ask(…)`"}
+            )
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection was given up or given back."""
+        return self._closed
+
+    def look(self, now: float) -> float | None:
+        """Give up when the connection is dead or a limit has passed; return when to look again, or None."""
+        if not self._pending:
+            return None
+        connection = self._response.connection
+        if connection is not None and (connection.transport is None or connection.transport.is_closing()):
+            # aiohttp's C parser never wakes the reader of a body whose chunks are malformed.
+            self._give_up_lost()
+            return None
+        phase, limit, due = self._next_limit(self._since)
+        if due is not None and now >= due:
+            self._give_up(phase, limit)
+            return None
+        return due
+
+    def _next_limit(self, since: float) -> tuple[str, float, float | None]:
+        if self.quiet_limit is not None:
+            phase, limit, due = "idle", self.quiet_limit, since + self.quiet_limit
+        elif self.waiting_first:
+            limit = self._timeouts.first_event
+            phase, due = "first_event", self._started + limit
+        elif self._timeouts.idle is not None:
+            phase, limit, due = "idle", self._timeouts.idle, since + self._timeouts.idle
+        else:
+            phase, limit, due = "total", 0.0, None
+        if self._total_at is not None and (due is None or self._total_at < due):
+            return "total", self._timeouts.total or 0.0, self._total_at
+        return phase, limit, due
+
+    def _give_up(self, phase: str, limit: float) -> None:
+        words = {"first_event": "no event", "idle": "silence", "total": "the answer was not complete"}
+        error = APITimeoutError(
+            f"ask: {words[phase]} for {limit:g} s ({phase} timeout)",
+            phase=phase,
+            seconds=limit,
+            operation="ask",
+        )
+        self._fail(error, None)
+
+    def _give_up_lost(self) -> None:
+        self._fail(
+            APIConnectionError("ask: the connection died in the middle of the answer", operation="ask"), None
+        )
+
+    def _fail(self, error: MintlifyError, cause: CauseSummary | None) -> None:
+        if self._failure is None:
+            self._failure = (error, cause)
+        self.close()
+
+    def _salvage(self, error: BaseException) -> bytes:
+        """Return the bytes that aiohttp holds back once it has an error to raise."""
+        if self._failure is None:
+            lost = APIConnectionError(
+                "ask: the connection was lost in the middle of the answer", operation="ask"
+            )
+            self._failure = (lost, summarize(error))
+        # Not in its signature, but it is how the stored error is taken back; a test pins it.
+        self._content.set_exception(cast(Any, None))
+        try:
+            return self._content.read_nowait()
+        except FOREIGN_ERRORS:
+            return b""
+
+    def _raise(self) -> None:
+        assert self._failure is not None
+        error, cause = self._failure
+        self._finish()
+        self._response.close()
+        raise error from cause
+
+    def _finish(self) -> None:
+        self._closed = True
+        self._watch.forget(self)
+
+
+class _Watch:
+    """One coarse timer for all live bodies of a loop: a timer for each read would cost more than the read.
+
+    It looks twice a second, or sooner where a limit is due sooner, and stops when no body is live.
+    """
+
+    __slots__ = ("_clock", "_due", "_live", "_timer")
+
+    def __init__(self, clock: Clock, live: set[LiveResponse]) -> None:
+        self._clock = clock
+        self._live = live
+        self._timer: Timer | None = None
+        self._due = 0.0
+
+    def start(self) -> None:
+        if self._timer is None and self._live:
+            self._arm(WATCH_SECONDS)
+
+    def hurry(self, seconds: float) -> None:
+        """Look within a quarter of *seconds*."""
+        if self._timer is not None and self._clock.now() + seconds / 4 < self._due:
+            self.stop()
+        if self._timer is None and self._live:
+            self._arm(min(WATCH_SECONDS, seconds / 4))
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def forget(self, live: LiveResponse) -> None:
+        self._live.discard(live)
+        if not self._live:
+            self.stop()
+
+    def _arm(self, seconds: float) -> None:
+        self._due = self._clock.now() + seconds
+        self._timer = self._clock.call_at(self._due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        soonest = WATCH_SECONDS
+        for live in list(self._live):
+            due = live.look(now)
+            if due is not None:
+                soonest = min(soonest, max(due - now, 0.001))
+        if self._timer is None and self._live:
+            self._arm(soonest)
+
+
+async def _read_up_to(
+    response: aiohttp.ClientResponse, limit: int, into: list[bytes] | None = None
+) -> tuple[bytes, bool]:
+    """Read at most about *limit* decoded bytes; say whether that was the whole body."""
+    pieces = into if into is not None else []
+    size = 0
+    while size <= limit:
+        data = await response.content.readany()
+        if not data:
+            return b"".join(pieces), True
+        pieces.append(data)
+        size += len(data)
+    return b"".join(pieces), False
+
+
+def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* with names in lower case; of a repeated one, the first."""
+    lowered: dict[str, str] = {}
+    for name, value in headers.items():
+        lowered.setdefault(name.lower(), value)
+    return lowered
+
+
+def summarize(error: BaseException) -> CauseSummary:
+    """Return a stand-in for *error* that cannot show a key or a header."""
+    text = ""
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
+        # Their texts hold whole header blocks.
+        text = ""
+    elif isinstance(error, OSError | aiohttp.ClientError | RuntimeError):
+        text = printable(str(error))
+    name = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}".removeprefix("builtins.")
+    return CauseSummary(f"{name}: {text}" if text else name)
+
+
+def _timed_out(request: Request, phase: str, seconds: float, sent: Literal["no", "maybe"]) -> APITimeoutError:
+    words = {"connect": "could not connect", "first_event": "no event", "total": "not complete"}
+    return APITimeoutError(
+        f"{request.operation}: {words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",
+        phase=phase,
+        seconds=seconds,
+        sent=sent,
+        operation=request.operation,
+    )
+
+
+def _translate(
+    error: BaseException, request: Request, body: _Body | None, timeouts: Timeouts, limit: float, phase: str
+) -> MintlifyError:
+    """Return our error for one that ended a request before its headers had arrived."""
+    sent: Literal["no", "maybe"] = "no" if body is not None and body.sent_at is None else "maybe"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return _timed_out(request, "connect", timeouts.connect, "no")
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
+        return _timed_out(request, phase, limit, sent)
+    if isinstance(error, aiohttp.InvalidURL):
+        return ConfigurationError("base_url is not a URL that can be called", field="base_url")
+    if isinstance(error, RuntimeError):
+        return _state_error(error, request)
+    words, never_sent, reason = _words_for(error)
+    return APIConnectionError(
+        f"{request.operation}: {words}",
+        sent="no" if never_sent else sent,
+        operation=request.operation,
+        reason=reason,
+    )
+
+
+def _state_error(error: RuntimeError, request: Request) -> MintlifyError:
+    if "Session is closed" in str(error) or "Connector is closed" in str(error):
+        return StateError(f"{request.operation}: the aiohttp session is closed")
+    if "loop" in str(error):
+        return StateError(f"{request.operation}: the aiohttp session belongs to another event loop")
+    return APIConnectionError(f"{request.operation}: the connection was lost", operation=request.operation)
+
+
+def _words_for(error: BaseException) -> tuple[str, bool, str]:
+    """Return what happened in words, whether it certainly came before sending, and its kind."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"could not resolve the host {printable(error.host, 80)}", True, "dns"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ServerFingerprintMismatch):
+        return "the server's certificate is not trusted", True, "certificate"
+    if isinstance(error, aiohttp.ClientSSLError | ssl_module.SSLError):
+        return "the TLS handshake failed", True, "tls"
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return "the proxy could not be used", True, "proxy"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"could not connect to {printable(error.host, 80)}", True, "connect"
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | OSError):
+        return "the connection was lost before an answer came", False, "lost"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "the answer is not readable HTTP", False, "protocol"
+    return "the request failed", False, "lost"
