@@ -1,0 +1,110 @@
+"""What went wrong → what a page is told: a status and one short sentence, never the service's own words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
+
+from mintlify_async.errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    ConfigurationError,
+    MintlifyError,
+    QuotaExceededError,
+    StateError,
+    StreamInterruptedError,
+)
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+__all__ = ["RelayRefusal", "cut_text", "refusal_for"]
+
+AT_FAULT = "The assistant is not available at the moment."
+BUSY = "The assistant is busy at the moment. Please try again later."
+TOO_MANY = "Too many questions. Please wait a moment and try again."
+CUT = "The answer was interrupted. Please try again."
+FAILED = "The assistant could not finish this answer. Please try again."
+SLOW = "The assistant did not answer in time. Please try again."
+
+
+class RelayRefusal(HTTPException):
+    """A request that gets no answer, with what to say; FastAPI and Starlette turn it into a response.
+
+    Attributes:
+        status_code: The HTTP status.
+        detail: One short sentence for the reader.
+        headers: Further headers, such as ``Retry-After``.
+    """
+
+    def __init__(self, status_code: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        """Say which status, and why in one sentence."""
+        super().__init__(status_code, detail, dict(headers) if headers else None)
+
+    def response(self) -> Response:
+        """Return it as plain text, which ``useChat`` shows word for word."""
+        headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
+        return PlainTextResponse(self.detail, self.status_code, headers)
+
+
+def refusal_for(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
+    """Return what the page is told when the service gave no answer at all.
+
+    Args:
+        error: What asking raised.
+        in_thread: Whether the question named a thread, which may be gone.
+    """
+    match error:
+        case APIStatusError():
+            return _for_status(error, in_thread=in_thread)
+        case QuotaExceededError():
+            return RelayRefusal(429, TOO_MANY, retry_after(error.retry_after))
+        case APITimeoutError():
+            return RelayRefusal(504, SLOW)
+        case StateError():
+            return RelayRefusal(503, AT_FAULT)
+        case ConfigurationError():
+            return RelayRefusal(500, AT_FAULT)
+        case APIConnectionError() | MintlifyError():
+            return RelayRefusal(502, AT_FAULT)
+
+
+def _for_status(error: APIStatusError, *, in_thread: bool) -> RelayRefusal:
+    match error.status:
+        case 400 | 422:
+            return RelayRefusal(400, "The assistant does not accept this question.")
+        case 404 if in_thread:
+            return RelayRefusal(404, "This conversation is no longer there. Please start a new one.")
+        case 409:
+            return RelayRefusal(409, BUSY)
+        case 413:
+            return RelayRefusal(413, "This conversation is too long. Please start a new one.")
+        case 429:
+            return RelayRefusal(429, TOO_MANY, retry_after(error.retry_after))
+        case 503:
+            return RelayRefusal(503, BUSY, retry_after(error.retry_after))
+        case 504:
+            return RelayRefusal(504, SLOW)
+        case _:  # our key, our domain, their failure: nothing that the reader could mend
+            return RelayRefusal(502, AT_FAULT)
+
+
+def retry_after(seconds: float | None) -> dict[str, str]:
+    """Return the ``Retry-After`` header for *seconds*, whole and never too short; none when unknown."""
+    return {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
+
+
+def cut_text(error: MintlifyError) -> str:
+    """Return what the page is told when an answer that had begun does not end as it should."""
+    match error:
+        case APITimeoutError():
+            return SLOW
+        case StreamInterruptedError() | APIConnectionError():
+            return CUT
+        case _:
+            return FAILED
