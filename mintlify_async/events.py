@@ -4,7 +4,7 @@ One class a type of the AI SDK's "UI message stream", versions 5, 6 and 7; each 
 versions send it. The annotation of a field is its schema: a field without a default is required,
 the wire's name is the field's in camelCase. What a type does not know is kept in ``extra``, a type
 that is not known becomes :class:`UnknownEvent`. Null in an optional field counts as absent; where
-null means something, :data:`~mintlify_async.models.MISSING` stands for absence.
+null means something, :data:`~mintlify_async.wire.MISSING` stands for absence.
 
 A thread's key never stays in an event: it is masked here, and ``to_wire()`` leaves it out.
 
@@ -14,15 +14,30 @@ TextDelta(id='0', delta='Hi')
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar, cast, get_args
+from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, get_args
 
-import attrs
+from attrs import frozen
 
 from .errors import StreamDecodeError, printable
-from .models import MAX_DEPTH, MISSING, NO_EXTRA, Value, drop_keys, json_safe, mask_keys, mask_text, value
+from .wire import (
+    MISSING,
+    NO_EXTRA,
+    Field,
+    JSONObject,
+    NotReadable,
+    Objects,
+    ProviderMetadata,
+    ThreadId,
+    Value,
+    decode_json,
+    mask_keys,
+    mask_text,
+    schema,
+    structure,
+    unstructure,
+)
 
 __all__ = [
     "EVENT_TYPES",
@@ -60,24 +75,8 @@ __all__ = [
     "ToolOutputError",
     "UnknownEvent",
     "build_event",
-    "decode_json",
     "parse_event",
 ]
-
-ProviderMetadata: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What a model's provider adds: one object a provider."""
-
-EXCERPT: Final = 2000
-"""Characters of an event's data that an error keeps."""
-
-JSONObject: TypeAlias = Mapping[str, Any]
-"""A JSON object."""
-
-Objects: TypeAlias = Sequence[Mapping[str, Any]]
-"""A JSON array of objects."""
-
-ThreadId: TypeAlias = str
-"""A thread's id. The stream's own schema does not know it, so another type is kept, not refused."""
 
 
 class Event(Value):
@@ -88,18 +87,10 @@ class Event(Value):
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object, valid JSON: without the thread's key, infinity as None."""
         event = cast("StreamEvent", self)
-        wire: dict[str, Any] = {"type": event.type}
-        for field in _SCHEMAS[type(event)]:
-            content = getattr(event, field.name)
-            if content is not MISSING and (content is not None or field.nullable):
-                wire[field.wire] = json_safe(
-                    drop_keys(content) if field.wire == "messageMetadata" else content
-                )
-        wire.update(json_safe(drop_keys(dict(event.extra))))
-        return wire
+        return unstructure(event, _SCHEMAS[type(event)], {"type": event.type})
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Start(Event):
     """The answer begins. Versions 5, 6, 7.
 
@@ -114,7 +105,7 @@ class Start(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class StartStep(Event):
     """A step begins: one call of the model, with its tools. Versions 5, 6, 7."""
 
@@ -122,7 +113,7 @@ class StartStep(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class FinishStep(Event):
     """A step has ended. Versions 5, 6, 7."""
 
@@ -130,7 +121,7 @@ class FinishStep(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class TextStart(Event):
     """A text part begins. Versions 5, 6, 7."""
 
@@ -140,7 +131,7 @@ class TextStart(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class TextDelta(Event):
     r"""The text part *id* goes on. Versions 5, 6, 7.
 
@@ -155,7 +146,7 @@ class TextDelta(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class TextEnd(Event):
     """The text part *id* is complete. Versions 5, 6, 7; ``citations`` since 7."""
 
@@ -166,7 +157,7 @@ class TextEnd(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningStart(Event):
     """A part that shows the model's reasoning begins. Versions 5, 6, 7."""
 
@@ -176,7 +167,7 @@ class ReasoningStart(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningDelta(Event):
     """The reasoning part *id* goes on. Versions 5, 6, 7."""
 
@@ -187,7 +178,7 @@ class ReasoningDelta(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningEnd(Event):
     """The reasoning part *id* is complete. Versions 5, 6, 7."""
 
@@ -197,7 +188,7 @@ class ReasoningEnd(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputStart(Event):
     """A tool's input begins. Versions 5, 6, 7; what follows ``dynamic`` since 6."""
 
@@ -213,7 +204,7 @@ class ToolInputStart(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputDelta(Event):
     """A tool's input goes on: JSON text, in pieces. Versions 5, 6, 7."""
 
@@ -223,7 +214,7 @@ class ToolInputDelta(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputAvailable(Event):
     """A tool's input is complete. Versions 5, 6, 7; ``title`` and ``tool_metadata`` since 6."""
 
@@ -239,7 +230,7 @@ class ToolInputAvailable(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputError(Event):
     """A tool's input is wrong. Versions 5 (5.0.7), 6, 7; ``title`` and ``tool_metadata`` since 6."""
 
@@ -256,7 +247,7 @@ class ToolInputError(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolOutputAvailable(Event):
     """A tool's result. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6.
 
@@ -281,7 +272,7 @@ class ToolOutputAvailable(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolOutputError(Event):
     """A tool failed. Versions 5, 6, 7; ``provider_metadata`` and ``tool_metadata`` since 6."""
 
@@ -295,7 +286,7 @@ class ToolOutputError(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolApprovalRequest(Event):
     """A tool waits for the user's consent. Versions 6, 7; ``reason`` and ``is_automatic`` since 7."""
 
@@ -310,7 +301,7 @@ class ToolApprovalRequest(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolApprovalResponse(Event):
     """The consent was given or refused. Version 7."""
 
@@ -323,7 +314,7 @@ class ToolApprovalResponse(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolOutputDenied(Event):
     """The tool was not run. Versions 6, 7."""
 
@@ -332,7 +323,7 @@ class ToolOutputDenied(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceUrl(Event):
     """A page that the answer rests on. Versions 5, 6, 7."""
 
@@ -344,7 +335,7 @@ class SourceUrl(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceDocument(Event):
     """A document that the answer rests on. Versions 5, 6, 7."""
 
@@ -357,7 +348,7 @@ class SourceDocument(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class File(Event):
     """A file, often as a ``data:`` URL. Versions 5, 6, 7."""
 
@@ -368,7 +359,7 @@ class File(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningFile(Event):
     """A file that belongs to the reasoning. Version 7."""
 
@@ -379,7 +370,7 @@ class ReasoningFile(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Custom(Event):
     """A part of a kind that only the provider knows. Version 7."""
 
@@ -389,7 +380,7 @@ class Custom(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Data(Event):
     """Data of the server's own, of type ``data-NAME``. Versions 5, 6, 7.
 
@@ -412,7 +403,7 @@ class Data(Event):
         return "data-" + self.name
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class MessageMetadata(Event):
     """What the server says of the message. Versions 5, 6, 7."""
 
@@ -421,7 +412,7 @@ class MessageMetadata(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Finish(Event):
     """The answer is complete. Versions 5, 6, 7.
 
@@ -439,7 +430,7 @@ class Finish(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class AbortEvent(Event):
     """The server stopped the answer. Versions 5, 6, 7; ``reason`` since 6."""
 
@@ -448,7 +439,7 @@ class AbortEvent(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ErrorEvent(Event):
     """The answer failed. Versions 5, 6, 7. ``AssistantError`` follows."""
 
@@ -457,7 +448,7 @@ class ErrorEvent(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ResetStep(Event):
     """Everything since the step began is void. Version 7 (7.0.70)."""
 
@@ -465,7 +456,7 @@ class ResetStep(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SteeringMessage(Event):
     """Something the user said while the answer ran. Version 7."""
 
@@ -475,7 +466,7 @@ class SteeringMessage(Event):
     extra: Mapping[str, Any] = NO_EXTRA
 
 
-@value
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class UnknownEvent(Event):
     """An event of a type that this version does not know; it does not change the message.
 
@@ -529,82 +520,8 @@ StreamEvent: TypeAlias = (
 """Any event of the stream."""
 
 
-class _Field(NamedTuple):
-    """One field of an event: its names, and what it accepts."""
-
-    name: str
-    wire: str
-    check: Callable[[Any], bool]
-    what: str
-    required: bool
-    nullable: bool
-    """Whether null means something, so that it is kept apart from absence."""
-    lenient: bool
-    """Whether another type is kept in ``extra`` in place of being refused."""
-
-
-def _is_text(content: Any) -> bool:
-    return isinstance(content, str)
-
-
-def _is_flag(content: Any) -> bool:
-    return isinstance(content, bool)
-
-
-def _is_object(content: Any) -> bool:
-    return isinstance(content, dict)
-
-
-def _is_object_of_objects(content: Any) -> bool:
-    return isinstance(content, dict) and all(map(_is_object, cast("dict[str, Any]", content).values()))
-
-
-def _is_list_of_objects(content: Any) -> bool:
-    return isinstance(content, list) and all(map(_is_object, cast("Sequence[Any]", content)))
-
-
-def _is_anything(content: Any) -> bool:
-    return True
-
-
-_CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "str": (_is_text, "a string"),
-    "ThreadId": (_is_text, "a string"),
-    "bool": (_is_flag, "true or false"),
-    "JSONObject": (_is_object, "an object"),
-    "ProviderMetadata": (_is_object_of_objects, "an object of objects"),
-    "Objects": (_is_list_of_objects, "a list of objects"),
-    "Any": (_is_anything, "anything"),
-}
-"""What each annotation that is used above accepts."""
-
-_NOT_SENT: Final = frozenset({"extra", "type", "name", "raw"})
-"""Fields that are none of the wire's."""
-
-
-def _schema(cls: type[Event]) -> tuple[_Field, ...]:
-    """Read the schema of *cls* off its annotations."""
-    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
-    return tuple(_field(field) for field in fields if field.name not in _NOT_SENT)
-
-
-def _field(field: attrs.Attribute[Any]) -> _Field:
-    annotation = str(field.type).removesuffix(" | None")
-    check, what = _CHECKS[annotation]
-    head, *rest = field.name.split("_")
-    return _Field(
-        name=field.name,
-        wire=head + "".join(word.capitalize() for word in rest),
-        check=check,
-        what=what,
-        required=field.default is attrs.NOTHING,
-        nullable=annotation == "Any",
-        lenient=annotation == "ThreadId",
-    )
-
-
-_SCHEMAS: Final[dict[type[Event], tuple[_Field, ...]]] = {
-    cls: _schema(cls) for cls in cast("tuple[type[Event], ...]", get_args(StreamEvent))
+_SCHEMAS: Final[dict[type[Event], tuple[Field, ...]]] = {
+    cls: schema(cls) for cls in cast("tuple[type[Event], ...]", get_args(StreamEvent))
 }
 
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
@@ -613,52 +530,8 @@ EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
 """The class of each type on the wire; ``data-*`` is :class:`Data`, any other :class:`UnknownEvent`."""
 
 
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-scan_json: Final[Callable[[str, int], tuple[Any, int]]] = cast("Any", _DECODER).scan_once
-"""The standard decoder's own scanner: ``(text, start)`` to ``(value, end)``. It is what
-``raw_decode`` calls, without the layers that cost more than the scan of a short event."""
-
-
-def decode_json(data: str) -> Any:
-    """Return the JSON in *data*, as strictly as JavaScript reads it.
-
-    Raises:
-        StreamDecodeError: It is no JSON (NaN and Infinity are not), or nested deeper than 200.
-    """
-    problem = ""
-    try:
-        content = _DECODER.decode(data)
-        if not too_deep(data, content):
-            return content
-    except RecursionError:
-        pass
-    except ValueError as error:
-        problem = str(error)
-    if problem:
-        raise unreadable(f"the event is not JSON ({printable(problem)})", data)
-    raise unreadable(f"the event is nested deeper than {MAX_DEPTH}", data)
-
-
-def too_deep(text: str, content: Any) -> bool:
-    """Return whether *content*, read from *text*, is nested deeper than what can be handled later."""
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
-        return False
-    level: list[Any] = [content]
-    for _ in range(MAX_DEPTH + 1):
-        level = [inside for item in level for inside in _inside(item) if isinstance(inside, dict | list)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(content: Any) -> Sequence[Any]:
-    if isinstance(content, dict):
-        return list(cast("dict[str, Any]", content).values())
-    return cast("Sequence[Any]", content) if isinstance(content, list) else ()
+EXCERPT: Final = 2000
+"""Characters of an event's data that an error keeps."""
 
 
 def unreadable(problem: str, data: str) -> StreamDecodeError:
@@ -674,7 +547,13 @@ def parse_event(data: str) -> StreamEvent:
         StreamDecodeError: It is no JSON object with a ``type``, lacks a field that its type
             requires, or has one of another type.
     """
-    return build_event(decode_json(data), data)
+    try:
+        content = decode_json(data)
+    except NotReadable as error:
+        problem = str(error)
+    else:
+        return build_event(content, data)
+    raise unreadable(f"the event {problem}", data)
 
 
 def build_event(content: Any, data: str) -> StreamEvent:
@@ -689,31 +568,18 @@ def build_event(content: Any, data: str) -> StreamEvent:
         raise unreadable("the event is no object with a type", data)
     cls = EVENT_TYPES.get(kind)
     if cls is not None:
-        return cast("StreamEvent", _structure(cls, wire, data, {}))
+        return _structure(cls, wire, data)
     if kind.startswith("data-"):
-        return cast("StreamEvent", _structure(Data, wire, data, {"name": kind[5:]}))
+        return _structure(Data, wire, data, name=kind[5:])
     return UnknownEvent(type=kind, raw=mask_keys(wire))
 
 
-def _structure(cls: type[Event], content: dict[str, Any], data: str, fields: dict[str, Any]) -> Event:
-    """Make an event of *cls*: check its fields, keep the others in ``extra``."""
-    extra = content.copy()
-    del extra["type"]
-    for field in _SCHEMAS[cls]:
-        sent = extra.get(field.wire, MISSING)
-        if sent is MISSING or (sent is None and not field.nullable):
-            if field.required:
-                raise unreadable(f"{content['type']}.{field.wire} is missing", data)
-            if not field.lenient:
-                extra.pop(field.wire, None)
-        elif field.check(sent):
-            fields[field.name] = mask_keys(sent) if field.wire == "messageMetadata" else sent
-            del extra[field.wire]
-        elif not field.lenient:
-            raise unreadable(f"{content['type']}.{field.wire} must be {field.what}", data)
-    if extra:
-        fields["extra"] = mask_keys(extra)
-    return cls(**fields)
+def _structure(cls: type[Event], content: dict[str, Any], data: str, **given: Any) -> StreamEvent:
+    try:
+        return cast("StreamEvent", structure(cls, _SCHEMAS[cls], content, **given))
+    except NotReadable as error:
+        problem = str(error)
+    raise unreadable(content["type"] + problem, data)
 
 
 _EventT = TypeVar("_EventT")
