@@ -20,10 +20,10 @@ import pytest
 
 from mintlify_async import errors
 
-PREFIXES = ("mint_test_", "mint_dsc_test_", "mint_us_test_", "thread_key_test_")
+PREFIXES = ("mint_test_", "mint_dsc_test_", "mint_us_test_", "thread_key_")
 """What the keys of tests begin with: admin, assistant, another product's, a thread's."""
 
-_SECRET = re.compile("(?:" + "|".join(PREFIXES) + r")[A-Za-z0-9_\-]{4,}")
+_SECRET = re.compile(r"mint_(?:dsc_|us_)?test_\w{4,}|thread_key_(?:test_)?[A-Za-z0-9]{10,}")
 _seen: list[tuple[str, str]] = []
 
 

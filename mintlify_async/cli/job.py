@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, nullcontext
 
 import mintlify_async as mintlify
@@ -13,7 +12,7 @@ from .running import UsageError, read_text
 from .statuses import DONE, JOB_FAILED
 from .terminal import Progress, Terminal
 
-__all__ = ["follow", "line", "run"]
+__all__ = ["line", "run"]
 
 DEFAULT_WAIT = 1800.0
 """Longest wait in seconds where ``--timeout`` does not say another."""
@@ -34,21 +33,13 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
                 return await _started(handle, options, terminal)
             case "send":
                 prompt = read_text(options.prompt, "prompt")
-                turn = await session.job(_ref(options)).send(prompt)
+                turn = await session.job(options.ref).send(prompt)
                 return await _started(turn, options, terminal)
             case "show":
-                return _result(await session.job(_ref(options)).refresh(), options, terminal)
+                return _result(await session.job(options.ref).refresh(), options, terminal)
             case _:
                 every = options.verb == "watch"
-                return await _wait(session.job(_ref(options)), options, terminal, every_record=every)
-
-
-def _ref(options: argparse.Namespace) -> str | mintlify.JobRef:
-    """Return the reference that was given; a bare job id belongs to ``--project``."""
-    given: str = options.ref
-    if options.project and "/" not in given:
-        return mintlify.JobRef(project_id=options.project, id=given)
-    return given
+                return await _wait(session.job(options.ref), options, terminal, every_record=every)
 
 
 async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -75,7 +66,7 @@ async def _wait(
     last: mintlify.Job | None = None
     try:
         with shown as progress:
-            async for job in follow(handle, limit):
+            async for job in handle.watch(timeout=limit):
                 last = job
                 if every_record:
                     _show(job, options, terminal)
@@ -84,17 +75,15 @@ async def _wait(
     except BaseException:
         terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
         raise
+    if handle.settled_by == "grace":
+        terminal.note(
+            "no sign of the follow-up's own work was seen; the state held still, so it counts as the result"
+        )
     if last is None:  # watch() yields at least one record
         return DONE
     if every_record:
         return JOB_FAILED if last.status == "failed" else DONE
     return _result(last, options, terminal)
-
-
-async def follow(handle: mintlify.JobHandle, limit: float) -> AsyncIterator[mintlify.Job]:
-    """Yield each change of the job until it ends; give up after *limit* seconds."""
-    async for job in handle.watch(timeout=limit):
-        yield job
 
 
 def _result(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -113,9 +102,9 @@ def line(job: mintlify.Job) -> str:
         said.append(job.pr_link)
     elif job.status == "completed":
         said.append("no pull request (no files changed, or pushed straight to the branch)")
-    return "  ".join(mintlify_printable(part) for part in said)
+    return "  ".join(_printable(part) for part in said)
 
 
-def mintlify_printable(text: str) -> str:
+def _printable(text: str) -> str:
     """Return the service's text fit for a terminal: no control characters."""
     return "".join(character if character.isprintable() else "?" for character in text)

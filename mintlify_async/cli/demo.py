@@ -1,0 +1,122 @@
+"""``demo``: the whole interface against a local service that it starts itself; each step with its Python."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+
+import mintlify_async as mintlify
+from mintlify_async.testing import AnswerStyle, JobLife, LocalService
+
+from .ask import stream
+from .job import line
+from .statuses import DONE
+from .terminal import Terminal
+
+__all__ = ["run"]
+
+PAUSE_SECONDS = 0.015
+"""Between two pieces of an answer, so that one sees it stream."""
+
+JOB_SECONDS = 3.0
+"""How long the local service works on a prompt."""
+
+
+async def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Show a job, a follow-up, a question, and a second question on the same thread."""
+    service = LocalService(life=JobLife(seconds=JOB_SECONDS), answers=AnswerStyle(pause=PAUSE_SECONDS))
+    poll = mintlify.PollPolicy(initial=1.0, factor=1.0)
+    async with service, service.session(poll=poll) as session:
+        _step(
+            terminal,
+            "A local service stands in for the real one: same paths, same keys, same streams.",
+            f"""
+            # base URL {service.base_url}; the keys come from arguments or the environment
+            session = MintlifySession(project_id={service.project_id!r}, domain={service.domain!r})
+            """,
+        )
+        job = await _create(session, terminal)
+        await _follow_up(job, terminal)
+        thread = await _ask(session, terminal)
+        await _ask_again(session, thread, terminal)
+    terminal.write(
+        "\nThat was the whole interface. For the real service, set the keys and run the same calls."
+    )
+    terminal.write(
+        "Next: `mintlify-async doctor` says what is set, `mintlify-async serve` keeps this one running."
+    )
+    return DONE
+
+
+def _step(terminal: Terminal, says: str, code: str) -> None:
+    """Say what comes, and how it is done from Python."""
+    terminal.write(f"\n{says}\n")
+    terminal.write(textwrap.indent(textwrap.dedent(code).strip(), "    "))
+    terminal.write("")
+
+
+async def _create(session: mintlify.MintlifySession, terminal: Terminal) -> mintlify.JobHandle:
+    _step(
+        terminal,
+        "1. An agent job. One POST, sent at most once: a second would open a second pull request.",
+        """
+        job = await session.create_job("Fix the typos in the quickstart")
+        async for seen in job.watch():      # polls, and yields on each change
+            print(seen.id, seen.status, seen.pr_link)
+        """,
+    )
+    job = await session.create_job("Fix the typos in the quickstart")
+    await _watch(job, terminal)
+    return job
+
+
+async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
+    """Show each state as it is polled."""
+    with terminal.progress(f"job {job.ref.id}"):
+        async for seen in job.watch():
+            terminal.write("    " + line(seen))
+
+
+async def _follow_up(job: mintlify.JobHandle, terminal: Terminal) -> None:
+    _step(
+        terminal,
+        "2. A follow-up. Its wait is not fooled by the first turn's `completed`.",
+        """
+        turn = await job.send("Mention the command line, too")
+        done = await turn
+        """,
+    )
+    turn = await job.send("Mention the command line, too")
+    await _watch(turn, terminal)
+
+
+async def _ask(session: mintlify.MintlifySession, terminal: Terminal) -> mintlify.Thread | None:
+    _step(
+        terminal,
+        "3. A question. The answer streams in as typed events.",
+        """
+        async with session.ask("How do I get started?") as reply:
+            async for text in reply.text_stream:
+                print(text, end="")
+        """,
+    )
+    reply = session.ask("How do I get started?")
+    await stream(reply, terminal)
+    terminal.write(f"\n    thread id: {reply.thread_id}")
+    return reply.thread
+
+
+async def _ask_again(
+    session: mintlify.MintlifySession, thread: mintlify.Thread | None, terminal: Terminal
+) -> None:
+    _step(
+        terminal,
+        "4. A second question on the same thread: the assistant knows the first.",
+        """
+        reply = await session.ask("And what comes next?", thread=reply.thread)
+        print(reply.text, reply.sources)
+        """,
+    )
+    reply = session.ask("And what comes next?", thread=thread)
+    await stream(reply, terminal)
+    terminal.write(f"\n    thread id: {reply.thread_id}")

@@ -1,0 +1,149 @@
+"""What is shipped: the public names, their documentation, the wheel and the source archive."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mintlify_async
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(mintlify_async.__file__).parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NAMES = (Path(__file__).parent / "public_names.txt").read_text(encoding="utf-8").split()
+
+WHEEL_LIMIT_BYTES = 1_000_000
+"""Nobody should wait for this package; what grows past it was added by mistake."""
+
+
+def test_public_names_are_pinned():
+    """A name that appears or goes is a decision, made in public_names.txt."""
+    assert sorted(mintlify_async.__all__) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_public_name_can_be_had(name):
+    """Lazy loading finds every name, and dir() shows it."""
+    assert getattr(mintlify_async, name) is not None
+    assert name in dir(mintlify_async)
+
+
+def test_a_name_that_is_not_there():
+    """The error is Python's own, so that hasattr works."""
+    with pytest.raises(AttributeError, match="no_such_name"):
+        mintlify_async.no_such_name  # noqa: B018 - the access is what is tested
+
+
+def public_members(cls: type) -> list[tuple[str, Any]]:
+    """Return what a class of ours adds by itself and shows."""
+    found = []
+    for name, member in vars(cls).items():
+        unwrapped = getattr(member, "__func__", member)
+        function = unwrapped.fget if isinstance(unwrapped, property) else unwrapped
+        if not name.startswith("_") and inspect.isfunction(function):
+            found.append((name, function))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_public_is_documented(name):
+    """help() says something about each name and each method."""
+    thing = getattr(mintlify_async, name)
+    missing = []
+    if (inspect.isclass(thing) or inspect.isfunction(thing)) and not (thing.__doc__ or "").strip():
+        missing.append(name)
+    if inspect.isclass(thing) and thing.__module__.startswith("mintlify_async"):
+        missing += [f"{name}.{member}" for member, function in public_members(thing) if not function.__doc__]
+    assert not missing
+
+
+def test_each_room_says_what_it_is():
+    """The first line of a file tells what comes in and what goes out."""
+    silent = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if not path.read_text(encoding="utf-8").lstrip().startswith(('"""', 'r"""'))
+    ]
+    assert not silent
+
+
+def test_versions_agree():
+    """The package, its metadata and the changelog tell the same."""
+    assert mintlify_async.__version__ == PROJECT["version"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[(Unreleased|{re.escape(PROJECT['version'])})\]", changelog, re.MULTILINE)
+
+
+def test_nothing_private_is_committed():
+    """No machine's paths and no registry's address in what is shipped."""
+    for name in ("constraints.txt", "pyproject.toml", "README.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert not re.search(r"/(root|home|work|opt)/", text), name
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert all(re.fullmatch(r"#.*|[a-z0-9-]+==[\w.]+", line) for line in lines)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel and the source archive once."""
+    if not (ROOT / "mintlify_async").is_dir():
+        pytest.skip("the source of the package is not here: the suite runs against a wheel")
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(built):
+    """Every module, the type marker and the built-in pages are in it; no test, no cache."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if ".dist-info/" not in name}
+    expected = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "mintlify_async").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and "node_modules" not in path.parts
+    }
+    assert inside == expected
+    assert "mintlify_async/py.typed" in inside
+    assert wheel.stat().st_size < WHEEL_LIMIT_BYTES
+
+
+def test_the_metadata_is_complete(built):
+    """What an index and pip show: name, Python, licence, extras, description, scripts."""
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        info = f"mintlify_async-{PROJECT['version']}.dist-info"
+        metadata = message_from_string(archive.read(f"{info}/METADATA").decode())
+        entry_points = archive.read(f"{info}/entry_points.txt").decode()
+        assert f"{info}/licenses/LICENSE" in archive.namelist()
+    assert metadata["Name"] == "mintlify-async"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert set(metadata.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "mintlify_async.cli:main" in entry_points
+    assert "mintlify_async.testing.pytest_plugin" in entry_points
+    required = {
+        re.split(r"[<>=]", line)[0] for line in metadata.get_all("Requires-Dist") if "extra ==" not in line
+    }
+    assert required == {"aiohttp", "anyio", "attrs", "cattrs"}
+
+
+def test_the_source_archive_can_test_itself(built):
+    """Whoever packages it further has the tests and their versions."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        inside = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
+    assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"} <= inside
+    assert {"tests/__main__.py", "tests/conftest.py", "mintlify_async/py.typed"} <= inside
+    assert not [name for name in inside if "__pycache__" in name or name.startswith(".test-env")]

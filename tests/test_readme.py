@@ -1,0 +1,236 @@
+"""The README, run as it stands: every Python block, the first command, the commands that it names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mintlify_async
+from mintlify_async.testing import JobLife, LocalService
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PACKAGE = Path(mintlify_async.__file__).parent
+
+
+class Block(NamedTuple):
+    """One fenced block: the heading it stands under, how it is to be run, its language and text."""
+
+    heading: str
+    kind: str
+    language: str
+    text: str
+
+
+def blocks() -> list[Block]:
+    found, heading, kind = [], "top", ""
+    pattern = r"^(?:#+ (?P<heading>.*)|<!-- run: (?P<kind>\w+) -->|```(?P<language>\w+)\n(?P<text>.*?)^```$)"
+    for match in re.finditer(pattern, README, re.MULTILINE | re.DOTALL):
+        if match["heading"]:
+            heading, kind = match["heading"], ""
+        elif match["kind"]:
+            kind = match["kind"]
+        else:
+            found.append(Block(heading, kind or "script", match["language"], match["text"]))
+            kind = ""
+    return found
+
+
+PYTHON = [block for block in blocks() if block.language == "python"]
+SCRIPTS = [block for block in PYTHON if block.kind == "script"]
+
+DRIVE_FASTAPI = """
+from fastapi.testclient import TestClient
+from app import app
+
+with TestClient(app) as client:
+    answer = client.get("/ask", params={"q": "How do I log in?"})
+    assert answer.status_code == 200 and len(answer.text) > 20, answer.text
+    created = client.post("/jobs", params={"prompt": "Fix the typos"})
+    assert created.status_code == 202, created.text
+    seen = client.get("/jobs/" + created.json()["ref"])
+    assert seen.status_code == 200 and seen.json()["status"] == "active", seen.text
+    assert client.post("/jobs", params={"prompt": ""}).status_code == 422
+    assert client.get("/jobs/no reference at all?").status_code in (404, 422, 502)
+    refused = client.get("/ask", params={"q": "refuse this"})
+    assert refused.status_code == 429 and refused.headers["retry-after"] == "86400", refused.text
+    cut = client.get("/ask", params={"q": "cut this"})
+    assert cut.status_code == 200 and "cut off" in cut.text, cut.text
+"""
+
+
+def environment(service: LocalService) -> dict[str, str]:
+    """Return what ``serve`` tells its user to export, and no other setting of ours."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MINTLIFY_", "PYTEST_"))
+    }
+    return {
+        **kept,
+        "MINTLIFY_BASE_URL": service.base_url,
+        "MINTLIFY_PROJECT_ID": service.project_id,
+        "MINTLIFY_DOMAIN": service.domain,
+        "MINTLIFY_ADMIN_API_KEY": service.admin_key,
+        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
+        "PYTHONWARNINGS": "error",
+        "PYTHONPATH": str(PACKAGE.parent),
+    }
+
+
+async def run(*command: str | Path, cwd: Path, env: dict[str, str]) -> tuple[int, str, str]:
+    """Run *command* beside the loop; return its status, output and errors."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=cwd,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def check_python(block: Block, tmp_path: Path, service: LocalService, driver: str | None = None) -> str:
+    """Run a block as a program, or *driver* beside it, and return what it printed."""
+    (tmp_path / "app.py").write_text(block.text, encoding="utf-8")
+    program = "app.py"
+    if driver is not None:
+        (tmp_path / "driver.py").write_text(driver, encoding="utf-8")
+        program = "driver.py"
+    status, out, err = await run(sys.executable, program, cwd=tmp_path, env=environment(service))
+    assert status == 0, f"{out}\n{err}"
+    assert not err, err
+    return out
+
+
+def test_every_block_is_run():
+    """A block of a kind that nothing runs would rot."""
+    assert {block.kind for block in PYTHON} <= {"script", "fastapi", "pytest"}
+    assert len(SCRIPTS) >= 5
+
+
+@pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: re.sub(r"\W+", "-", block.heading.lower()))
+async def test_each_script_runs_as_it_stands(block, tmp_path):
+    """Copied into a file, with the local service's settings, it ends well and prints something."""
+    async with LocalService(life=JobLife(seconds=0.5)) as service:
+        out = await check_python(block, tmp_path, service)
+    assert out.strip()
+
+
+async def test_the_first_example_shows_what_it_promises(tmp_path):
+    """A streamed answer, then a finished job with its pull request."""
+    async with LocalService(life=JobLife(seconds=0.5)) as service:
+        out = await check_python(SCRIPTS[0], tmp_path, service)
+        assert [request.operation for request in service.requests][:2] == ["ask", "create_job"]
+    assert re.search(r"completed https?://\S+$", out.strip())
+
+
+async def test_the_fastapi_example(tmp_path):
+    """Answers stream, jobs are accepted and looked at, and each error becomes its status."""
+    (block,) = [block for block in PYTHON if block.kind == "fastapi"]
+    async with LocalService() as service:
+        await check_python(block, tmp_path, scripted(service), DRIVE_FASTAPI)
+
+
+def scripted(service: LocalService) -> LocalService:
+    """Let the second question be refused for a day, and the third be cut after its first words."""
+    service.script.ask(times=1)
+    service.script.ask(status=429, headers={"Retry-After": "86400"})
+    service.script.ask(
+        events=[
+            {"type": "start"},
+            {"type": "text-start", "id": "1"},
+            {"type": "text-delta", "id": "1", "delta": "a"},
+        ],
+        done=False,
+    )
+    return service
+
+
+@pytest.mark.parametrize(
+    "block", [block for block in PYTHON if block.kind == "pytest"], ids=lambda block: block.heading.lower()
+)
+async def test_each_test_example_passes(block, tmp_path):
+    """The examples of testing one's own code are tests, and they pass."""
+    (tmp_path / "test_example.py").write_text(block.text, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n", encoding="utf-8")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MINTLIFY_", "PYTEST_"))}
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py")
+    status, out, err = await run(*command, cwd=tmp_path, env={**env, "PYTHONPATH": str(PACKAGE.parent)})
+    assert status == 0, out + err
+
+
+def commands() -> list[str]:
+    """Return every ``mintlify-async …`` line of the README's blocks."""
+    text = "\n".join(block.text for block in blocks() if block.language in ("bash", "text"))
+    return sorted(set(re.findall(r"^mintlify-async (\w+(?: create)?)", text, re.MULTILINE)))
+
+
+@pytest.mark.parametrize("command", commands())
+async def test_each_command_exists(command, tmp_path):
+    """Each command that the README names has a help text."""
+    args = (sys.executable, "-m", "mintlify_async", *command.split(), "--help")
+    status, out, err = await run(*args, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)})
+    assert (status, err) == (0, "")
+    assert "usage: mintlify-async" in out
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(#([\w-]+)\)", README))))
+def test_each_link_inside_leads_somewhere(link):
+    """An anchor is a heading, in the way that code hosts spell it."""
+    headings = re.findall(r"^#+ (.*)$", README, re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert link in anchors
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"\]\((?!https?:|#)([^)#]+)", README))))
+def test_each_file_that_is_linked_exists(path):
+    """Pictures and files are there."""
+    assert (ROOT / path).exists()
+
+
+def test_every_assumption_has_its_row():
+    """Each line that is marked in the code is told to the reader."""
+    marked = set()
+    for path in PACKAGE.rglob("*.py"):
+        marked |= set(re.findall(r"# assumption: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE))
+    table = README[README.index("## What we assume") : README.index("## Security")].lower()
+    missing = [words for words in marked if words.strip().lower() not in table]
+    assert not missing
+    assert marked
+
+
+def test_every_error_has_its_row():
+    """Whoever meets an error at night finds it in the table."""
+    table = README[README.index("## Errors") : README.index("## Timeouts")]
+    names = [name for name in mintlify_async.__all__ if name.endswith("Error")]
+    general = {"MintlifyError", "APIStatusError", "StreamError"}
+    assert not [name for name in names if name not in general and f"`{name}`" not in table]
+
+
+async def test_the_first_command_in_an_empty_environment(tmp_path):
+    """The README's one line, in a fresh copy: exit status 0, a thread id, a completed job."""
+    if os.environ.get("MINTLIFY_ASYNC_REQUIRE_REAL") != "1" or not (ROOT / "mintlify_async").is_dir():
+        pytest.skip("it installs from the package index: run with --require-real")
+    line = next(block.text for block in blocks() if block.language == "bash").strip()
+    left_out = shutil.ignore_patterns(
+        ".git", ".test-env", ".venv", ".bench-env", "node_modules", "__pycache__"
+    )
+    where = Path(shutil.copytree(ROOT, tmp_path / "clone", ignore=left_out))
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MINTLIFY_", "PYTHON", "VIRTUAL"))
+    }
+    status, out, err = await run("bash", "-c", line, cwd=where, env=kept)
+    assert status == 0, out + err
+    assert re.search(r"thread id: \S+", out)
+    assert "completed" in out
