@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .errors import AssistantError as AssistantError
     from .errors import AuthenticationError as AuthenticationError
     from .errors import BadRequestError as BadRequestError
-    from .errors import CauseSummary as CauseSummary
     from .errors import ConfigurationError as ConfigurationError
     from .errors import ConflictError as ConflictError
     from .errors import JobFailedError as JobFailedError
@@ -74,12 +73,16 @@ if TYPE_CHECKING:
     from .events import ToolOutputDenied as ToolOutputDenied
     from .events import ToolOutputError as ToolOutputError
     from .events import UnknownEvent as UnknownEvent
-    from .hooks import Hooks as Hooks
+    from .groups import as_completed as as_completed
+    from .groups import wait_all as wait_all
     from .hooks import Observation as Observation
     from .hooks import Observer as Observer
     from .hooks import RequestSent as RequestSent
     from .hooks import ResponseReceived as ResponseReceived
     from .hooks import RetryScheduled as RetryScheduled
+    from .jobs import JobHandle as JobHandle
+    from .jobs import JobWatch as JobWatch
+    from .jobs import Turn as Turn
     from .ledger import Claim as Claim
     from .ledger import Ledger as Ledger
     from .ledger import MemoryLedger as MemoryLedger
@@ -91,13 +94,29 @@ if TYPE_CHECKING:
     from .models import SearchFilter as SearchFilter
     from .models import Source as Source
     from .models import Thread as Thread
+    from .parts import CustomPart as CustomPart
+    from .parts import DataPart as DataPart
+    from .parts import DynamicToolPart as DynamicToolPart
+    from .parts import FilePart as FilePart
+    from .parts import Message as Message
+    from .parts import MessagePart as MessagePart
+    from .parts import ReasoningFilePart as ReasoningFilePart
+    from .parts import ReasoningPart as ReasoningPart
+    from .parts import SourceDocumentPart as SourceDocumentPart
+    from .parts import SourceUrlPart as SourceUrlPart
+    from .parts import SteeringMessagePart as SteeringMessagePart
+    from .parts import StepStartPart as StepStartPart
+    from .parts import TextPart as TextPart
+    from .parts import ToolApproval as ToolApproval
+    from .parts import ToolPart as ToolPart
+    from .parts import UnknownPart as UnknownPart
     from .protocol import Assumptions as Assumptions
     from .quota import Limit as Limit
     from .quota import MemoryQuotaStore as MemoryQuotaStore
     from .quota import Quota as Quota
+    from .quota import QuotaRemaining as QuotaRemaining
     from .quota import QuotaScope as QuotaScope
     from .quota import QuotaStore as QuotaStore
-    from .quota import Remaining as Remaining
     from .refs import JobRef as JobRef
     from .retry import PollPolicy as PollPolicy
     from .retry import RetryPolicy as RetryPolicy
@@ -105,7 +124,9 @@ if TYPE_CHECKING:
     from .timeouts import Timeouts as Timeouts
 
 _ROOMS = {
-    "assistant": ("Reply",),
+    "assistant": (
+        "Reply",
+    ),
     "clock": (
         "Clock",
         "SystemClock",
@@ -117,7 +138,6 @@ _ROOMS = {
         "AssistantError",
         "AuthenticationError",
         "BadRequestError",
-        "CauseSummary",
         "ConfigurationError",
         "ConflictError",
         "JobFailedError",
@@ -171,13 +191,21 @@ _ROOMS = {
         "ToolOutputError",
         "UnknownEvent",
     ),
+    "groups": (
+        "as_completed",
+        "wait_all",
+    ),
     "hooks": (
-        "Hooks",
         "Observation",
         "Observer",
         "RequestSent",
         "ResponseReceived",
         "RetryScheduled",
+    ),
+    "jobs": (
+        "JobHandle",
+        "JobWatch",
+        "Turn",
     ),
     "ledger": (
         "Claim",
@@ -194,22 +222,48 @@ _ROOMS = {
         "Source",
         "Thread",
     ),
-    "protocol": ("Assumptions",),
+    "parts": (
+        "CustomPart",
+        "DataPart",
+        "DynamicToolPart",
+        "FilePart",
+        "Message",
+        "MessagePart",
+        "ReasoningFilePart",
+        "ReasoningPart",
+        "SourceDocumentPart",
+        "SourceUrlPart",
+        "SteeringMessagePart",
+        "StepStartPart",
+        "TextPart",
+        "ToolApproval",
+        "ToolPart",
+        "UnknownPart",
+    ),
+    "protocol": (
+        "Assumptions",
+    ),
     "quota": (
         "Limit",
         "MemoryQuotaStore",
         "Quota",
+        "QuotaRemaining",
         "QuotaScope",
         "QuotaStore",
-        "Remaining",
     ),
-    "refs": ("JobRef",),
+    "refs": (
+        "JobRef",
+    ),
     "retry": (
         "PollPolicy",
         "RetryPolicy",
     ),
-    "session": ("MintlifySession",),
-    "timeouts": ("Timeouts",),
+    "session": (
+        "MintlifySession",
+    ),
+    "timeouts": (
+        "Timeouts",
+    ),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -222,29 +276,35 @@ __all__ = [
     "Assumptions",
     "AuthenticationError",
     "BadRequestError",
-    "CauseSummary",
     "Claim",
     "Clock",
     "ConfigurationError",
     "ConflictError",
     "ContextItem",
     "Custom",
+    "CustomPart",
     "Data",
+    "DataPart",
+    "DynamicToolPart",
     "ErrorEvent",
     "File",
+    "FilePart",
     "Finish",
     "FinishStep",
-    "Hooks",
     "Job",
     "JobFailedError",
+    "JobHandle",
     "JobRef",
     "JobStatus",
     "JobTimeoutError",
+    "JobWatch",
     "Ledger",
     "Limit",
     "MemoryLedger",
     "MemoryQuotaStore",
+    "Message",
     "MessageMetadata",
+    "MessagePart",
     "MintlifyError",
     "MintlifySession",
     "NotFoundError",
@@ -255,14 +315,16 @@ __all__ = [
     "PollPolicy",
     "Quota",
     "QuotaExceededError",
+    "QuotaRemaining",
     "QuotaScope",
     "QuotaStore",
     "RateLimitError",
     "ReasoningDelta",
     "ReasoningEnd",
     "ReasoningFile",
+    "ReasoningFilePart",
+    "ReasoningPart",
     "ReasoningStart",
-    "Remaining",
     "Reply",
     "RequestSent",
     "ResetStep",
@@ -275,11 +337,15 @@ __all__ = [
     "ServerError",
     "Source",
     "SourceDocument",
+    "SourceDocumentPart",
     "SourceUrl",
+    "SourceUrlPart",
     "Start",
     "StartStep",
     "StateError",
     "SteeringMessage",
+    "SteeringMessagePart",
+    "StepStartPart",
     "StoreConflictError",
     "StreamDecodeError",
     "StreamError",
@@ -289,9 +355,11 @@ __all__ = [
     "SystemClock",
     "TextDelta",
     "TextEnd",
+    "TextPart",
     "TextStart",
     "Thread",
     "Timeouts",
+    "ToolApproval",
     "ToolApprovalRequest",
     "ToolApprovalResponse",
     "ToolInputAvailable",
@@ -301,9 +369,14 @@ __all__ = [
     "ToolOutputAvailable",
     "ToolOutputDenied",
     "ToolOutputError",
+    "ToolPart",
+    "Turn",
     "UnexpectedResponseError",
     "UnknownEvent",
+    "UnknownPart",
     "__version__",
+    "as_completed",
+    "wait_all",
 ]
 
 

@@ -22,13 +22,13 @@ from .errors import (
 )
 from .events import StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
+from .parts import Message, clean_text
 from .protocol import Assumptions, response_info
 from .stream import MessageStream
 
 if TYPE_CHECKING:
     from .hooks import Observation
     from .message import SourceLink
-    from .parts import Message
     from .transport import LiveResponse
 
 __all__ = ["Reply", "Snapshots", "TextStream"]
@@ -437,12 +437,14 @@ class TextStream:
             try:
                 event = await self._reply.__anext__()
             except StopAsyncIteration:
-                rest, self._held = whole_text(self._held), ""
+                rest, self._held = clean_text(self._held), ""
                 if rest:
                     return rest
                 raise
             if isinstance(event, TextDelta):
-                text, self._held = split_trailing_half(self._held + event.delta)
+                arrived = self._held + event.delta
+                text = clean_text(arrived, streaming=True)
+                self._held = arrived[-1:] if "\ud800" <= arrived[-1:] <= "\udbff" else ""
                 if text:
                     return text
 

@@ -50,19 +50,22 @@ class _Entry(Generic[T]):
 class LoopLocal(Generic[T]):
     """One ``T`` for each running event loop, made when it is first asked for."""
 
-    __slots__ = ("_entries", "_make")
+    __slots__ = ("_closed", "_entries", "_make")
 
     def __init__(self, make: Callable[[], T]) -> None:
         """Remember how to make one; it is called on the loop that needs it."""
         self._make = make
+        self._closed = False
         self._entries: dict[asyncio.AbstractEventLoop, _Entry[T]] = {}
 
     def get(self) -> T:
         """Return the running loop's resources, making them the first time.
 
         Raises:
-            StateError: This process is a fork of the one that made them.
+            StateError: They were closed, or this process is a fork of the one that made them.
         """
+        if self._closed:
+            raise StateError("this session is closed; make a new one")
         loop = asyncio.get_running_loop()
         entry = self._entries.get(loop)
         if entry is None:
@@ -85,7 +88,8 @@ class LoopLocal(Generic[T]):
         return resources
 
     async def close(self) -> None:
-        """Close the running loop's resources, and ask every other live loop to close its own."""
+        """Close the running loop's resources, and ask every other live loop to close its own; for good."""
+        self._closed = True
         here = asyncio.get_running_loop()
         for loop, entry in list(self._entries.items()):
             if loop is here:

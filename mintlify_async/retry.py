@@ -232,7 +232,7 @@ class RetryBudget:
         self._tokens = min(self._most, self._tokens + 0.1)
 
 
-_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date in seconds since the epoch
 
 

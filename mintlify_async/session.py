@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from attrs import define, evolve, field, fields
 
+from .agent import AgentClient, Resources, merged
 from .assistant import Reply, ReplySettings
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, StateError
 from .hooks import Hooks, Observation, Observer, RequestSent, ResponseReceived, RetryScheduled
-from .jobs import JobHandle, PollScheduler
+from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
 from .ledger import Ledger, create_once, fingerprint
 from .loops import LoopLocal
 from .models import ContextItem, Job, SearchFilter, Thread
 from .parts import Message
+from .polling import PollScheduler
 from .protocol import (
     ANONYMOUS,
     DEFAULT_RETRIEVAL_PAGE_SIZE,
@@ -36,9 +38,7 @@ from .protocol import (
     check_messages,
     check_thread,
     create_job_request,
-    get_job_request,
     path_segment,
-    send_message_request,
 )
 from .quota import Quota
 from .refs import JobRef
@@ -74,64 +74,6 @@ class _Options:
     max_reply_bytes: int
     hooks: Hooks
     observer: Observer | None
-
-
-class _Resources:
-    """What belongs to one event loop: its connections and its poll scheduler."""
-
-    __slots__ = ("scheduler", "transport")
-
-    def __init__(self, transport: Transport, scheduler: PollScheduler) -> None:
-        self.transport = transport
-        self.scheduler = scheduler
-
-    async def close(self) -> None:
-        self.scheduler.close()
-        await self.transport.close()
-
-    def abandon(self) -> None:
-        self.transport.abandon()
-
-
-class _Calls:
-    """The three agent operations as :mod:`mintlify_async.jobs` needs them."""
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: MintlifySession) -> None:
-        self._session = session
-
-    @property
-    def clock(self) -> Clock:
-        return self._session.clock
-
-    @property
-    def poll(self) -> PollPolicy:
-        return self._session._options.poll
-
-    @property
-    def project_id(self) -> str | None:
-        return self._session._options.project_id
-
-    def rng(self) -> float:
-        return random.random()
-
-    def scheduler(self) -> PollScheduler:
-        return self._session._resources().scheduler
-
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
-        return await self._session._get_job(job_id, project_id, retry=retry)
-
-    async def send_message(
-        self,
-        job_id: str,
-        prompt: str,
-        *,
-        project_id: str,
-        headers: Mapping[str, str] | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> Job:
-        return await self._session._send_message(job_id, prompt, project_id, headers, extra_body)
 
 
 class MintlifySession:
@@ -261,8 +203,7 @@ class MintlifySession:
             )
         )
         self._budget = RetryBudget(self._options.retry.budget)
-        self._dispatch = self._dispatcher()
-        self._loops = LoopLocal(self._new_resources_factory())
+        self._agent = self._first_agent_client()
         self._made_at = _caller()
         self._closed = False
 
@@ -314,8 +255,7 @@ class MintlifySession:
             extra_body=self._extra(extra_body),
         )
         if dedupe_key is None:
-            job = await self._send(request, timeout)
-            return JobHandle(_Calls(self), JobRef(project, job.id), job, created=True)
+            return self._handle(project, await self._agent.send(request, timeout=timeout))
         return await self._create_once(request, project, prompt, dedupe_key, timeout)
 
     async def _create_once(
@@ -333,12 +273,15 @@ class MintlifySession:
             dedupe_key,
             fingerprint(project, prompt),
             limit + LEASE_MARGIN,
-            lambda: self._send(request, timeout),
+            lambda: self._agent.send(request, timeout=timeout),
             self._clock,
         )
         if isinstance(created, str):
-            return JobHandle(_Calls(self), JobRef(project, created))
-        return JobHandle(_Calls(self), JobRef(project, created.id), created, created=True)
+            return JobHandle(self._agent.owned_by(self), JobRef(project, created))
+        return self._handle(project, created)
+
+    def _handle(self, project: str, job: Job) -> JobHandle:
+        return JobHandle(self._agent.owned_by(self), JobRef(project, job.id), job=job, created=True)
 
     def job(self, ref: JobRef | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for a job that exists; no I/O.
@@ -355,9 +298,8 @@ class MintlifySession:
             done = await session.job(saved_reference).wait()
         """
         self._check_open()
-        return JobHandle(
-            _Calls(self), JobRef.of(ref, project_id if project_id is not None else self._options.project_id)
-        )
+        project = project_id if project_id is not None else self._options.project_id
+        return handle_for(evolve(self._agent, owner=self, project_id=project), ref)
 
     async def run_job(
         self,
@@ -500,7 +442,7 @@ class MintlifySession:
         other.__dict__.update(self.__dict__)
         other._owner = False
         other._options = _checked(evolve(self._options, **changes))
-        other._dispatch = other._dispatcher()
+        other._agent = other._agent_client(self._agent.loops)
         return other
 
     async def close(self) -> None:
@@ -511,7 +453,7 @@ class MintlifySession:
         """
         self._closed = True
         if self._owner:
-            await self._loops.close()
+            await self._agent.loops.close()
 
     @property
     def closed(self) -> bool:
@@ -543,7 +485,7 @@ class MintlifySession:
         """Warn, once, of connections that nobody closed, and close them."""
         if getattr(self, "_closed", True) or not self._owner:
             return
-        if self._loops.abandon():
+        if self._agent.loops.abandon():
             warnings.warn(
                 f"a MintlifySession made at {self._made_at} was never closed; "
                 "use `async with` or `await session.close()`",
@@ -570,18 +512,29 @@ class MintlifySession:
         if self._closed:
             raise StateError("this session is closed; make a new one")
 
-    def _resources(self) -> _Resources:
-        self._check_open()
-        return self._loops.get()
+    def _first_agent_client(self) -> AgentClient:
+        # The factory must not keep the session alive, or leaving without closing would go unnoticed.
+        settings, clock = self._transport_settings, self._clock
 
-    def _new_resources_factory(self) -> Callable[[], _Resources]:
-        # It must not keep the session alive, or leaving without closing would go unnoticed.
-        settings, clock, poll = self._transport_settings, self._clock, self._options.poll
+        def make() -> Resources:
+            return Resources(Transport(settings, clock), PollScheduler(agent))
 
-        def make() -> _Resources:
-            return _Resources(Transport(settings, clock), PollScheduler(clock, poll, random.random))
+        agent = self._agent_client(LoopLocal(make))
+        return agent
 
-        return make
+    def _agent_client(self, loops: LoopLocal[Resources]) -> AgentClient:
+        options = self._options
+        return AgentClient(
+            assumptions=self._assumptions,
+            dispatch=self._dispatcher(),
+            loops=loops,
+            clock=self._clock,
+            poll=options.poll,
+            timeouts=options.timeouts,
+            project_id=options.project_id,
+            headers=options.headers,
+            extra_body=options.extra_body,
+        )
 
     def _dispatcher(self) -> Dispatcher:
         return Dispatcher(
@@ -619,41 +572,11 @@ class MintlifySession:
         return {**self._options.headers, **(given or {})}
 
     def _extra(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        return (
-            {**self._options.extra_body, **given}
-            if isinstance(given, Mapping)
-            else given or self._options.extra_body
-        )
-
-    async def _send(self, request: Request, timeout: float | None = None, *, single: bool = False) -> Job:
-        timeouts = self._options.timeouts
-        if timeout is not None:
-            timeouts = evolve(timeouts, request=timeout)
-        return await self._dispatch.job(self._resources().transport, request, timeouts, single=single)
-
-    async def _get_job(self, job_id: str, project_id: str, *, retry: bool) -> Job:
-        return await self._send(get_job_request(self._assumptions, project_id, job_id), single=not retry)
-
-    async def _send_message(
-        self,
-        job_id: str,
-        prompt: str,
-        project_id: str,
-        headers: Mapping[str, str] | None,
-        extra_body: Mapping[str, Any] | None,
-    ) -> Job:
-        request = send_message_request(
-            self._assumptions,
-            project_id,
-            job_id,
-            prompt,
-            headers=self._headers(headers),
-            extra_body=self._extra(extra_body),
-        )
-        return await self._send(request)
+        return merged(self._options.extra_body, given)
 
     async def _open(self, request: Request, timeouts: Timeouts) -> Any:
-        return await self._dispatch.open(self._resources().transport, request, timeouts)
+        self._check_open()
+        return await self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
 
     def _observe(self, request: Request) -> Observation | None:
         observer = self._options.observer

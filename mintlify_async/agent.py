@@ -1,0 +1,108 @@
+"""The three agent operations: a prompt or a job's id goes in, the job's record comes out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, evolve, field
+
+from .clock import Clock
+from .dispatch import Dispatcher
+from .loops import LoopLocal
+from .models import Job
+from .polling import PollScheduler
+from .protocol import Assumptions, Request, get_job_request, send_message_request
+from .retry import PollPolicy
+from .timeouts import Timeouts
+from .transport import Transport
+
+__all__ = ["AgentClient", "Resources"]
+
+
+class Resources:
+    """What belongs to one event loop: its connections and its poll scheduler."""
+
+    __slots__ = ("scheduler", "transport")
+
+    def __init__(self, transport: Transport, scheduler: PollScheduler) -> None:
+        """Keep both together."""
+        self.transport = transport
+        self.scheduler = scheduler
+
+    async def close(self) -> None:
+        """Wake every waiter, close every live reply, then the connections."""
+        self.scheduler.close()
+        await self.transport.close()
+        await self.scheduler.drained()
+
+    def abandon(self) -> None:
+        """Give the connections back without waiting."""
+        self.transport.abandon()
+
+
+@define(frozen=True, kw_only=True)
+class AgentClient:
+    """What handles and the poll scheduler call.
+
+    It does not keep the session alive by itself, so that one that was left without
+    being closed is noticed; handles do, through *owner*.
+    """
+
+    assumptions: Assumptions
+    dispatch: Dispatcher
+    loops: LoopLocal[Resources]
+    clock: Clock
+    poll: PollPolicy
+    timeouts: Timeouts
+    project_id: str | None
+    headers: Mapping[str, str] = field(repr=False)
+    extra_body: Mapping[str, Any] = field(repr=False)
+    owner: object = field(default=None, repr=False)
+
+    def owned_by(self, owner: object) -> AgentClient:
+        """Return a copy that keeps *owner* alive."""
+        return evolve(self, owner=owner)
+
+    def rng(self) -> float:
+        """Return a number from 0 up to 1; it spreads polls, it guards nothing."""
+        return random.random()
+
+    def scheduler(self) -> PollScheduler:
+        """Return the running loop's scheduler."""
+        return self.loops.get().scheduler
+
+    async def send(self, request: Request, *, timeout: float | None = None, single: bool = False) -> Job:
+        """Send *request* and return the job in its answer."""
+        timeouts = self.timeouts if timeout is None else evolve(self.timeouts, request=timeout)
+        return await self.dispatch.job(self.loops.get().transport, request, timeouts, single=single)
+
+    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+        """Look at a job; once, when *retry* is false."""
+        return await self.send(get_job_request(self.assumptions, project_id, job_id), single=not retry)
+
+    async def send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        project_id: str,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Send a follow-up: one POST, at most once."""
+        request = send_message_request(
+            self.assumptions,
+            project_id,
+            job_id,
+            prompt,
+            headers={**self.headers, **(headers or {})},
+            extra_body=merged(self.extra_body, extra_body),
+        )
+        return await self.send(request)
+
+
+def merged(ours: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the call's further fields over the session's; what is no mapping is left for the check."""
+    return {**ours, **given} if isinstance(given, Mapping) else given or ours
