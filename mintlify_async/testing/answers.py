@@ -1,0 +1,205 @@
+"""A question and the sections that fit it in; the stream events of an answer out. Nothing is awaited here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from attrs import field, frozen
+
+from .docs_index import Section
+
+__all__ = ["AnswerStyle", "Question", "answer_events"]
+
+Event = dict[str, Any]
+
+SECTIONS_QUOTED = 2
+"""How many sections enter the text; the others only show as sources and suggestions."""
+
+SECTION_CHARACTERS = 900
+"""About how much of a section is quoted; a code block is never cut."""
+
+
+@frozen(kw_only=True)
+class AnswerStyle:
+    """What the answers of a service are made of.
+
+    Args:
+        reasoning: Whether a reasoning part comes before the search.
+        suggestions: Whether a ``suggestions`` block ends the text.
+        tool_result_bytes: The least size of the search's result, in bytes; real ones have 50 to 100 KB.
+        pause: Seconds between two events.
+        site: What the sources' addresses begin with.
+    """
+
+    reasoning: bool = False
+    suggestions: bool = True
+    tool_result_bytes: int = 0
+    pause: float = 0.0
+    site: str = "https://docs.example"
+
+
+@frozen(kw_only=True)
+class Question:
+    """What is asked, and all that bears on it.
+
+    Attributes:
+        text: The question.
+        earlier: The questions before it in the thread or the history.
+        page_size: How many results the search gives.
+        criteria: The request's ``filter``.
+        context: The request's context objects.
+        current_path: The page that the user looks at.
+    """
+
+    text: str
+    earlier: Sequence[str] = ()
+    page_size: int = 5
+    criteria: Mapping[str, Any] | None = None
+    context: Sequence[Mapping[str, Any]] = ()
+    current_path: str | None = None
+    extra: Mapping[str, Any] = field(factory=dict[str, Any])
+
+    @property
+    def query(self) -> str:
+        """What is searched for: a short question leans on the one before it, context adds its words."""
+        parts = [self.text, *(str(one["value"])[:400] for one in self.context)]
+        if self.earlier and len(self.text.split()) <= 6:
+            parts.append(self.earlier[-1])
+        return " ".join(parts)
+
+
+def answer_events(
+    question: Question,
+    results: Sequence[Section],
+    *,
+    number: int,
+    style: AnswerStyle,
+    thread: Mapping[str, Any],
+) -> list[Event]:
+    """Return the whole answer as stream events.
+
+    Args:
+        question: The question.
+        results: The sections found, best first.
+        number: The answer's number, which its ids are made of.
+        style: What the answer is made of.
+        thread: What the ``finish`` event says of the thread, besides its reason.
+    """
+    text = "".join(text_pieces(question, results, style))
+    return [
+        {"type": "start", "messageId": f"msg_{number}"},
+        {"type": "start-step"},
+        *(reasoning_events(question, number) if style.reasoning else ()),
+        *search_events(question, results, number, style),
+        {"type": "finish-step"},
+        {"type": "start-step"},
+        *source_events(results, number, style),
+        *text_events(text, number),
+        {"type": "finish-step"},
+        {"type": "finish", "finishReason": "stop", **thread},
+    ]
+
+
+def reasoning_events(question: Question, number: int) -> Iterator[Event]:
+    """Yield a short reasoning part."""
+    part = f"reasoning_{number}"
+    yield {"type": "reasoning-start", "id": part}
+    yield {"type": "reasoning-delta", "id": part, "delta": "The documentation may say: "}
+    yield {"type": "reasoning-delta", "id": part, "delta": f"searching for {question.text!r}."}
+    yield {"type": "reasoning-end", "id": part}
+
+
+def search_events(
+    question: Question, results: Sequence[Section], number: int, style: AnswerStyle
+) -> Iterator[Event]:
+    """Yield the call of the search tool: its input piece by piece, whole, and its output."""
+    call = {"toolCallId": f"call_{number}", "toolName": "search"}
+    arguments: Event = {"query": question.text, "pageSize": question.page_size}
+    if question.criteria:
+        arguments["filter"] = dict(question.criteria)
+    yield {"type": "tool-input-start", **call}
+    text = json.dumps(arguments, ensure_ascii=False)
+    for piece in (text[start : start + 24] for start in range(0, len(text), 24)):
+        yield {"type": "tool-input-delta", "toolCallId": call["toolCallId"], "inputTextDelta": piece}
+    yield {"type": "tool-input-available", **call, "input": arguments}
+    found = padded([section.to_result() for section in results], style.tool_result_bytes)
+    yield {"type": "tool-output-available", "toolCallId": call["toolCallId"], "output": {"results": found}}
+
+
+def padded(results: list[Event], at_least_bytes: int) -> list[Event]:
+    """Return *results* with their content repeated until they are large enough."""
+    missing = at_least_bytes - len(json.dumps(results))
+    if missing > 0 and results:
+        filler = (results[-1]["content"] or "documentation ") + "\n"
+        results[-1]["content"] += filler * (missing // len(filler) + 1)
+    return results
+
+
+def source_events(results: Sequence[Section], number: int, style: AnswerStyle) -> Iterator[Event]:
+    """Yield one source for each page, best first."""
+    for place, page in enumerate(dict.fromkeys(section.page.path for section in results), 1):
+        title = next(section.page.title for section in results if section.page.path == page)
+        yield {
+            "type": "source-url",
+            "sourceId": f"source_{number}_{place}",
+            "url": f"{style.site}{page}",
+            "title": title,
+        }
+
+
+def text_events(text: str, number: int) -> Iterator[Event]:
+    """Yield the text word by word."""
+    part = f"text_{number}"
+    yield {"type": "text-start", "id": part}
+    cuts = [0, *(match.start() for match in re.finditer(r"(?<=\s)\S", text)), len(text)]
+    for start, end in pairwise(dict.fromkeys(cuts)):
+        yield {"type": "text-delta", "id": part, "delta": text[start:end]}
+    yield {"type": "text-end", "id": part}
+
+
+def text_pieces(question: Question, results: Sequence[Section], style: AnswerStyle) -> Iterator[str]:
+    """Yield the answer's paragraphs."""
+    if question.earlier:
+        yield f"Earlier in this thread you asked: “{question.earlier[-1]}”.\n\n"
+    if question.current_path:
+        yield f"You are reading `{question.current_path}`.\n\n"
+    for one in question.context:
+        yield quoted_context(one)
+    if not results:
+        yield f"The documentation says nothing about “{question.text}”."
+        return
+    for section in results[:SECTIONS_QUOTED]:
+        link = f"[{section.page.title}]({section.path})"
+        yield f"**{section.heading}** ({link})\n\n{excerpt(section.content)}\n\n"
+    yield f"Found in {len(results)} section{'s' if len(results) > 1 else ''} of the documentation."
+    if style.suggestions and (more := suggestions(results)):
+        yield f"\n\n```suggestions\n{more}\n```"
+
+
+def quoted_context(one: Mapping[str, Any]) -> str:
+    """Return a paragraph that shows that a context object was seen."""
+    kind = "code" if one["type"] == "code" else "text"
+    place = f" from `{one['path']}`" if one.get("path") else ""
+    return f"About the {kind} you selected{place}:\n\n```\n{str(one['value'])[:200]}\n```\n\n"
+
+
+def suggestions(results: Sequence[Section]) -> str:
+    """Return further reading, one ``(Title)[/path]`` a line, as the service writes it."""
+    return "\n".join(f"({section.heading})[{section.path}]" for section in results[SECTIONS_QUOTED:][:3])
+
+
+def excerpt(content: str) -> str:
+    """Return the first blocks of a section, code blocks whole."""
+    taken, size = list[str](), 0
+    for block in re.findall(r"```.*?(?:```|\Z)|(?:(?!```).)+", content, re.DOTALL):
+        for piece in [block] if block.startswith("```") else re.split(r"\n{2,}", block.strip("\n")):
+            if taken and size + len(piece) > SECTION_CHARACTERS:
+                return "\n\n".join(taken)
+            if piece.strip():
+                taken.append(piece.rstrip())
+                size += len(piece)
+    return "\n\n".join(taken)

@@ -1,0 +1,283 @@
+"""A recorded request in; what the service says to it out. No I/O and no awaiting here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from attrs import define, frozen
+
+from ..clock import Clock
+from .answers import AnswerStyle, Question, answer_events
+from .checks import as_object, ask_faults, prompt_fault
+from .docs_index import DocsIndex
+from .job_board import JobBoard, JobLife
+from .limits import LimitCounter, Limits
+from .recorder import RecordedRequest
+from .threads import LocalThread, ThreadBook, ThreadStyle
+from .wire import Answer, event_stream, json_answer
+
+__all__ = ["Desk", "Keys", "Refusal", "route"]
+
+ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("create_job", "POST", re.compile(r"/v2/agent/(?P<project>[^/]+)/job")),
+    ("get_job", "GET", re.compile(r"/v2/agent/(?P<project>[^/]+)/job/(?P<job>[^/]+)")),
+    ("send_message", "POST", re.compile(r"/v2/agent/(?P<project>[^/]+)/job/(?P<job>[^/]+)/message")),
+    ("ask", "POST", re.compile(r"/discovery/v2/assistant/(?P<domain>[^/]+)/message")),
+)
+
+
+def route(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
+    """Return the operation that *method* and *raw_path* name, or ``other``, and the path's parts, decoded."""
+    path = raw_path.partition("?")[0]
+    for operation, wanted, pattern in ROUTES:
+        if method == wanted and (match := pattern.fullmatch(path)):
+            return operation, {name: unquote(value) for name, value in match.groupdict().items()}
+    return "other", {}
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
+    """The service says no."""
+
+    def __init__(self, status: int, *messages: str, headers: Mapping[str, str] | None = None) -> None:
+        """Keep the status and what is wrong."""
+        super().__init__(*messages)
+        self.status, self.messages, self.headers = status, messages, headers
+
+    def to_answer(self, operation: str) -> Answer:
+        """Return the answer in the shape that the operation's API uses."""
+        document: dict[str, Any]
+        if operation != "ask":
+            document = {"error": "; ".join(self.messages)}
+        elif self.status == 400:
+            document = {"error": "Invalid request", "details": [{"message": one} for one in self.messages]}
+        else:
+            document = {"message": "; ".join(self.messages)}
+        return json_answer(self.status, document, self.headers)
+
+
+@frozen(kw_only=True)
+class Keys:
+    """The keys of a service.
+
+    Attributes:
+        admin: An admin key with every scope.
+        assistant: An assistant key.
+        read_only: An admin key that may only look at jobs.
+        expired: A key that was right once.
+    """
+
+    admin: str = "mint_test_admin_0123456789abcdef"
+    assistant: str = "mint_dsc_test_assistant_0123456789abcdef"
+    read_only: str = "mint_test_read_only_0123456789abcdef"
+    expired: str = "mint_test_expired_0123456789abcdef"
+
+    def check(self, operation: str, key: str | None) -> None:
+        """Refuse a key that does not open *operation*."""
+        if key is None:
+            raise Refusal(401, "Missing API key: send Authorization: Bearer <key>")
+        if key not in (self.admin, self.assistant, self.read_only):
+            raise Refusal(401, "Invalid or expired API key")
+        if (operation == "ask") != (key == self.assistant):
+            raise Refusal(401, "This kind of API key is not accepted here")
+        if key == self.read_only and operation != "get_job":
+            raise Refusal(403, "The API key lacks the scope: write")
+
+
+@define(kw_only=True, eq=False)
+class Desk:
+    """Everything that a service knows, and its answers.
+
+    Attributes:
+        docs: The pages.
+        clock: The time.
+        keys: The keys.
+        project_id: The project; None accepts every project.
+        domain: The domain; None accepts every domain.
+        life: How jobs live.
+        limits: The limits; None: no limit.
+        style: What answers are made of.
+        thread_style: Where answers name their thread.
+        jobs: The jobs.
+        threads: The threads.
+    """
+
+    docs: DocsIndex
+    clock: Clock
+    keys: Keys
+    project_id: str | None
+    domain: str | None
+    life: JobLife
+    limits: Limits | None
+    style: AnswerStyle
+    thread_style: ThreadStyle
+    jobs: JobBoard
+    threads: ThreadBook
+    counter: LimitCounter
+    answers_given: int = 0
+
+    def answer(self, request: RecordedRequest, life: JobLife | None = None) -> Answer:
+        """Return the service's own answer; *life* replaces the usual life of a job."""
+        operations: Mapping[str, Callable[[RecordedRequest, JobLife], Answer]] = {
+            "create_job": self._create_job,
+            "get_job": self._get_job,
+            "send_message": self._send_message,
+            "ask": self._ask,
+        }
+        try:
+            if request.operation == "other":
+                raise Refusal(404, f"No such operation: {request.method} {request.path}")
+            self.keys.check(request.operation, request.key)
+            self._check_place(request)
+            return operations[request.operation](request, life or self.life)
+        except Refusal as refusal:
+            return refusal.to_answer(request.operation)
+
+    def _check_place(self, request: RecordedRequest) -> None:
+        project, domain = request.params.get("project"), request.params.get("domain")
+        if project is not None and self.project_id not in (None, project):
+            raise Refusal(404, "Project not found")
+        if domain is not None and self.domain not in (None, domain):
+            raise Refusal(404, "Domain not found")
+
+    def _create_job(self, request: RecordedRequest, life: JobLife) -> Answer:
+        prompt = _prompt(request)
+        headers = self._count(request)
+        job = self.jobs.create(request.params["project"], prompt, life)
+        return json_answer(201, job.record(), headers)
+
+    def _get_job(self, request: RecordedRequest, life: JobLife) -> Answer:
+        job = self.jobs.find(request.params["project"], request.params["job"])
+        if job is None:
+            raise Refusal(404, "Job not found")
+        return json_answer(200, job.record(look=True))
+
+    def _send_message(self, request: RecordedRequest, life: JobLife) -> Answer:
+        prompt = _prompt(request)
+        job = self.jobs.find(request.params["project"], request.params["job"])
+        if job is None:
+            raise Refusal(404, "Job not found")
+        headers = self._count(request)
+        self.jobs.follow_up(job, prompt, life)
+        return json_answer(200, job.record(), headers)
+
+    def _ask(self, request: RecordedRequest, life: JobLife) -> Answer:
+        body = _checked_ask(request)
+        headers = self._count(request)
+        thread, fresh = self._thread(body)
+        question = _question(body, thread)
+        thread.questions.append(question.text)
+        results = self.docs.search(
+            question.query, question.page_size, criteria=question.criteria, near=question.current_path
+        )
+        self.answers_given += 1
+        in_headers, in_finish, events = self._name_thread(thread, fresh=fresh)
+        stream = answer_events(
+            question, results, number=self.answers_given, style=self.style, thread=in_finish
+        )
+        return event_stream(
+            [*stream[:-1], *events, stream[-1]], headers=headers | in_headers, pause=self.style.pause
+        )
+
+    def _thread(self, body: Mapping[str, Any]) -> tuple[LocalThread, bool]:
+        """Return the thread that the request continues, or a new one."""
+        thread_id: str | None = body.get("threadId")
+        if thread_id is None:
+            return self.threads.begin(keys=self.thread_style.keys), True
+        thread = self.threads.open(thread_id, body.get("threadKey"))
+        if thread is None:
+            raise Refusal(404, "Thread not found")
+        return thread, False
+
+    def _name_thread(
+        self, thread: LocalThread, *, fresh: bool
+    ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
+        """Return what names the thread: in the headers, on ``finish``, as events of their own."""
+        style = self.thread_style
+        named: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
+        for place in style.id_in:
+            named[place]["threadId"] = thread.id
+        if fresh and thread.key is not None:  # the key comes once
+            for place in style.key_in:
+                named[place]["threadKey"] = thread.key
+        header_names = {"threadId": "X-Thread-Id", "threadKey": "X-Thread-Key"}
+        finish: dict[str, Any] = dict(named["finish"])
+        if named["metadata"]:
+            finish["messageMetadata"] = named["metadata"]
+        events = [{"type": "data-thread", "data": named["data"], **named["data"]}] if named["data"] else []
+        return {header_names[name]: value for name, value in named["header"].items()}, finish, events
+
+    def _count(self, request: RecordedRequest) -> dict[str, str]:
+        """Count a use, or refuse with 429; return the headers that tell what is left."""
+        if self.limits is None:
+            return {}
+        rules = self.limits.rules(
+            request.operation, request.params.get("project", ""), request.key or "", request.address
+        )
+        now = self.clock.now()
+        wait = self.counter.take(rules, now)
+        headers = self._limit_headers(rules, now) if self.limits.reset_headers else {}
+        if wait is None:
+            return headers
+        if self.limits.retry_after:
+            headers["Retry-After"] = str(math.ceil(wait))
+        raise Refusal(429, "Rate limit exceeded", headers=headers)
+
+    def _limit_headers(self, rules: list[tuple[str, int, float]], now: float) -> dict[str, str]:
+        """Return the headers for the tightest of *rules*."""
+        if not rules:
+            return {}
+        tightest = min(rules, key=lambda rule: self.counter.left(rule, now)[0])
+        left, reset = self.counter.left(tightest, now)
+        return {
+            "X-RateLimit-Limit": str(tightest[1]),
+            "X-RateLimit-Remaining": str(left),
+            "X-RateLimit-Reset": str(math.ceil(self.clock.wall() + reset)),
+        }
+
+
+def _document(request: RecordedRequest) -> dict[str, Any]:
+    """Return the body, which must be a JSON object that says that it is JSON."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refusal(400, "Content-Type must be application/json")
+    document = as_object(request.json)
+    if document is None:
+        raise Refusal(400, "The body must be a JSON object")
+    return document
+
+
+def _prompt(request: RecordedRequest) -> str:
+    document = _document(request)
+    fault = prompt_fault(document)
+    if fault is not None:
+        raise Refusal(400, fault)
+    return str(document["prompt"])
+
+
+def _checked_ask(request: RecordedRequest) -> dict[str, Any]:
+    """Return the body of a question, checked as the interface says."""
+    body = _document(request)
+    faults = ask_faults(body)
+    if faults:
+        raise Refusal(400, *faults)
+    return body
+
+
+def _question(body: Mapping[str, Any], thread: LocalThread) -> Question:
+    """Return what is asked: the last user message, and what was asked before it."""
+    asked = [_text(message) for message in body["messages"] if message["role"] == "user"]
+    return Question(
+        text=asked[-1] if asked else "",
+        earlier=tuple(thread.questions) or tuple(asked[:-1]),
+        page_size=int(body.get("retrievalPageSize", 5)),
+        criteria=body.get("filter"),
+        context=body.get("context", []),
+        current_path=body.get("currentPath"),
+    )
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")

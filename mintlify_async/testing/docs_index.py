@@ -1,0 +1,239 @@
+"""A folder of Markdown pages in; the sections that fit a question out.
+
+The search is SQLite's FTS5, in memory, with stemming and BM25.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from ..errors import ConfigurationError
+
+__all__ = ["DEFAULT_DOCS", "DocsIndex", "Page", "Section", "words"]
+
+DEFAULT_DOCS = Path(__file__).parent / "docs"
+"""The documentation that ships with the package."""
+
+STOP_WORDS = frozenset(
+    """a about an and any are as at be by can do does for from get has have how i if in into is it its me my no
+    not of on or please so than that the their then there these they this to was we what when where which who
+    why will with you your""".split()
+)
+"""Words that every page has; they would only blur the scores."""
+
+TITLE_WEIGHT, HEADING_WEIGHT, BODY_WEIGHT = 4.0, 6.0, 1.0
+
+
+@frozen(kw_only=True)
+class Page:
+    """One Markdown file.
+
+    Attributes:
+        path: Where the page is on the site, such as ``/guides/errors``.
+        title: Its title: front matter, first heading, or file name.
+        text: The Markdown without front matter.
+        file: The file's path inside the folder, such as ``guides/errors.md``.
+        version: The version that it is for; None means all.
+        language: Its language; None means all.
+        groups: Who may see it; empty means everyone.
+    """
+
+    path: str
+    title: str
+    text: str
+    file: str
+    version: str | None = None
+    language: str | None = None
+    groups: tuple[str, ...] = ()
+
+    def allowed(self, criteria: Mapping[str, Any] | None) -> bool:
+        """Say whether a search with these criteria may find the page; an unmarked page fits all."""
+        groups: list[str] = [] if criteria is None else criteria.get("groups") or list[str]()
+        if self.groups and not set(self.groups) & set(groups):
+            return False
+        for name, own in (("version", self.version), ("language", self.language)):
+            wanted = None if criteria is None else criteria.get(name)
+            if wanted is not None and own is not None and own != wanted:
+                return False
+        return True
+
+
+@frozen(kw_only=True)
+class Section:
+    """A heading and what stands under it.
+
+    Attributes:
+        page: The page.
+        heading: The heading's text.
+        content: The Markdown under it, code blocks included.
+        score: How well it fits the question; higher is better.
+    """
+
+    page: Page
+    heading: str
+    content: str
+    score: float = 0.0
+
+    @property
+    def path(self) -> str:
+        """The section's place on the site, with an anchor unless it opens the page."""
+        place = self.page.path
+        return place if self.heading == self.page.title else f"{place}#{anchor(self.heading)}"
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the section as an entry of the search tool's results."""
+        return {
+            "path": self.path,
+            "metadata": {"title": self.page.title, "section": self.heading},
+            "content": self.content,
+            "score": round(self.score, 4),
+        }
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that documentation sites give a heading."""
+    return re.sub(r"[^\w]+", "-", heading.lower()).strip("-")
+
+
+def words(text: str) -> list[str]:
+    """Return the words of *text* that are worth searching for, in order, each once."""
+    found = re.findall(r"[^\W_]+", text.lower())
+    return list(dict.fromkeys(word for word in found if word not in STOP_WORDS))
+
+
+def read_page(folder: Path, file: Path) -> Page:
+    """Read one Markdown file with its front matter."""
+    name = file.relative_to(folder).as_posix()
+    head, text = split_front_matter(file.read_text(encoding="utf-8"))
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    stem = name.rsplit(".", 1)[0]
+    groups = tuple(part for part in re.split(r"[\s,\[\]\"']+", head.get("groups", "")) if part)
+    return Page(
+        path="/" + stem.removesuffix("/index") if stem != "index" else "/",
+        title=head.get("title") or (heading.group(1).strip() if heading else stem),
+        text=text,
+        file=name,
+        version=head.get("version"),
+        language=head.get("language"),
+        groups=groups,
+    )
+
+
+def split_front_matter(text: str) -> tuple[dict[str, str], str]:
+    """Return the ``name: value`` lines between ``---`` marks, and the rest."""
+    match = re.match(r"\A---\n(.*?)\n---\n", text, re.DOTALL)
+    if match is None:
+        return {}, text
+    pairs = (line.split(":", 1) for line in match.group(1).splitlines() if ":" in line)
+    return {name.strip(): value.strip().strip("\"'") for name, value in pairs}, text[match.end() :]
+
+
+def split_sections(page: Page) -> Iterator[Section]:
+    """Yield the page's sections; a ``#`` inside a code block is no heading."""
+    heading, lines, fenced = page.title, list[str](), False
+    for line in page.text.splitlines():
+        fenced ^= line.lstrip().startswith("```")
+        match = None if fenced else re.match(r"#{1,6} (.+)$", line)
+        if match is None:
+            lines.append(line)
+            continue
+        if content := "\n".join(lines).strip():
+            yield Section(page=page, heading=heading, content=content)
+        heading, lines = match.group(1).strip(), []
+    if content := "\n".join(lines).strip():
+        yield Section(page=page, heading=heading, content=content)
+
+
+@frozen(kw_only=True, eq=False)
+class DocsIndex:
+    """The searchable pages of one folder.
+
+    Attributes:
+        folder: The folder.
+        pages: Its pages, by their place on the site.
+    """
+
+    folder: Path
+    pages: Mapping[str, Page]
+    _sections: Sequence[Section] = field(repr=False, alias="sections")
+    _database: sqlite3.Connection = field(repr=False, alias="database")
+
+    @classmethod
+    def load(cls, folder: Path | str | None = None) -> DocsIndex:
+        """Read every ``.md`` and ``.mdx`` file under *folder* (default: the package's own documentation).
+
+        Raises:
+            ConfigurationError: There is no such folder, or no page in it.
+        """
+        place = DEFAULT_DOCS if folder is None else Path(folder)
+        files = sorted(file for pattern in ("*.md", "*.mdx") for file in place.rglob(pattern))
+        if not files:
+            raise ConfigurationError(
+                f"docs must be a folder with Markdown pages (.md, .mdx); {str(place)!r} has none",
+                field="docs",
+            )
+        pages = [read_page(place, file) for file in files]
+        sections = [section for page in pages for section in split_sections(page)]
+        return cls(
+            folder=place,
+            pages={page.path: page for page in pages},
+            sections=sections,
+            database=_build_database(sections),
+        )
+
+    def search(
+        self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
+    ) -> list[Section]:
+        """Return the *limit* best sections for *query*, best first.
+
+        Args:
+            query: Words in any order; those that every page has are left out.
+            limit: How many sections at most.
+            criteria: The request's ``filter``.
+            near: The page that the user looks at: its sections count for more.
+        """
+        found = words(query)
+        if not found:
+            return []
+        rows = self._database.execute(
+            "SELECT rowid, -bm25(sections, ?, ?, ?) FROM sections WHERE sections MATCH ?",
+            (TITLE_WEIGHT, HEADING_WEIGHT, BODY_WEIGHT, " OR ".join(f'"{word}"' for word in found)),
+        ).fetchall()
+        hits = [self._scored(rowid - 1, score, near) for rowid, score in rows]
+        allowed = [hit for hit in hits if hit.page.allowed(criteria)]
+        return sorted(allowed, key=lambda hit: (-hit.score, hit.path))[:limit]
+
+    def _scored(self, index: int, score: float, near: str | None) -> Section:
+        section = self._sections[index]
+        closer = near is not None and section.page.path == "/" + near.split("#")[0].strip("/")
+        return Section(
+            page=section.page,
+            heading=section.heading,
+            content=section.content,
+            score=score * 3 + 1 if closer else score,
+        )
+
+    def close(self) -> None:
+        """Free the database."""
+        self._database.close()
+
+
+def _build_database(sections: Sequence[Section]) -> sqlite3.Connection:
+    database = sqlite3.connect(":memory:", check_same_thread=False)
+    database.execute(
+        "CREATE VIRTUAL TABLE sections USING fts5(title, heading, content, tokenize='porter unicode61')"
+    )
+    database.executemany(
+        "INSERT INTO sections(rowid, title, heading, content) VALUES (?, ?, ?, ?)",
+        (
+            (number, section.page.title, section.heading, section.content)
+            for number, section in enumerate(sections, 1)
+        ),
+    )
+    return database
