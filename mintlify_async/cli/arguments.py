@@ -8,12 +8,12 @@ import math
 __all__ = ["make_parser"]
 
 OVERVIEW = """\
-Agent jobs and the streaming assistant of a documentation service, from the terminal.
+Agent jobs and the streaming assistant of a documentation service.
 
-  mintlify-async demo                                see everything work, against a local service
-  mintlify-async ask "How do I log in?"              stream an answer
-  mintlify-async job create "Fix the typos" --wait   create a job and follow it
-  mintlify-async doctor                              what is set, and does it work?
+  mintlify-async demo                            everything, on a local service
+  mintlify-async ask "How do I log in?"          stream an answer
+  mintlify-async job create "Fix typos" --wait   create a job and follow it
+  mintlify-async doctor                          what is set, and does it work?
 """
 
 ENVIRONMENT = """\
@@ -21,23 +21,24 @@ environment:
   MINTLIFY_ADMIN_API_KEY       admin key, for jobs (mint_…)
   MINTLIFY_ASSISTANT_API_KEY   assistant key, for ask and chat (mint_dsc_…)
   MINTLIFY_PROJECT_ID          the project that jobs belong to
-  MINTLIFY_DOMAIN              the documentation site that ask and chat talk to
-  MINTLIFY_BASE_URL            another address of the service, such as a local one
+  MINTLIFY_DOMAIN              the site that ask and chat talk to
+  MINTLIFY_BASE_URL            another address, such as a local service's
   NO_COLOR                     no colours
 
-Keys are read from the environment only: arguments can be seen by other users.
+Keys are read from the environment only: other users can see arguments.
 
 exit status:
-  0 done   1 service or network   2 usage or settings   3 the job failed
-  4 gave up waiting (the job goes on; its reference is printed)   130 interrupted
+  0 done           1 service or network    2 usage or settings
+  3 job failed     4 gave up waiting (the reference is printed)
+  130 interrupted
 """
 
 ASK_EXAMPLES = """\
 examples:
   mintlify-async ask "How do I log in?"
   mintlify-async ask --save login.json "How do I log in?"
-  mintlify-async ask --thread login.json "And by SSO?"       the same thread goes on
-  git diff | mintlify-async ask --code - "Does this use the API well?"
+  mintlify-async ask --thread login.json "And by SSO?"    the thread goes on
+  git diff | mintlify-async ask --code - "Is the API used well?"
   mintlify-async ask --json "How do I log in?" | jq .type
 """
 
@@ -49,7 +50,7 @@ examples:
   mintlify-async job wait REF --timeout 600
   mintlify-async job watch REF --json
 
-REF is what `job create` prints. It holds no secret, and works on another machine.
+REF is what `job create` prints: no secret, and good on another machine.
 """
 
 

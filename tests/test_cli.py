@@ -1,0 +1,470 @@
+"""The command line as a person meets it: what is printed where, and the exit status of each way to end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import mintlify_async
+from mintlify_async.testing import JobLife, LocalService, faults
+
+PACKAGE = Path(mintlify_async.__file__).parent
+
+pytestmark = pytest.mark.shows_secrets("serve and the environment of a child hold the local service's keys")
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def settings(service: LocalService | None, **changes: str | None) -> dict[str, str]:
+    """Return a child's environment: the service's settings, with *changes*; None leaves one out."""
+    env: dict[str, str | None] = {
+        name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")
+    }
+    env |= {"PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "error", "NO_COLOR": "1", "COLUMNS": "100"}
+    if service is not None:
+        env |= {
+            "MINTLIFY_BASE_URL": service.base_url,
+            "MINTLIFY_PROJECT_ID": service.project_id,
+            "MINTLIFY_DOMAIN": service.domain,
+            "MINTLIFY_ADMIN_API_KEY": service.admin_key,
+            "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
+        }
+    return {name: value for name, value in (env | changes).items() if value is not None}
+
+
+async def start(*arguments: str, env: dict[str, str], stdin: bool = False, cwd: Path | None = None):
+    """Start the command and return its process."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "mintlify_async",
+        *arguments,
+        env=env,
+        cwd=cwd,
+        stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def run(
+    *arguments: str,
+    service: LocalService | None = None,
+    stdin: str | None = None,
+    cwd: Path | None = None,
+    **env,
+) -> Ended:
+    """Run the command to its end."""
+    process = await start(*arguments, env=settings(service, **env), stdin=stdin is not None, cwd=cwd)
+    out, err = await process.communicate(None if stdin is None else stdin.encode())
+    assert process.returncode is not None
+    ended = Ended(process.returncode, out.decode(), err.decode())
+    assert "Traceback" not in ended.err, ended.err
+    return ended
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[LocalService]:
+    async with LocalService(life=JobLife(seconds=0.2)) as running:
+        yield running
+
+
+# ask
+
+
+async def test_ask_streams_the_answer_to_standard_output(service):
+    """The answer, its sources and suggestions; notes go to standard error."""
+    ended = await run("ask", "How do I log in?", service=service)
+    assert ended.status == 0, ended.err
+    assert len(ended.out) > 40
+    assert "Sources:" in ended.out
+    assert "```suggestions" not in ended.out
+    (request,) = service.requests
+    assert request.json["messages"][0]["parts"] == [{"type": "text", "text": "How do I log in?"}]
+    assert request.json["retrievalPageSize"] == 5
+
+
+async def test_ask_passes_its_options_on(service, tmp_path):
+    """Each option is the interface's field."""
+    code = tmp_path / "login.py"
+    code.write_text("login()")
+    options = [
+        "--fp",
+        "u1",
+        "--results",
+        "3",
+        "--path",
+        "/login",
+        "--code",
+        str(code),
+        "--domain",
+        service.domain,
+    ]
+    ended = await run("ask", "Right?", *options, service=service)
+    assert ended.status == 0, ended.err
+    (request,) = service.requests
+    sent = {name: request.json[name] for name in ("fp", "retrievalPageSize", "currentPath", "context")}
+    assert sent == {
+        "fp": "u1",
+        "retrievalPageSize": 3,
+        "currentPath": "/login",
+        "context": [{"type": "code", "value": "login()", "path": str(code)}],
+    }
+
+
+@pytest.mark.parametrize("arguments", [["ask"], ["ask", "-"]])
+async def test_a_question_from_standard_input(service, arguments):
+    """A pipe is a question."""
+    ended = await run(*arguments, service=service, stdin="How do I log in?")
+    assert ended.status == 0, ended.err
+    assert service.requests[0].json["messages"][0]["parts"][0]["text"] == "How do I log in?"
+
+
+async def test_ask_json_is_one_event_a_line(service):
+    """Machines read what the service sent; the thread's key is not in it."""
+    ended = await run("ask", "--json", "How do I log in?", service=service)
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    assert (events[0]["type"], events[-1]["type"]) == ("start", "finish")
+    assert not re.search("thread_key_[0-9a-f]+", ended.out)
+
+
+async def test_a_thread_goes_on(service, tmp_path):
+    """What --save writes, --thread continues; the file is its owner's alone."""
+    file = tmp_path / "thread.json"
+    first = await run("ask", "--save", str(file), "How do I log in?", service=service)
+    second = await run("ask", "--thread", str(file), "--save", str(file), "And by SSO?", service=service)
+    assert (first.status, second.status) == (0, 0), second.err
+    kept = json.loads(file.read_text())
+    assert service.requests[1].json["threadId"] == kept["threadId"]
+    assert service.requests[1].json["threadKey"] == kept["threadKey"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_a_thread_that_was_not_saved(service):
+    """The message says how to begin one."""
+    ended = await run("ask", "--thread", "nowhere.json", "Hm?", service=service)
+    assert ended.status == 2
+    assert "--save nowhere.json" in ended.err
+    assert service.requests == []
+
+
+async def test_a_cut_answer_is_no_answer(service):
+    """What had come is printed, and the exit status says that it is not whole."""
+    service.script.ask(
+        events=[
+            {"type": "start"},
+            {"type": "text-start", "id": "1"},
+            {"type": "text-delta", "id": "1", "delta": "Half"},
+        ],
+        done=False,
+    )
+    ended = await run("ask", "Hm?", service=service)
+    assert (ended.status, ended.out) == (1, "Half\n")
+    assert "not whole" in ended.err
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "status", "says"),
+    [
+        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": None}, 2, "MINTLIFY_ASSISTANT_API_KEY"),
+        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "mint_test_admin_0123"}, 2, "assistant key"),
+        (["ask", "Hm?"], {"MINTLIFY_DOMAIN": None}, 2, "MINTLIFY_DOMAIN"),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "doctor"),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "ftp://x"}, 2, "base_url"),
+        (["ask", "Hm?", "--path", "x" * 201], {}, 2, "200"),
+        (["ask", "Hm?", "--results", "0"], {}, 2, "--results"),
+        (["ask", "Hm?", "--timeout", "nan"], {}, 2, "--timeout"),
+        (["ask", "Hm?", "--code", "no-such-file"], {}, 2, "no-such-file"),
+        (["job", "create", ""], {}, 2, "prompt"),
+        (
+            ["job", "create", "Fix"],
+            {"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"},
+            1,
+            "new key",
+        ),
+        (
+            ["job", "create", "Fix"],
+            {"MINTLIFY_ADMIN_API_KEY": "mint_test_read_only_0123456789abcdef"},
+            1,
+            "scope",
+        ),
+        (["job", "create", "Fix"], {"MINTLIFY_PROJECT_ID": None}, 2, "MINTLIFY_PROJECT_ID"),
+        (["job", "create", "Fix", "--dedupe-key", "k"], {}, 2, "--ledger"),
+        (["job", "show", "job_404"], {}, 1, "404"),
+        (["job", "show", "a reference/../"], {}, 2, ""),
+        (["job"], {}, 2, "VERB"),
+        (["nonsense"], {}, 2, "invalid choice"),
+        ([], {}, 2, "usage"),
+    ],
+)
+async def test_each_mistake_is_told_in_a_line_or_two(service, arguments, env, status, says):
+    """What is wrong and what to do, no traceback, no key, the right status, nothing on standard output."""
+    ended = await run(*arguments, service=service, **env)
+    assert (ended.status, ended.out) == (status, ""), ended.err
+    assert says in ended.err
+    if "usage" not in ended.err:
+        assert len(ended.err.strip().splitlines()) <= 2, ended.err
+    assert not [
+        value for name, value in settings(service, **env).items() if "API_KEY" in name and value in ended.err
+    ]
+
+
+async def test_a_limit_that_is_used_up(service):
+    """The figure of Retry-After is told."""
+    service.script.ask(status=429, headers={"Retry-After": "86400"})
+    ended = await run("ask", "Hm?", service=service)
+    assert ended.status == 1
+    assert "86400" in ended.err
+
+
+async def test_a_thread_without_its_key(service, tmp_path):
+    """The 404 says that the key is missing."""
+    file = tmp_path / "thread.json"
+    assert (await run("ask", "--save", str(file), "First?", service=service)).status == 0
+    file.write_text(json.dumps({"threadId": json.loads(file.read_text())["threadId"]}))
+    ended = await run("ask", "--thread", str(file), "Second?", service=service)
+    assert ended.status == 1
+    assert "key" in ended.err
+
+
+async def test_a_closed_pipe_ends_it_quietly(service):
+    """`| head -1` is no error to complain of."""
+    service.script.ask(
+        events=[
+            {"type": "start"},
+            *({"type": "data-x", "data": "y" * 5000} for _ in range(400)),
+            {"type": "finish"},
+        ]
+    )
+    env = settings(service)
+    command = f"{sys.executable} -m mintlify_async ask --json 'Hm?' | head -1; exit ${{PIPESTATUS[0]}}"
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (141, "")
+    assert json.loads(out)["type"] == "start"
+
+
+async def test_ctrl_c_in_a_stream(service):
+    """It ends at once with 130, and the service is left."""
+    service.script.ask(
+        events=[
+            {"type": "start"},
+            {"type": "text-start", "id": "1"},
+            {"type": "text-delta", "id": "1", "delta": "Half"},
+            60.0,
+        ]
+    )
+    process = await start("ask", "Hm?", env=settings(service))
+    assert await process.stdout.readexactly(4) == b"Half"
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+    assert (process.returncode, out) == (130, b"\n")
+    assert b"Traceback" not in err
+
+
+# job
+
+
+async def test_job_create_prints_the_reference(service):
+    """One POST, and what is needed to go on, alone on standard output."""
+    ended = await run("job", "create", "Fix the typos", service=service)
+    assert ended.status == 0, ended.err
+    ref = mintlify_async.JobRef.parse(ended.out.strip())
+    assert ref.id in service.jobs
+    service.assert_requests(("POST", f"/v2/agent/{service.project_id}/job", {"prompt": "Fix the typos"}))
+
+
+async def test_job_create_and_wait(service):
+    """Its states and its reference on standard error, its last record on standard output."""
+    ended = await run("job", "create", "-", "--wait", service=service, stdin="Fix the typos")
+    assert ended.status == 0, ended.err
+    assert re.fullmatch(r"\S+  completed  https?://\S+\n", ended.out)
+    assert "mintlify-job:" in ended.err
+    assert "active" in ended.err
+
+
+async def test_job_goes_on_elsewhere(service):
+    """create, send, wait, watch and show work together through the reference alone."""
+    ref = (await run("job", "create", "Fix", service=service)).out.strip()
+    waited = await run("job", "wait", ref, "--json", service=service)
+    assert json.loads(waited.out)["status"] == "completed"
+    turn = (await run("job", "send", ref, "More", service=service)).out.strip()
+    assert mintlify_async.JobRef.parse(turn).armed
+    watched = await run("job", "watch", turn, "--json", service=service)
+    assert [json.loads(line)["status"] for line in watched.out.splitlines()][-1] == "completed"
+    shown = await run("job", "show", ref, service=service)
+    assert "completed" in shown.out
+    bare = await run(
+        "job", "show", json.loads(waited.out)["id"], "--project", service.project_id, service=service
+    )
+    assert (shown.status, bare.status, bare.out) == (0, 0, shown.out)
+
+
+@pytest.mark.parametrize("verb", ["wait", "watch", "show"])
+async def test_a_failed_job_has_its_own_status(service, verb):
+    """Scripts can tell a failed job from a failed look."""
+    service.life = JobLife(seconds=0.0, outcome="failed")
+    ref = (await run("job", "create", "Fix", service=service)).out.strip()
+    ended = await run("job", verb, ref, service=service)
+    assert ended.status == 3, ended.err
+    assert "failed" in ended.out
+
+
+async def test_giving_up_tells_the_reference(service):
+    """Status 4, and the command to go on with."""
+    service.life = JobLife(seconds=3600)
+    ended = await run("job", "create", "Fix", "--wait", "--timeout", "0.3", service=service)
+    assert ended.status == 4
+    ref = re.search(r"mintlify-async job wait (mintlify-job:\S+)", ended.err)
+    assert ref
+    assert (await run("job", "show", ref.group(1), service=service)).status == 0
+
+
+async def test_ctrl_c_in_a_wait_tells_the_reference(service):
+    """The job was paid for: the reference is printed before 130."""
+    service.life = JobLife(seconds=3600)
+    process = await start("job", "create", "Fix", "--wait", env=settings(service))
+    seen = b""
+    while b"active" not in seen:
+        seen += await process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert process.returncode == 130
+    assert b"mintlify-async job wait mintlify-job:" in err
+    assert b"Traceback" not in err
+
+
+async def test_an_unknown_outcome_is_told(service):
+    """The create is not sent again, and the message says where to look."""
+    service.script.create_job(fault=faults.Close())
+    ended = await run("job", "create", "Fix", service=service)
+    assert ended.status == 1
+    assert "dashboard" in ended.err
+    assert len(service.requests) == 1
+
+
+async def test_a_dedupe_key_creates_once(service, tmp_path):
+    """The same key prints the same job."""
+    options = ["--dedupe-key", "release-1", "--ledger", str(tmp_path / "ledger.db")]
+    first = await run("job", "create", "Fix", *options, service=service)
+    second = await run("job", "create", "Fix", *options, service=service)
+    assert (first.status, second.status) == (0, 0), second.err
+    assert first.out == second.out
+    assert len(service.requests) == 1
+
+
+# serve, demo, doctor, help
+
+
+async def test_serve_says_when_it_is_ready_and_stops_on_sigterm():
+    """One ready line with the address; a request is answered; SIGTERM ends it well."""
+    process = await start("serve", "--port", "0", env=settings(None))
+    ready = (await process.stdout.readline()).decode()
+    address = re.fullmatch(r"ready (http://127\.0\.0\.1:\d+)\n", ready)
+    assert address
+    exports = b""
+    while b"ASSISTANT" not in exports:
+        exports += await process.stderr.readline()
+    env = dict(re.findall(r"export (\w+)=(\S+)", exports.decode()))
+    assert env["MINTLIFY_BASE_URL"] == address.group(1)
+    assert (await run("ask", "How do I log in?", **env)).status == 0
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+    assert process.returncode == 0
+
+
+async def test_the_demo_shows_everything():
+    """A streamed answer with a thread id, and a job that reached completed, in a good quarter of a minute."""
+    ended = await run("demo")
+    assert (ended.status, ended.err.count("Traceback")) == (0, 0), ended.err
+    ids = re.findall(r"thread id: (\S+)", ended.out)
+    assert len(ids) == 2
+    assert ids[0] == ids[1]
+    assert ended.out.count("completed") >= 2
+    assert "active" in ended.out
+    assert "session.ask(" in ended.out
+    assert max(map(len, ended.out.splitlines())) < 400
+
+
+async def test_the_doctor_is_content(service):
+    """Kinds of keys, versions and a look at the service; no key's text, no job, status 0."""
+    ended = await run("doctor", service=service)
+    assert ended.status == 0, ended.out
+    assert "MINTLIFY_ADMIN_API_KEY: an admin key" in ended.out
+    assert "the admin key is accepted" in ended.out
+    assert f"aiohttp {__import__('aiohttp').__version__}" in ended.out
+    assert [request.method for request in service.requests] == ["GET"]
+    assert service.admin_key not in ended.out + ended.err
+    assert service.assistant_key not in ended.out + ended.err
+
+
+@pytest.mark.parametrize(
+    ("env", "status", "says"),
+    [
+        ({"MINTLIFY_ADMIN_API_KEY": "mint_dsc_test_0123"}, 2, "it must be an admin key"),
+        ({"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"}, 1, "401"),
+        ({"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "not reached"),
+        ({"MINTLIFY_ADMIN_API_KEY": None}, 0, "no key was tried"),
+    ],
+)
+async def test_the_doctor_finds_what_is_wrong(service, env, status, says):
+    """Each finding says what to do."""
+    ended = await run("doctor", service=service, **env)
+    assert ended.status == status, ended.out + ended.err
+    assert says in ended.out
+
+
+@pytest.mark.parametrize("command", ["", "ask", "chat", "job", "job create", "serve", "demo", "doctor"])
+async def test_help_is_quick_and_fits(command):
+    """No HTTP client, no loop and no rich is loaded for it; nothing is wider than 80 columns."""
+    program = (
+        "import sys; from mintlify_async.cli import main; status = main([*sys.argv[1:], '--help']); "
+        "heavy = {'aiohttp', 'rich', 'asyncio', 'attr', 'mintlify_async.session'}; "
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr); "
+        "sys.exit(status)"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        *command.split(),
+        env=settings(None, COLUMNS="80"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert (process.returncode, err.decode().strip()) == (0, "[]")
+    assert max(map(len, out.decode().splitlines())) <= 80
+
+
+async def test_the_version_is_told():
+    """One line."""
+    assert (await run("--version")).out == f"mintlify-async {mintlify_async.__version__}\n"
+
+
+async def test_verbose_shows_what_is_sent_and_no_key(service):
+    """-v is for support requests: it can be pasted anywhere."""
+    ended = await run("-v", "ask", "How do I log in?", service=service)
+    assert ended.status == 0
+    assert service.assistant_key not in ended.err

@@ -1,0 +1,208 @@
+"""What a type checker makes of the public calls: read by mypy and pyright in strict mode, never run.
+
+Each call of the surface has its ``assert_type``; a change of a signature that
+a user's checker would notice fails here first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, assert_never, assert_type
+
+from mintlify_async import (
+    AbortEvent,
+    APIStatusError,
+    AssistantError,
+    Assumptions,
+    Conversation,
+    Custom,
+    Data,
+    ErrorEvent,
+    File,
+    Finish,
+    FinishStep,
+    Job,
+    JobFailedError,
+    JobHandle,
+    JobRef,
+    JobTimeoutError,
+    Message,
+    MessageMetadata,
+    MintlifySession,
+    OutcomeUnknownError,
+    PollPolicy,
+    Quota,
+    RateLimitError,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningFile,
+    ReasoningStart,
+    Reply,
+    ResetStep,
+    ResponseInfo,
+    RetryPolicy,
+    SearchFilter,
+    SourceDocument,
+    SourceLink,
+    SourceUrl,
+    Start,
+    StartStep,
+    SteeringMessage,
+    StreamError,
+    StreamEvent,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    Thread,
+    Timeouts,
+    ToolApprovalRequest,
+    ToolApprovalResponse,
+    ToolInputAvailable,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolOutputAvailable,
+    ToolOutputDenied,
+    ToolOutputError,
+    Turn,
+    UnknownEvent,
+    as_completed,
+    split_suggestions,
+    wait_all,
+)
+
+
+async def sessions() -> None:
+    async with MintlifySession(
+        project_id="p",
+        domain="d",
+        admin_key=lambda: "key",
+        assistant_key="key",
+        retry=RetryPolicy(attempts=1),
+        poll=PollPolicy(cap=10),
+        timeouts=Timeouts(idle=None),
+        quota=Quota.interface(),
+        assumptions=Assumptions(),
+    ) as session:
+        assert_type(session, MintlifySession)
+        assert_type(session.closed, bool)
+        assert_type(session.base_url, str)
+        assert_type(session.with_options(fp="user"), MintlifySession)
+        assert_type(await session.close(), None)
+
+
+async def jobs(session: MintlifySession) -> None:
+    handle = await session.create_job("prompt", dedupe_key="key", headers={"a": "b"}, extra_body={"c": 1})
+    assert_type(handle, JobHandle)
+    assert_type(await handle, Job)
+    assert_type(await handle.wait(timeout=None, check=False), Job)
+    assert_type(await handle.refresh(), Job)
+    assert_type(handle.job, Job | None)
+    assert_type(handle.status, str | None)
+    assert_type(handle.pr_link, str | None)
+    assert_type(handle.done, bool)
+    assert_type(handle.ref, JobRef)
+    assert_type(handle.settled_by, Literal["evidence", "grace"] | None)
+    async for seen in handle.watch(timeout=60):
+        assert_type(seen, Job)
+    turn = await handle.send("more", on_active="wait")
+    assert_type(turn, Turn)
+    assert_type(await turn, Job)
+    assert_type(session.job("ref"), JobHandle)
+    assert_type(JobRef.parse("ref"), JobRef)
+    assert_type(await session.run_job("prompt", on_created=print), Job)
+    assert_type(await wait_all([handle]), list[Job])
+    assert_type(await wait_all([handle], return_exceptions=True), list[Job | Exception])
+    async for finished in as_completed([handle]):
+        assert_type(finished, JobHandle)
+
+
+def records(job: Job) -> None:
+    assert_type(job.id, str)
+    assert_type(job.status, str)
+    assert_type(job.raw, ResponseInfo | None)
+    assert_type(job.to_wire(), dict[str, Any])
+    assert_type(Job.from_wire({}), Job)
+
+
+async def questions(session: MintlifySession, page_messages: Sequence[Mapping[str, Any]]) -> None:
+    reply = session.ask("question", thread=Thread("id", "key"), filter=SearchFilter(language="en"))
+    assert_type(reply, Reply)
+    async for event in reply:
+        assert_type(event, StreamEvent)
+    async with session.ask(page_messages, context=[{"type": "code", "value": "x"}]) as entered:
+        assert_type(entered, Reply)
+        async for text in entered.text_stream:
+            assert_type(text, str)
+    async for message in session.ask([Message.user("hello"), "again"]).snapshots():
+        assert_type(message, Message)
+    whole = await reply
+    assert_type(whole, Reply)
+    assert_type(await reply.run(), Reply)
+    assert_type(await reply.final(), Message)
+    assert_type(whole.text, str)
+    assert_type(whole.message, Message | None)
+    assert_type(whole.thread, Thread | None)
+    assert_type(whole.thread_id, str | None)
+    assert_type(whole.sources, list[SourceLink])
+    assert_type(whole.finish_reason, str | None)
+    assert_type(whole.aborted, bool)
+    assert_type(whole.response, ResponseInfo | None)
+    assert_type(await whole.close(), None)
+    body, suggestions = split_suggestions(whole.text)
+    assert_type(body, str)
+    for suggestion in suggestions:
+        assert_type(suggestion.title, str)
+
+
+async def conversations(session: MintlifySession) -> None:
+    chat = session.conversation(fp="user")
+    assert_type(chat, Conversation)
+    assert_type(await chat.ask("question"), Reply)
+    assert_type(chat.thread, Thread | None)
+
+
+def errors(error: Exception) -> None:
+    match error:
+        case RateLimitError():
+            assert_type(error.retry_after, float | None)
+        case APIStatusError():
+            assert_type(error.status, int)
+        case OutcomeUnknownError():
+            assert_type(error.status, int | None)
+        case AssistantError():
+            assert_type(error.error_text, str)
+        case StreamError():
+            assert_type(error.partial, Message | None)
+            assert_type(error.thread, Thread | None)
+        case JobFailedError():
+            assert_type(error.job, Job)
+        case JobTimeoutError():
+            assert_type(error.ref, JobRef)
+        case _:
+            pass
+
+
+def exhaustive(event: StreamEvent) -> str:
+    """A checker proves that no event of the union is forgotten."""
+    match event:
+        case Start() | StartStep() | FinishStep() | ResetStep() | MessageMetadata() | SteeringMessage():
+            return "steps"
+        case TextStart() | TextDelta() | TextEnd():
+            return "text"
+        case ReasoningStart() | ReasoningDelta() | ReasoningEnd() | ReasoningFile():
+            return "reasoning"
+        case ToolInputStart() | ToolInputDelta() | ToolInputAvailable() | ToolInputError():
+            return "tool input"
+        case ToolOutputAvailable() | ToolOutputError() | ToolOutputDenied():
+            return "tool output"
+        case ToolApprovalRequest() | ToolApprovalResponse():
+            return "approval"
+        case SourceUrl() | SourceDocument() | File() | Data() | Custom():
+            return "other parts"
+        case Finish() | AbortEvent() | ErrorEvent():
+            return "the end"
+        case UnknownEvent():
+            return "newer than this version"
+        case _:
+            assert_never(event)
