@@ -1,0 +1,135 @@
+"""A message or its text comes in; the sources it rests on and the pages it suggests go out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, cast
+
+import attrs
+from attrs import frozen
+
+from .parts import Message, SourceDocumentPart, SourceUrlPart, ToolPart
+from .wire import Value, as_object
+
+__all__ = ["AnswerSource", "Suggestion", "sources_of", "split_suggestions"]
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class AnswerSource(Value):
+    """Something that an answer rests on.
+
+    Args:
+        type: ``url`` (a page's address), ``document``, or ``page`` (found by the ``search`` tool).
+        url: The address, or the path relative to the site; None for a document.
+        title: Its title, or None.
+        id: The source's id in the stream, or None.
+        filename: A document's file name, or None.
+        media_type: A document's media type, or None.
+    """
+
+    type: Literal["url", "document", "page"]
+    url: str | None = None
+    title: str | None = None
+    id: str | None = None
+    filename: str | None = None
+    media_type: str | None = None
+
+
+def sources_of(message: Message) -> tuple[AnswerSource, ...]:
+    """Return what *message* rests on, in the order of its parts, each once.
+
+    Sources come as parts of their own, and as the results of the ``search`` tool. Two with the
+    same address are one; a title that only the later one has is kept.
+    """
+    found: dict[tuple[str | None, ...], AnswerSource] = {}
+    for source in _all_sources(message):
+        key = (source.url,) if source.url is not None else ("", source.id, source.title, source.filename)
+        known = found.setdefault(key, source)
+        if known.title is None and source.title is not None:
+            found[key] = attrs.evolve(known, title=source.title)
+    return tuple(found.values())
+
+
+def _all_sources(message: Message) -> Iterator[AnswerSource]:
+    for part in message.parts:
+        if isinstance(part, SourceUrlPart):
+            yield AnswerSource(type="url", url=part.url, title=part.title, id=part.source_id)
+        elif isinstance(part, SourceDocumentPart):
+            yield AnswerSource(
+                type="document",
+                title=part.title,
+                id=part.source_id,
+                filename=part.filename,
+                media_type=part.media_type,
+            )
+        elif isinstance(part, ToolPart) and part.tool_name == "search":
+            yield from _search_results(part.output)
+
+
+def _search_results(output: object) -> Iterator[AnswerSource]:
+    """Yield the pages in a search's output; what does not look like one is passed over."""
+    results = (as_object(output) or {}).get("results")
+    for result in cast("Sequence[object]", results) if isinstance(results, list) else ():
+        page = as_object(result) or {}
+        path = page.get("path") or page.get("url")
+        title = (as_object(page.get("metadata")) or {}).get("title") or page.get("title")
+        if isinstance(path, str):
+            yield AnswerSource(type="page", url=path, title=title if isinstance(title, str) else None)
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Suggestion(Value):
+    """A page that an answer suggests.
+
+    Args:
+        title: What to show.
+        path: The page's path on the site, or a whole address.
+    """
+
+    title: str
+    path: str
+
+
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)[ \t]*\r?\n?\Z")
+_SUGGESTION: Final = re.compile(
+    r"[ \t]*(?:[-*][ \t]+)?(?:\((.+)\)\[([^\]\s]+)\]|\[(.+)\]\(([^)\s]+)\))[ \t]*\r?\n?\Z"
+)
+
+
+def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
+    r"""Split the ``suggestions`` block off an answer's text.
+
+    The assistant may end a text with a fenced block whose lines are ``(Title)[/path]``: links the
+    wrong way round, to be shown as buttons. Blocks inside other fenced blocks are left alone; a
+    block whose end has not come yet is taken as it is.
+
+    >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
+    ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
+    """
+    kept: list[str] = []
+    suggestions: list[Suggestion] = []
+    fence, inside = "", False
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2]:
+                fence = ""
+            if inside:
+                suggestions.extend(_suggestion(line))
+                inside = bool(fence)
+                continue
+        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
+            fence, inside = mark[1], mark[2] == "suggestions"
+            if inside:
+                continue
+        kept.append(line)
+    if len(kept) == 0 or suggestions or inside:
+        return "".join(kept).rstrip(), suggestions
+    return text, suggestions
+
+
+def _suggestion(line: str) -> Iterator[Suggestion]:
+    link = _SUGGESTION.match(line)
+    if link:
+        yield Suggestion(title=link[1] or link[3], path=link[2] or link[4])
