@@ -236,12 +236,12 @@ class MemoryQuotaStore:
             self._use(gate, now)
             return repr(now)
 
-    def ages(self, window: QuotaWindow, *, clock: Clock) -> list[float]:
-        """Return how long ago each slot was taken that *window* still counts; exact windows only."""
+    def taken(self, window: QuotaWindow, *, clock: Clock) -> list[float]:
+        """Return when, on *clock*, each slot was taken that *window* still counts; exact windows only."""
         with self._lock:
-            now, log = self._now(clock), self._log(window)
-            log.forget(window, now)
-            return log.ages(now) if isinstance(log, SlidingLog) else []
+            log = self._log(window)
+            log.forget(window, self._now(clock))
+            return log.times() if isinstance(log, SlidingLog) else []
 
 
 # --------------------------------------------------------------------------- who waits here
@@ -537,6 +537,8 @@ class Quota:
     ) -> None:
         """Sleep until the slot of *verdict*; the first in line also wakes when one was given up."""
         margin = min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * min((w.seconds for w in gate.windows), default=HOUR))
+        if verdict.blocked:  # the end of a block is the service's own figure
+            margin = 0.0
         until = clock.now() + max(verdict.wait + margin, SHORTEST_SLEEP)
         if until == math.inf or (deadline is not None and until > deadline):
             raise _refusal(verdict)

@@ -205,9 +205,9 @@ class SlidingLog:
         taken = self._times[place] if place < len(self._times) else now  # those ahead take the free ones now
         return taken + window.seconds * (rounds + 1) - now
 
-    def ages(self, now: float) -> list[float]:
-        """Return how long ago each slot was taken, the oldest first."""
-        return [now - taken for taken in self._times]
+    def times(self) -> list[float]:
+        """Return when each slot was taken, the first one first."""
+        return list(self._times)
 
     def take(self, window: QuotaWindow, now: float) -> None:
         """Use a slot."""

@@ -8,6 +8,7 @@ import re
 import aioresponses_bridge
 import leak_guard
 import pytest
+import redis_server
 import secret_guard
 
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
@@ -18,7 +19,7 @@ REAL_PARTS = re.compile("redis|chromium|playwright|node|npm", re.IGNORECASE)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (aioresponses_bridge, leak_guard, secret_guard):
+    for plugin in (aioresponses_bridge, leak_guard, redis_server, secret_guard):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
 

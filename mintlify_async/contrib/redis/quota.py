@@ -1,0 +1,466 @@
+"""Slots counted on a Redis: what one worker takes, every worker and machine sees.
+
+One look is one script and one round trip. The log of an exact window is a
+sorted set by the server's microseconds; a counted window is a hash of
+sixtieths; what the service said (a block after 429, what it says is left) is a
+hash. Every key expires by itself. Names are fingerprints: no project, no
+domain and no key can be read from them.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import anyio
+
+from mintlify_async.errors import ConfigurationError, QuotaExceededError
+from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
+
+from .scripts import Argument, RedisClient, Script, StoreAway, check_namespace, check_seconds, run, text
+
+if TYPE_CHECKING:
+    from mintlify_async.clock import Clock
+
+__all__ = ["RedisQuotaStore"]
+
+_log = logging.getLogger("mintlify_async")
+
+MICROSECONDS: Final = 1_000_000
+
+# Numbers that become keys or values go through string.format: Lua's own way keeps 14 digits of the 16.
+_PRELUDE = """
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local function int(x) return string.format('%.0f', x) end
+local function state(key)
+  local f = redis.call('HMGET', key, 'epoch', 'blocked', 'allowance', 'until', 'pause', 'doubles')
+  return {epoch = f[1], blocked = tonumber(f[2] or '0'), allowance = tonumber(f[3] or '0'),
+          till = tonumber(f[4] or '0'), pause = tonumber(f[5] or '0'), doubles = tonumber(f[6] or '0')}
+end
+local function keep(key, s, longest)
+  local till = math.max(now + longest, s.blocked, s.till, s.doubles)
+  redis.call('PEXPIRE', key, int(math.ceil((till - now) / 1000) + 1000))
+end
+local function service_wait(s, ahead)
+  if s.blocked > now then return s.blocked - now end
+  if s.till > now and s.allowance <= ahead then return s.till - now end
+  return 0
+end
+local function exact_wait(key, amount, win, ahead)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now - win))
+  local used = redis.call('ZCARD', key)
+  local nth = used - amount + ahead
+  if nth < 0 then return 0, used end
+  local rounds, place, taken = math.floor(nth / amount), nth % amount, now
+  if place < used then taken = tonumber(redis.call('ZRANGE', key, place, place, 'WITHSCORES')[2]) end
+  return taken + win * (rounds + 1) - now, used
+end
+local function counted_wait(key, amount, win, ahead)
+  local size, used, live = win / 60, 0, {}
+  local oldest = math.floor(now / size) - 60
+  local all = redis.call('HGETALL', key)
+  for j = 1, #all, 2 do
+    local index, n = tonumber(all[j]), tonumber(all[j + 1])
+    if index < oldest then redis.call('HDEL', key, all[j])
+    else used = used + n; live[#live + 1] = {index, n} end
+  end
+  local over = used - amount + ahead
+  if over < 0 then return 0, used end
+  table.sort(live, function(a, b) return a[1] < b[1] end)
+  for _, one in ipairs(live) do
+    over = over - one[2]
+    if over < 0 then return (one[1] + 61) * size - now, used end
+  end
+  return win, used
+end
+local function wait_of(key, kind, amount, win, ahead)
+  if kind == 'exact' then return exact_wait(key, amount, win, ahead) end
+  return counted_wait(key, amount, win, ahead)
+end
+"""
+
+# KEYS: state, windows ...; ARGV: slot, ahead, known epoch, new epoch, longest, then kind, amount, µs each.
+_TAKE = Script(
+    _PRELUDE
+    + """
+local ahead, longest = tonumber(ARGV[2]), tonumber(ARGV[5])
+local s = state(KEYS[1])
+if not s.epoch then
+  s.epoch = ARGV[4]
+  redis.call('HSET', KEYS[1], 'epoch', s.epoch)
+end
+keep(KEYS[1], s, longest)
+if ARGV[3] ~= '' and ARGV[3] ~= s.epoch then return {-1, 0, 0, int(now), s.epoch} end
+local wait = service_wait(s, ahead)
+if wait > 0 then return {0, wait, 0, int(now), s.epoch} end
+local which = 0
+for i = 2, #KEYS do
+  local a = 3 * i
+  local kind, amount, win = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+  if kind == 'exact' and redis.call('ZSCORE', KEYS[i], ARGV[1]) then return {1, 0, 0, int(now), s.epoch} end
+  local w = wait_of(KEYS[i], kind, amount, win, ahead)
+  if w > wait then wait = w; which = i - 1 end
+end
+if wait > 0 then return {0, math.ceil(wait), which, int(now), s.epoch} end
+for i = 2, #KEYS do
+  local a = 3 * i
+  local win = tonumber(ARGV[a + 2])
+  if ARGV[a] == 'exact' then redis.call('ZADD', KEYS[i], int(now), ARGV[1])
+  else redis.call('HINCRBY', KEYS[i], int(math.floor(now / (win / 60))), 1) end
+  redis.call('PEXPIRE', KEYS[i], int(math.ceil(win * 62 / 60 / 1000) + 1000))
+end
+if s.till > now then redis.call('HINCRBY', KEYS[1], 'allowance', -1) end
+return {1, 0, 0, int(now), s.epoch}
+"""
+)
+
+# KEYS: state, windows ...; ARGV: slot, when it was granted (0: not known), then kind, µs each.
+_REFUND = Script(
+    _PRELUDE
+    + """
+local taken = tonumber(ARGV[2])
+for i = 2, #KEYS do
+  local kind, win = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+  if kind == 'exact' then redis.call('ZREM', KEYS[i], ARGV[1])
+  elseif taken > 0 then
+    local index = int(math.floor(taken / (win / 60)))
+    if tonumber(redis.call('HGET', KEYS[i], index) or '0') > 0 then
+      redis.call('HINCRBY', KEYS[i], index, -1)
+    end
+  end
+end
+if taken > 0 and state(KEYS[1]).till > now then redis.call('HINCRBY', KEYS[1], 'allowance', 1) end
+return 1
+"""
+)
+
+# KEYS: state; ARGV: µs to block (-1: ours to choose), first pause, longest pause, longest window.
+# The rules are those of windows.Gatekeeper.block.
+_BLOCK = Script(
+    _PRELUDE
+    + """
+local s, wait = state(KEYS[1]), tonumber(ARGV[1])
+if wait < 0 then
+  if now < s.blocked then return s.blocked - now end
+  if now < s.doubles then s.pause = math.min(s.pause * 2, tonumber(ARGV[3]))
+  else s.pause = tonumber(ARGV[2]) end
+  wait = s.pause
+  s.doubles = now + 2 * wait
+end
+s.blocked = math.max(s.blocked, now + wait)
+redis.call('HSET', KEYS[1], 'blocked', int(s.blocked), 'pause', int(s.pause), 'doubles', int(s.doubles))
+keep(KEYS[1], s, tonumber(ARGV[4]))
+return s.blocked - now
+"""
+)
+
+# KEYS: state; ARGV: how many are left, µs until the reset, µs that are the same period, longest window.
+# The rules are those of windows.Gatekeeper.learn.
+_LEARN = Script(
+    _PRELUDE
+    + """
+local s, left, till = state(KEYS[1]), tonumber(ARGV[1]), now + tonumber(ARGV[2])
+if now < s.till and math.abs(s.till - till) <= tonumber(ARGV[3]) then left = math.min(left, s.allowance) end
+s.till = till
+redis.call('HSET', KEYS[1], 'allowance', int(left), 'until', int(till))
+keep(KEYS[1], s, tonumber(ARGV[4]))
+return 1
+"""
+)
+
+# KEYS: state, windows ...; ARGV: kind, amount, µs each.
+_LEFT = Script(
+    _PRELUDE
+    + """
+local s, told = state(KEYS[1]), {}
+local wait = service_wait(s, 0)
+for i = 2, #KEYS do
+  local a = 3 * i - 5
+  local w, used = wait_of(KEYS[i], ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), 0)
+  local left = tonumber(ARGV[a + 1]) - used
+  if s.till > now then left = math.min(left, s.allowance) end
+  told[#told + 1] = {left, math.ceil(math.max(w, wait)), math.max(0, s.blocked - now)}
+end
+return told
+"""
+)
+
+# KEYS: one window; ARGV: kind, µs, then slot and age in µs each.
+_ENTER = Script(
+    _PRELUDE
+    + """
+local win = tonumber(ARGV[2])
+for a = 3, #ARGV, 2 do
+  local taken = now - tonumber(ARGV[a + 1])
+  if ARGV[1] == 'exact' then redis.call('ZADD', KEYS[1], 'NX', int(taken), ARGV[a])
+  else redis.call('HINCRBY', KEYS[1], int(math.floor(taken / (win / 60))), 1) end
+end
+redis.call('PEXPIRE', KEYS[1], int(math.ceil(win * 62 / 60 / 1000) + 1000))
+return 1
+"""
+)
+
+
+class RedisQuotaStore:
+    """Counts on a Redis, for all processes and machines that use the same one.
+
+    Within the limits whatever the computers' clocks say, since the script asks
+    the server's. When the server has lost its data, each process enters its
+    own slots again before it takes the next.
+
+    Args:
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        namespace: Begins the name of every key.
+        on_store_error: What happens while Redis cannot be reached. ``"raise"`` lets nobody pass.
+            ``"local"`` lets this process have its share of each limit, counted here.
+        sharers: How many processes share the limits, for ``"local"``: the share is the limit
+            divided by this, rounded down.
+        timeout: The longest that one look may take, in seconds, whatever the client's own timeouts are.
+        probe_every: How long Redis is left alone after a failure, in seconds.
+
+    Raises:
+        ConfigurationError: An argument is none of these.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        namespace: str = "mintlify",
+        on_store_error: Literal["raise", "local"] = "raise",
+        sharers: int | None = None,
+        timeout: float = 0.25,
+        probe_every: float = 1.0,
+    ) -> None:
+        """Keep the client; nothing is sent yet."""
+        if on_store_error not in ("raise", "local"):
+            raise ConfigurationError(
+                f"on_store_error must be 'raise' or 'local', not {on_store_error!r}", field="on_store_error"
+            )
+        if on_store_error == "local" and (sharers is None or sharers < 1):
+            raise ConfigurationError(
+                "on_store_error='local' needs sharers=, the number of processes that share the limits",
+                field="sharers",
+            )
+        self._client = client
+        self._namespace = check_namespace(namespace)
+        self._sharers = sharers if on_store_error == "local" else None
+        self._timeout = check_seconds(timeout, "timeout")
+        self._probe_every = check_seconds(probe_every, "probe_every")
+        self._name = uuid.uuid4().hex[:16]
+        self._numbers = count()
+        self._own = MemoryQuotaStore()
+        self._epochs: dict[str, str] = {}
+        self._owed: dict[str, tuple[QuotaGate, list[float]]] = {}
+        self._away = False
+        self._probe_at = 0.0
+
+    def __repr__(self) -> str:
+        """Show the namespace; the client's address may hold a password."""
+        return f"RedisQuotaStore(namespace={self._namespace!r}{', away' if self._away else ''})"
+
+    # ------------------------------------------------------------------ the protocol
+
+    async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
+        """Take a slot in all windows of *gate*, or in none.
+
+        Raises:
+            QuotaExceededError: Redis is away and ``on_store_error`` is ``"raise"``.
+        """
+        if not self._leave_alone(clock):
+            try:
+                return await self._take_shared(gate, ahead, clock)
+            except StoreAway as error:
+                self._went_away(error, clock)
+        return await self._take_share(gate, ahead, clock)
+
+    async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
+        """Give a slot back: nothing was sent. A Redis that is away keeps it; that is the safe side."""
+        name, granted, noted = slot.split(" ")
+        await self._own.refund(gate, noted, clock=clock)
+        if name:
+            await self._quietly(clock, _REFUND, self._keys(gate), [name, granted, *_kinds(gate)])
+        elif gate.key in self._owed and float(noted) in self._owed[gate.key][1]:
+            self._owed[gate.key][1].remove(float(noted))
+
+    async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
+        """Let nobody pass for *seconds*; None: 60, doubling. Holds here even when Redis is away."""
+        await self._own.block(gate, seconds, clock=clock)
+        wait = -1 if seconds is None else _us(seconds)
+        args: list[Argument] = [wait, _us(60), _us(3600), _us(gate.longest)]
+        await self._quietly(clock, _BLOCK, self._keys(gate)[:1], args)
+
+    async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
+        """Let at most *remaining* pass in the next *reset* seconds, as the service says."""
+        await self._own.learn(gate, remaining, reset, clock=clock)
+        args: list[Argument] = [remaining, _us(reset), _us(2), _us(gate.longest)]
+        await self._quietly(clock, _LEARN, self._keys(gate)[:1], args)
+
+    async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
+        """Tell what is left of each window of *gate*.
+
+        Raises:
+            QuotaExceededError: Redis is away and ``on_store_error`` is ``"raise"``.
+        """
+        if clock is None or not self._leave_alone(clock):
+            try:
+                told = await self._run(_LEFT, self._keys(gate), _limits(gate))
+            except StoreAway as error:
+                self._went_away(error, clock)
+            else:
+                self._came_back()
+                return tuple(_remaining(window, *one) for window, one in zip(gate.windows, told, strict=True))
+        if self._sharers is None:
+            raise self._refusal()
+        return await self._own.left(gate.share(self._sharers), clock=clock)
+
+    # ------------------------------------------------------------------ on Redis
+
+    async def _take_shared(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
+        await self._enter_owed(gate, clock)
+        slot = f"{self._name}-{next(self._numbers)}"
+        granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
+        if granted < 0:  # the server has lost what it knew
+            self._epochs[gate.key] = text(epoch)
+            await self._enter_own(gate, clock)
+            granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
+        self._came_back()
+        self._epochs[gate.key] = text(epoch)
+        if granted > 0:
+            return QuotaVerdict(slot=f"{slot} {text(at)} {self._own.note(gate, clock=clock)}")
+        window = gate.windows[max(0, which - 1)].name if gate.windows else None
+        return QuotaVerdict(wait=max(wait, 1) / MICROSECONDS, limit=window, blocked=which == 0)
+
+    async def _ask(self, gate: QuotaGate, slot: str, ahead: int) -> tuple[int, int, int, Any, Any]:
+        known = self._epochs.get(gate.key, "")
+        args: list[Argument] = [slot, ahead, known, uuid.uuid4().hex, _us(gate.longest), *_limits(gate)]
+        try:
+            reply = await self._run(_TAKE, self._keys(gate), args)
+        except anyio.get_cancelled_exc_class():  # it may have been granted, and nobody will use it
+            with anyio.CancelScope(shield=True):
+                await self._give_back_unseen(gate, slot)
+            raise
+        return reply[0], reply[1], reply[2], reply[3], reply[4]
+
+    async def _give_back_unseen(self, gate: QuotaGate, slot: str) -> None:
+        try:
+            await self._run(_REFUND, self._keys(gate), [slot, 0, *_kinds(gate)])
+        except StoreAway:  # the slot stays taken: the safe side
+            return
+
+    async def _enter_own(self, gate: QuotaGate, clock: Clock) -> None:
+        """Enter what this process was granted before the server lost it; exact windows only."""
+        for window in gate.windows:
+            if window.exact:
+                await self._enter(gate, window, self._own.taken(window, clock=clock), clock)
+
+    async def _enter_owed(self, gate: QuotaGate, clock: Clock) -> None:
+        """Enter what this process let through by itself while Redis was away."""
+        if gate.key not in self._owed:
+            return
+        owed = self._owed[gate.key][1]
+        for window in gate.windows:
+            await self._enter(gate, window, owed, clock)
+        self._owed.pop(gate.key, None)
+
+    async def _enter(self, gate: QuotaGate, window: QuotaWindow, taken: list[float], clock: Clock) -> None:
+        now = clock.now()
+        args: list[Argument] = [_kind(window), _us(window.seconds)]
+        for number, at in enumerate(sorted(taken)):
+            if now - at < window.seconds:
+                args += [f"{self._name}-{at!r}-{number}", _us(now - at)]
+        if len(args) > 2:
+            await self._run(_ENTER, [self._key(gate, window.key)], args)
+
+    async def _quietly(self, clock: Clock, script: Script, keys: list[str], args: list[Argument]) -> None:
+        """Tell Redis what an answer of the service taught; the answer is not lost over it."""
+        if self._leave_alone(clock):
+            return
+        try:
+            await self._run(script, keys, args)
+        except StoreAway as error:
+            self._went_away(error, clock)
+        else:
+            self._came_back()
+
+    async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
+        return await run(self._client, script, keys, args, timeout=self._timeout)
+
+    def _key(self, gate: QuotaGate, name: str) -> str:
+        return f"{self._namespace}:quota:{{{gate.tag}}}:{name}"
+
+    def _keys(self, gate: QuotaGate) -> list[str]:
+        return [self._key(gate, f"state:{gate.key}"), *(self._key(gate, w.key) for w in gate.windows)]
+
+    # ------------------------------------------------------------------ without Redis
+
+    async def _take_share(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
+        if self._sharers is None:
+            raise self._refusal()
+        verdict = await self._own.take(gate.share(self._sharers), ahead=ahead, clock=clock)
+        if verdict.slot is None:
+            return verdict
+        self._owed.setdefault(gate.key, (gate, []))[1].append(float(verdict.slot))
+        return QuotaVerdict(slot=f" 0 {verdict.slot}")
+
+    def _leave_alone(self, clock: Clock) -> bool:
+        """Whether Redis failed a moment ago; one caller tries again after each pause."""
+        if not self._away:
+            return False
+        now = clock.now()
+        if now < self._probe_at:
+            return True
+        self._probe_at = now + self._probe_every
+        return False
+
+    def _went_away(self, error: StoreAway, clock: Clock | None) -> None:
+        self._reason = error
+        if clock is not None:
+            self._probe_at = clock.now() + self._probe_every
+        if not self._away:
+            self._away = True
+            then = "each process keeps to its share" if self._sharers else "nobody passes"
+            _log.warning("the quota store on Redis is away (%s): %s until it is back", error.reason, then)
+
+    def _came_back(self) -> None:
+        if self._away:
+            self._away = False
+            _log.warning("the quota store on Redis is back")
+
+    def _refusal(self) -> QuotaExceededError:
+        error = QuotaExceededError(
+            f"the quota store on Redis is away ({self._reason.reason}); nothing was sent",
+            retry_after=self._probe_every,
+        )
+        error.__cause__ = self._reason.cause()
+        return error
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * MICROSECONDS)
+
+
+def _kind(window: QuotaWindow) -> str:
+    return "exact" if window.exact else "counted"
+
+
+def _kinds(gate: QuotaGate) -> list[Argument]:
+    return [one for window in gate.windows for one in (_kind(window), _us(window.seconds))]
+
+
+def _limits(gate: QuotaGate) -> list[Argument]:
+    return [one for window in gate.windows for one in (_kind(window), window.amount, _us(window.seconds))]
+
+
+def _remaining(window: QuotaWindow, left: int, wait: int, blocked: int) -> QuotaRemaining:
+    return QuotaRemaining(
+        limit=window.name,
+        amount=window.amount,
+        per=window.seconds,
+        left=0 if wait > 0 else max(0, left),
+        next_in=wait / MICROSECONDS,
+        blocked=blocked / MICROSECONDS,
+    )

@@ -1,0 +1,112 @@
+"""A Lua script, its keys and arguments come in; Redis's answer, or why there was none, comes out.
+
+Each step of a store is one script: Redis runs it whole or not at all, and it
+takes the time from the server, so that computers whose clocks differ by
+minutes agree. All keys of one script carry the same hash tag (the part in
+braces), so that a cluster keeps them on one node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Protocol
+
+import anyio
+from attrs import field, frozen
+
+try:
+    from redis.exceptions import NoScriptError, RedisError
+except ImportError as error:  # pragma: no cover - tested in an environment without it
+    raise ImportError(
+        "mintlify_async.contrib.redis needs redis: pip install 'mintlify-async[redis]'"
+    ) from error
+
+from mintlify_async.errors import CauseSummary, ConfigurationError, printable
+
+__all__ = ["RedisClient", "Script", "StoreAway", "check_namespace", "run", "text"]
+
+Argument = str | int | float
+
+
+class RedisClient(Protocol):
+    """What is used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
+
+    def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
+        """Run the script that the server knows by *sha*."""
+        ...
+
+    def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
+        """Run *script*, and let the server keep it."""
+        ...
+
+
+@frozen
+class Script:
+    """A script's text, and the name that Redis gives it."""
+
+    text: str
+    sha: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Name it as Redis does."""
+        digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        object.__setattr__(self, "sha", digest)
+
+
+class StoreAway(Exception):  # noqa: N818 - never leaves this package; it becomes an error of ours
+    """Redis could not do it: away, silent, full, or refusing."""
+
+    def __init__(self, reason: BaseException) -> None:
+        """Keep the reason's class and its first words."""
+        self.reason = f"{type(reason).__name__}: {printable(str(reason))}".rstrip(": ")
+        super().__init__(self.reason)
+
+    def cause(self) -> CauseSummary:
+        """Return what stands for the reason in an error's chain."""
+        return CauseSummary(self.reason)
+
+
+FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
+"""RuntimeError: a client that belongs to an event loop that is closed is a Redis that cannot be reached."""
+
+
+async def run(
+    client: RedisClient, script: Script, keys: Sequence[str], args: Sequence[Argument], *, timeout: float
+) -> Any:
+    """Run *script* within *timeout* seconds, whatever the client's own patience is.
+
+    Raises:
+        StoreAway: There was no answer in time, or it was an error.
+    """
+    try:
+        with anyio.fail_after(timeout):
+            try:
+                return await client.evalsha(script.sha, len(keys), *keys, *args)
+            except NoScriptError:  # a new server, or SCRIPT FLUSH
+                return await client.eval(script.text, len(keys), *keys, *args)
+    except FAILURES as error:
+        away = StoreAway(error)
+    raise away
+
+
+def text(value: object) -> str:
+    """Return a reply as text, whether the client decodes replies or not."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def check_namespace(namespace: object) -> str:
+    """Return *namespace* when it can begin a key: a brace would move the hash tag."""
+    if not isinstance(namespace, str) or not namespace or set(namespace) & set("{}"):
+        raise ConfigurationError(
+            f"namespace must be a string without braces that is not empty, not {namespace!r}",
+            field="namespace",
+        )
+    return namespace
+
+
+def check_seconds(value: object, name: Literal["timeout", "probe_every"]) -> float:
+    """Return *value* when it is a number of seconds above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ConfigurationError(f"{name} must be seconds above 0, not {value!r}", field=name)
+    return value

