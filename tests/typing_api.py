@@ -11,6 +11,7 @@ from typing import Any, Literal, assert_never, assert_type
 
 from mintlify_async import (
     AbortEvent,
+    AnswerSource,
     APIStatusError,
     AssistantError,
     Assumptions,
@@ -43,7 +44,6 @@ from mintlify_async import (
     RetryPolicy,
     SearchFilter,
     SourceDocument,
-    SourceLink,
     SourceUrl,
     Start,
     StartStep,
@@ -144,7 +144,7 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type(whole.message, Message | None)
     assert_type(whole.thread, Thread | None)
     assert_type(whole.thread_id, str | None)
-    assert_type(whole.sources, list[SourceLink])
+    assert_type(whole.sources, list[AnswerSource])
     assert_type(whole.finish_reason, str | None)
     assert_type(whole.aborted, bool)
     assert_type(whole.response, ResponseInfo | None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from typing import Any, Protocol
 
 __all__ = ["make_parser"]
 
@@ -54,11 +55,23 @@ REF is what `job create` prints: no secret, and good on another machine.
 """
 
 
+class _Commands(Protocol):
+    """What argparse's ``add_subparsers`` returns, whose class has no public name."""
+
+    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser: ...
+
+
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Keeps our line breaks, and gives long options room."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Break what is one long line; leave what has line breaks of its own."""
+        if "\n" in text:
+            return super()._fill_text(text, width, indent)
+        return argparse.HelpFormatter._fill_text(self, text, width, indent)
 
 
 def _seconds(text: str) -> float:
@@ -98,7 +111,7 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
     _add_service(parser)
 
 
-def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_ask(commands: _Commands) -> None:
     parser = commands.add_parser(
         "ask",
         help="ask the assistant and stream its answer",
@@ -119,7 +132,7 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     _add_site(parser)
 
 
-def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_chat(commands: _Commands) -> None:
     parser = commands.add_parser(
         "chat",
         help="talk with the assistant, and go on another day",
@@ -136,7 +149,7 @@ def _add_wait(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
 
 
-def _add_job(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_job(commands: _Commands) -> None:
     job = commands.add_parser(
         "job",
         help="create a job, send to it, wait for it",
@@ -177,7 +190,7 @@ def _add_job(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
             _add_wait(parser)
 
 
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_serve(commands: _Commands) -> None:
     serve = commands.add_parser(
         "serve",
         help="run the local service, for tests and development",

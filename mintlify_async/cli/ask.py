@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import cast
 
 import mintlify_async as mintlify
 
@@ -66,19 +67,14 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 def _tool_line(event: mintlify.ToolInputAvailable) -> str:
     """Say what the assistant is looking up."""
-    asked = event.input
-    if isinstance(asked, dict) and isinstance(asked.get("query"), str):
-        return f"{event.tool_name}: {asked['query']}"
-    return event.tool_name
+    query = cast("dict[str, object]", event.input).get("query") if isinstance(event.input, dict) else None
+    return f"{event.tool_name}: {query}" if isinstance(query, str) else event.tool_name
 
 
 def show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
     """Show what an answer brought beside its text: sources, suggestions, an early end."""
     if reply.sources:
-        lines = [
-            f"- {source.title} — {source.url}" if source.title else f"- {source.url}"
-            for source in reply.sources
-        ]
+        lines = [f"- {_source_line(source)}" for source in reply.sources]
         terminal.shown("\n".join(["", "Sources:", "", *lines]))
     _, suggestions = mintlify.split_suggestions(reply.text)
     if suggestions:
@@ -88,6 +84,12 @@ def show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
         terminal.note("the service ended this answer early")
     elif not reply.text:
         terminal.note("the answer holds no text")
+
+
+def _source_line(source: mintlify.AnswerSource) -> str:
+    """Say where a source is, with its title where it has one."""
+    named = [source.title, source.url or source.filename]
+    return " — ".join(part for part in named if part) or source.type
 
 
 def _code(name: str) -> list[mintlify.ContextItem]:

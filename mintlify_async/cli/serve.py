@@ -25,8 +25,8 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     )
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stopped.set)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
     async with service:
         terminal.note("In another terminal:")
         for name, value in (

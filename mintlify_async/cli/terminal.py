@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -287,7 +287,7 @@ class Terminal:
             self._out_console.print(_markdown(text))
 
     @contextmanager
-    def progress(self, text: str) -> Iterator[Progress]:
+    def progress(self, text: str) -> Generator[Progress]:
         """Show *text* with the elapsed time, where that can be shown, while the block runs."""
         if self._err_console is None:
             yield _Lines(self)
