@@ -1,1 +1,122 @@
-"""pytest plugin."""
+"""Test functions in; a service, a session, a clock and a guard for each out.
+
+pytest loads this room in every project of an environment in which the package
+is installed. So it imports nothing but pytest before a test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..session import MintlifySession
+    from .guard import NetworkGuard
+    from .service import LocalService
+    from .virtual_clock import VirtualClock
+
+__all__ = [
+    "mintlify_clock",
+    "mintlify_guard",
+    "mintlify_service",
+    "mintlify_session",
+    "pytest_assertrepr_compare",
+    "pytest_configure",
+]
+
+
+@pytest.fixture
+def mintlify_clock() -> VirtualClock:
+    """The clock of ``mintlify_service`` and ``mintlify_session``: it moves on when everything waits."""
+    from .virtual_clock import VirtualClock
+
+    return VirtualClock()
+
+
+@pytest.fixture
+def mintlify_guard() -> Generator[NetworkGuard]:
+    """Refuses connections to other machines during the test, and fails the test that tried one."""
+    from .guard import NetworkGuard
+
+    guard = NetworkGuard()
+    guard.on()
+    try:
+        yield guard
+    finally:
+        guard.off()
+    if guard.attempts:
+        pytest.fail(f"the test tried to reach {', '.join(guard.attempts)}", pytrace=False)
+
+
+@pytest.fixture
+def mintlify_service(request: pytest.FixtureRequest, mintlify_guard: NetworkGuard) -> LocalService:
+    """A running ``LocalService``; other machines cannot be reached meanwhile."""
+    service: LocalService = request.getfixturevalue(_name("service", request))
+    return service
+
+
+@pytest.fixture
+def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalService) -> MintlifySession:
+    """A ``MintlifySession`` that talks to ``mintlify_service``."""
+    session: MintlifySession = request.getfixturevalue(_name("session", request))
+    return session
+
+
+@pytest.fixture
+async def _mintlify_anyio_service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
+    """The service of a test that anyio's plugin runs."""
+    from .service import LocalService
+
+    async with LocalService(clock=mintlify_clock) as service:
+        yield service
+
+
+@pytest.fixture
+async def _mintlify_anyio_session(mintlify_service: LocalService) -> AsyncGenerator[MintlifySession]:
+    """The session of a test that anyio's plugin runs."""
+    async with mintlify_service.session() as session:
+        yield session
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the fixtures for pytest-asyncio where that plugin is in use."""
+    if config.pluginmanager.hasplugin("asyncio"):
+        from . import pytest_asyncio_fixtures
+
+        config.pluginmanager.register(pytest_asyncio_fixtures, "mintlify_async_asyncio_fixtures")
+
+
+def _name(what: str, request: pytest.FixtureRequest) -> str:
+    """Return the fixture that lives on the loop which runs the test."""
+    if "anyio_backend" in request.fixturenames:
+        return f"_mintlify_anyio_{what}"
+    if not request.config.pluginmanager.hasplugin("asyncio"):
+        raise pytest.UsageError(
+            f"mintlify_{what} needs pytest-asyncio, or a test marked with pytest.mark.anyio"
+        )
+    marker = request.node.get_closest_marker("asyncio")
+    scope = marker.kwargs.get("loop_scope") if marker is not None else None
+    return f"_mintlify_asyncio_{scope or _default_loop_scope(request.config)}_{what}"
+
+
+def _default_loop_scope(config: pytest.Config) -> str:
+    """Return the scope of the loops that tests run in, when they do not say."""
+    try:
+        return str(config.getini("asyncio_default_test_loop_scope") or "function")
+    except (KeyError, ValueError):  # a pytest-asyncio before 0.26, which has only this one
+        return "function"
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show a difference between what a service received and what was expected, line by line."""
+    recorder: Any = sys.modules.get("mintlify_async.testing.recorder")
+    if op != "==" or recorder is None:
+        return None
+    if isinstance(right, recorder.RequestLog):
+        left, right = right, left
+    if not isinstance(left, recorder.RequestLog) or not isinstance(right, list):
+        return None
+    return ["the requests are not the expected ones", *recorder.describe_difference(left, right).splitlines()]

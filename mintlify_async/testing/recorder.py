@@ -29,6 +29,8 @@ class RecordedRequest:
         headers: The headers, names in lower case.
         body: The body's bytes; empty when a fault was played before it was read.
         at: When it arrived, in seconds of the service's clock.
+        wall: The same moment in seconds since 1970.
+        seconds: How long the answer took, in seconds of the service's clock.
         status: The status that was answered; None while there is no answer.
         finished: Whether the whole answer went out.
         client_left: Whether the client closed the connection before it had the whole answer.
@@ -43,6 +45,8 @@ class RecordedRequest:
     headers: Mapping[str, str]
     body: bytes = b""
     at: float = 0.0
+    wall: float = 0.0
+    seconds: float = 0.0
     status: int | None = None
     finished: bool = False
     client_left: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl as ssl_module
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -35,11 +35,7 @@ __all__ = ["LocalService"]
 BACKLOG = 4096
 """Connections that may wait to be accepted: tests open thousands at once."""
 
-CORS_HEADERS = {
-    "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": "X-Thread-Id, X-Thread-Key",
-}
-PREFLIGHT_HEADERS = CORS_HEADERS | {
+PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
     "Access-Control-Allow-Headers": "*, Authorization, Content-Type",
     "Access-Control-Max-Age": "600",
@@ -76,10 +72,11 @@ class LocalService:
         limits: The limits to enforce, such as ``Limits()``, which has the interface's; None: no limit.
         answers: What answers are made of.
         threads: Where answers name their thread.
-        cors: Whether pages of other origins may call, for development.
+        cors: The origin whose pages may call, such as ``http://localhost:5173``; True for all.
         host: The address to listen on.
         port: The port; 0 takes a free one.
         ssl: Serve TLS with this context.
+        observer: Is called with each request when its answer has ended.
 
     Raises:
         ConfigurationError: *docs* has no page, or *port* is not a port.
@@ -97,10 +94,11 @@ class LocalService:
         limits: Limits | None = None,
         answers: AnswerStyle | None = None,
         threads: ThreadStyle | None = None,
-        cors: bool = False,
+        cors: str | bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
         ssl: ssl_module.SSLContext | None = None,
+        observer: Callable[[RecordedRequest], object] | None = None,
     ) -> None:
         """Prepare everything; nothing listens before ``async with`` or :meth:`start`."""
         if not 0 <= port <= 65535:
@@ -125,6 +123,7 @@ class LocalService:
         self.script = Script()
         self._cors, self._host, self._port, self._ssl = cors, host, port, ssl
         self._received = 0
+        self._observer = observer
         self._listener: asyncio.Server | None = None
         self._web: web.Server | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -353,10 +352,14 @@ class LocalService:
         finally:
             self._at_work.discard(task)
             self._busy.discard(http.protocol)
+            request.seconds = self.clock.now() - request.at
+            if self._observer is not None:
+                self._observer(request)
 
     async def _respond(self, http: web.BaseRequest, request: RecordedRequest) -> web.StreamResponse:
         if http.method == "OPTIONS" and self._cors:
-            return web.Response(status=204, headers=PREFLIGHT_HEADERS)
+            request.status, request.finished = 204, True
+            return web.Response(status=204, headers=PREFLIGHT_HEADERS | self._cors_headers())
         rule = self.script.take(request.operation) or Rule(operation=request.operation)
         if rule.fault is not None and rule.fault.unread:
             return await self._play(http, rule.fault, Answer(status=503))
@@ -380,6 +383,7 @@ class LocalService:
             path=http.raw_path,
             headers={name.lower(): value for name, value in http.headers.items()},
             at=self.clock.now(),
+            wall=self.clock.wall(),
             params=params,
             address=http.remote or "",
         )
@@ -396,8 +400,16 @@ class LocalService:
             answer = self._desk.answer(request, rule.life).with_headers(rule.headers)
             answer = with_fields(answer, rule.fields)
         if self._cors:
-            answer = answer.with_headers(CORS_HEADERS)
+            answer = answer.with_headers(self._cors_headers())
         return answer
+
+    def _cors_headers(self) -> dict[str, str]:
+        """Return what lets a page of another origin read an answer."""
+        origin = self._cors if isinstance(self._cors, str) else "*"
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Expose-Headers": "X-Thread-Id, X-Thread-Key",
+        }
 
     async def _send(self, http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         """Send *answer* by the rules of HTTP."""

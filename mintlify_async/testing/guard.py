@@ -1,0 +1,104 @@
+"""Connections in; those that would leave this machine refused, and remembered.
+
+It stands in front of Python's own sockets, which asyncio and aiohttp use.
+Loops with sockets of their own (uvloop) pass it by.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Any
+
+__all__ = ["BlockedConnection", "NetworkGuard"]
+
+
+class BlockedConnection(RuntimeError):  # noqa: N818 - it says what happened to the connection
+    """A test tried to reach another machine."""
+
+
+def is_local(host: object) -> bool:
+    """Say whether *host* is this machine."""
+    if host is None or host in ("", b"", "localhost", b"localhost"):
+        return True
+    text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
+    try:
+        return ipaddress.ip_address(text.partition("%")[0]).is_loopback
+    except ValueError:
+        return text.endswith(".localhost")
+
+
+class NetworkGuard:
+    """Refuses every connection to another machine while it is on.
+
+    Attributes:
+        attempts: The hosts that were tried, in order.
+    """
+
+    def __init__(self) -> None:
+        """Prepare; nothing is guarded before :meth:`on`."""
+        self.attempts: list[str] = []
+        self._allowed: set[str] = set()
+        self._originals: tuple[Any, Any, Any] | None = None
+
+    def allow(self, host: str) -> None:
+        """Let connections to *host*, a name or an address, pass."""
+        self._allowed.add(host)
+
+    def check(self, host: object) -> None:
+        """Refuse *host* unless it is this machine or allowed.
+
+        Raises:
+            BlockedConnection: It is another machine.
+        """
+        if is_local(host) or str(host) in self._allowed:
+            return
+        self.attempts.append(str(host))
+        raise BlockedConnection(
+            f"this test tried to reach {host}; give the session base_url=service.base_url, "
+            f"or allow it: mintlify_guard.allow({str(host)!r})"
+        )
+
+    def on(self) -> None:
+        """Begin."""
+        connect, connect_ex, look_up = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+        self._originals = connect, connect_ex, look_up
+
+        def guarded_connect(sock: socket.socket, address: Any) -> None:
+            self._check_address(sock, address)
+            connect(sock, address)
+
+        def guarded_connect_ex(sock: socket.socket, address: Any) -> int:
+            self._check_address(sock, address)
+            return connect_ex(sock, address)
+
+        def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+            if not _is_address(host):  # an address needs no look-up; connecting to it is checked
+                self.check(host)
+            return look_up(host, *args, **kwargs)
+
+        _put_in_place(guarded_connect, guarded_connect_ex, guarded_look_up)
+
+    def off(self) -> None:
+        """End; everything is as before."""
+        if self._originals is not None:
+            _put_in_place(*self._originals)
+            self._originals = None
+
+    def _check_address(self, sock: socket.socket, address: Any) -> None:
+        if sock.family in (socket.AF_INET, socket.AF_INET6):
+            self.check(address[0])
+
+
+def _put_in_place(connect: Any, connect_ex: Any, look_up: Any) -> None:
+    socket.socket.connect = connect  # type: ignore[method-assign]  # the purpose of a guard
+    socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]  # as above
+    socket.getaddrinfo = look_up
+
+
+def _is_address(host: object) -> bool:
+    try:
+        ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return False
+    return True
