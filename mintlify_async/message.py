@@ -57,6 +57,9 @@ class MessageFold:
 
     Attributes:
         finish_reason: Why the answer ended, or None.
+        role: Whose message it is: ``assistant``.
+        extra: What the message that is continued held besides.
+        text_writers: For each open text part, what appends to it; always the same dict.
     """
 
     __slots__ = (
@@ -85,6 +88,7 @@ class MessageFold:
         self.role = "assistant"
         self.extra: Mapping[str, Any] = NO_EXTRA
         self._step = 0
+        self.text_writers: dict[str, Callable[[str], None]] = {}
         self._clear()
         if message is not None:
             self._continue(message)
@@ -111,7 +115,7 @@ class MessageFold:
         self._text: dict[str, TextDraft] = {}
         self._reasoning: dict[str, TextDraft] = {}
         self._inputs: dict[str, InputDraft] = {}
-        self.text_writers: dict[str, Callable[[str], None]] = {}
+        self.text_writers.clear()
 
     def _continue(self, message: Message) -> None:
         self._id, self.role, self.extra = message.id, message.role, message.extra

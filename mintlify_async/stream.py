@@ -1,0 +1,377 @@
+r"""The bytes of an answer come in; events, the message they make, the thread, and the verdict go out.
+
+A reply's whole logic without I/O: feed what arrives, then its end; take events until there is none.
+Each event is decoded and folded when it is taken, so that ``message`` and ``text`` are exactly what
+the events that were handed out make.
+
+An answer is complete only when ``finish``, ``abort``, ``error`` or ``[DONE]`` has come: everything
+else that ends it is an error that carries what had arrived.
+
+>>> stream = MessageStream()
+>>> stream.feed(b'data: {"type":"text-start","id":"0"}\n\ndata: {"type":"text-delta","id":"0",')
+>>> stream.feed(b'"delta":"Hi"}\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n')
+>>> stream.feed_eof()
+>>> [event.type for event in iter(stream.next_event, None)], stream.text, stream.ended
+(['text-start', 'text-delta', 'finish'], 'Hi', True)
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import Any, Final, NoReturn, cast
+
+from .errors import (
+    AssistantError,
+    MintlifyError,
+    StreamDecodeError,
+    StreamError,
+    StreamInterruptedError,
+    UnexpectedResponseError,
+    printable,
+)
+from .events import (
+    AbortEvent,
+    ErrorEvent,
+    Finish,
+    StreamEvent,
+    build_event,
+    make_text_delta,
+    unreadable,
+)
+from .message import AnswerSource, MessageFold
+from .models import Thread
+from .parts import Message
+from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder
+from .wire import MISSING, NotReadable, decode_json, mask_text, scan_json, too_deep
+
+__all__ = ["MessageStream"]
+
+_DONE: Final = "[DONE]"
+_HEAD_BYTES: Final = 4096
+"""How much of a body that is no event stream is kept for the error's excerpt."""
+_EXCERPT: Final = 2000
+
+
+class _ThreadFinder:
+    """Finds the thread in an answer: its id, and the key that belongs to that very id.
+
+    Where they may stand, the best place first: ``finish``, the metadata of ``finish``, any other
+    event, its metadata, the headers. The id of the best place wins. A key counts when what it came
+    with named the same id, or none.
+    """
+
+    __slots__ = ("_ids", "_keys", "_sent")
+
+    def __init__(self, sent: Thread | None, header_id: str | None, header_key: str | None) -> None:
+        self._sent = sent
+        self._ids: dict[int, str] = {}
+        self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
+        self._note(4, header_id, header_key, None)
+
+    def look(self, content: dict[str, Any]) -> None:
+        """Take what an event says of the thread."""
+        metadata = content.get("messageMetadata")
+        if not ("threadId" in content or "threadKey" in content or isinstance(metadata, dict)):
+            return
+        place = 0 if content.get("type") == "finish" else 2
+        inside = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
+        top_id, inner_id = content.get("threadId"), inside.get("threadId")
+        self._note(place, top_id, content.get("threadKey"), inner_id)
+        self._note(place + 1, inner_id, inside.get("threadKey"), top_id)
+
+    def _note(self, place: int, id: object, key: object, other_id: object) -> None:
+        named = _text_or_none(id)
+        if named is not None:
+            self._ids[place] = named
+        if isinstance(key, str) and key:
+            self._keys[place] = (key, named or _text_or_none(other_id))
+
+    @property
+    def thread(self) -> Thread | None:
+        """The thread as far as it is known."""
+        sent = self._sent
+        id = next((self._ids[place] for place in sorted(self._ids)), None) or (sent.id if sent else None)
+        if id is None or (sent is not None and sent.id == id and sent.key is not None):
+            return sent  # the key comes once: the one that was sent stays
+        fitting = (self._keys[place][0] for place in sorted(self._keys) if self._keys[place][1] in (None, id))
+        return Thread(id, next(fitting, None))
+
+    def mask(self, text: str) -> str:
+        """Return *text* without any key that is known."""
+        for key in {key for key, _ in self._keys.values()} | {self._sent.key if self._sent else None}:
+            text = mask_text(text, key)
+        return text
+
+
+def _text_or_none(content: object) -> str | None:
+    return content if isinstance(content, str) and content else None
+
+
+class MessageStream:
+    """Reads one answer.
+
+    Args:
+        message: The assistant's message that the answer continues, or None for a new one.
+        thread: The thread that was sent with the question, or None.
+        header_thread_id: The answer's header ``X-Thread-Id``, or None.
+        header_thread_key: The answer's header ``X-Thread-Key``, or None.
+        max_event_bytes: Largest event accepted, in bytes.
+
+    Attributes:
+        events_seen: How many events were handed out.
+        wrote: Whether the last of them published the message anew.
+        ended: Whether nothing more will come.
+        finish_seen: Whether ``finish`` was handed out.
+        done_seen: Whether ``[DONE]`` has come.
+        aborted: Whether ``abort`` was handed out.
+        abort_reason: The server's reason for that, or None.
+    """
+
+    __slots__ = (
+        "_cause",
+        "_decoder",
+        "_eof",
+        "_error",
+        "_finder",
+        "_fold",
+        "_head",
+        "_last",
+        "_queue",
+        "_writers",
+        "abort_reason",
+        "aborted",
+        "done_seen",
+        "ended",
+        "events_seen",
+        "finish_seen",
+        "wrote",
+    )
+
+    def __init__(
+        self,
+        *,
+        message: Message | None = None,
+        thread: Thread | None = None,
+        header_thread_id: str | None = None,
+        header_thread_key: str | None = None,
+        max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
+    ) -> None:
+        """Start before the first byte of the body."""
+        self._decoder = SSEDecoder(max_event_bytes)
+        self._fold = MessageFold(message)
+        self._writers = self._fold.text_writers
+        self._finder = _ThreadFinder(thread, header_thread_id, header_thread_key)
+        self._queue: deque[str] = deque()
+        self._head = b""
+        self._last: str | None = None  # the data of an event that the end of the body cut, perhaps
+        self._eof = False
+        self._cause: str | None = None
+        self._error: ErrorEvent | None = None
+        self.events_seen = 0
+        self.wrote = self.ended = self.finish_seen = self.done_seen = self.aborted = False
+        self.abort_reason: str | None = None
+
+    # What goes in -----------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body; what comes after its end is ignored."""
+        decoder = self._decoder
+        if self._eof or self.ended or decoder.too_large:
+            return
+        if not decoder.data_seen and len(self._head) < _HEAD_BYTES:
+            self._head += data[:_HEAD_BYTES]
+        self._queue.extend(decoder.feed(data))
+
+    def feed_eof(self, cause: str | None = None) -> None:
+        """Take the end of the body.
+
+        Args:
+            cause: None when it ended as it should; else what cut it, for the error's message.
+        """
+        if self._eof or self.ended:
+            return
+        self._eof = True
+        self._cause = cause
+        if not self._decoder.too_large:
+            self._last = self._decoder.close()
+
+    # What comes out ---------------------------------------------------------------------------
+
+    def next_event(self) -> StreamEvent | None:
+        """Return the next event, or None: feed more, unless ``ended``.
+
+        Raises:
+            StreamDecodeError: An event cannot be read, or is too large.
+            StreamStateError: An event names a part or a call that is not there.
+            AssistantError: The event before was an ``error``.
+            StreamInterruptedError: The body ended before the answer did.
+            UnexpectedResponseError: The body is no event stream.
+        """
+        queue = self._queue
+        if not queue:
+            return self._at_rest()
+        data = queue.popleft()
+        content: Any = MISSING
+        try:
+            # Nine of ten events are text deltas: this is theirs, with nothing in it that could be left out.
+            content, end = scan_json(data, 0)
+            if end != len(data):
+                content = MISSING
+            elif content["type"] == "text-delta" and len(content) == 3:
+                name, delta = content["id"], content["delta"]
+                if delta.__class__ is str:
+                    self._writers[name](delta)
+                    self.events_seen += 1
+                    self.wrote = True
+                    return make_text_delta(name, delta)
+        except (StopIteration, ValueError, LookupError, TypeError, RecursionError):
+            pass  # whatever it is: the careful way says it
+        return self._take(data, content)
+
+    def _take(self, data: str, content: Any) -> StreamEvent | None:
+        """Take an event that is no plain text delta, or that something is wrong with."""
+        if data == _DONE:
+            self.done_seen = True
+            return self.next_event()
+        try:
+            return self._fold_event(self._build(data, content))
+        except StreamError as error:
+            self._fail(error)
+
+    def _build(self, data: str, content: Any) -> StreamEvent:
+        """Decode an event and learn what it says of the thread."""
+        problem = ""
+        try:
+            if content is MISSING or too_deep(data, content):
+                content = decode_json(data)
+        except NotReadable as error:
+            problem = str(error)
+        if problem:
+            raise unreadable(f"the event {problem}", data)
+        if isinstance(content, dict):
+            self._finder.look(cast("dict[str, Any]", content))
+        return build_event(content, data)
+
+    def _fold_event(self, event: StreamEvent) -> StreamEvent:
+        self.wrote = self._fold.apply(event)
+        self.events_seen += 1
+        if isinstance(event, Finish):
+            self.finish_seen = True
+        elif isinstance(event, AbortEvent):
+            self.aborted, self.abort_reason = True, event.reason
+        elif isinstance(event, ErrorEvent):
+            self._error = event
+            self._queue.clear()
+        return event
+
+    def _at_rest(self) -> StreamEvent | None:
+        """Do what is left when every whole event was taken."""
+        if self.ended:
+            return None
+        if self._error is not None:
+            text = self._finder.mask(self._error.error_text)
+            self._fail(AssistantError(f"the assistant failed: {printable(text)}", error_text=text))
+        if self._decoder.too_large:
+            self._fail(self._foreign_body() or self._decoder.size_error())
+        if not self._eof:
+            return None
+        last, self._last = self._last, None
+        if last is not None and self._is_whole(last):
+            return self._take(last, MISSING)
+        if not self.complete:
+            self._fail(self._foreign_body() or self._interrupted())
+        self.ended = True
+        return None
+
+    def _is_whole(self, last: str) -> bool:
+        """Return whether the event at the end of the body, which no blank line ended, is all there."""
+        if last == _DONE:
+            return True
+        try:
+            return isinstance(decode_json(last), dict)
+        except NotReadable:
+            return False
+
+    # The verdict ------------------------------------------------------------------------------
+
+    def _fail(self, error: MintlifyError) -> NoReturn:
+        """End here: fill in what had arrived, mask what is secret, raise."""
+        self.ended = True
+        self._queue.clear()
+        error.args = tuple(self._finder.mask(arg) if isinstance(arg, str) else arg for arg in error.args)
+        if isinstance(error, StreamError):
+            error.partial = None if self._fold.empty else self._fold.message
+            error.thread = self.thread
+            error.events_seen = self.events_seen
+        if isinstance(error, StreamDecodeError):
+            error.index = self.events_seen
+        if isinstance(error, StreamDecodeError | UnexpectedResponseError):
+            error.excerpt = self._finder.mask(error.excerpt)
+        raise error
+
+    def _interrupted(self) -> StreamInterruptedError:
+        seen = f"{self.events_seen} event{'' if self.events_seen == 1 else 's'}"
+        if self._cause is not None:
+            return StreamInterruptedError(f"the answer was cut after {seen}: {self._cause}")
+        if not self._head.strip():
+            return StreamInterruptedError("the answer is empty")
+        return StreamInterruptedError(f"the answer stopped after {seen}, without its end")
+
+    def _foreign_body(self) -> UnexpectedResponseError | None:
+        """Return the error for a body that is no event stream, or None when it is one."""
+        if self._decoder.data_seen or self._decoder.foreign is None:
+            return None
+        excerpt = self._finder.mask(self._head[:_HEAD_BYTES].decode("utf-8", "replace").lstrip("\ufeff"))[
+            :_EXCERPT
+        ]
+        return UnexpectedResponseError(
+            f"the answer is no event stream but {_kind_of(excerpt.lstrip())}: {printable(excerpt)}",
+            excerpt=excerpt,
+        )
+
+    # The views --------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether an end was announced: ``finish``, ``abort``, ``error`` or ``[DONE]``."""
+        return self.finish_seen or self.done_seen or self.aborted or self._error is not None
+
+    @property
+    def message(self) -> Message:
+        """The message that the events handed out so far make."""
+        return self._fold.message
+
+    @property
+    def text(self) -> str:
+        """The message's text; never half a character."""
+        return self._fold.text
+
+    @property
+    def thread(self) -> Thread | None:
+        """The conversation's thread as far as it is known."""
+        return self._finder.thread
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the answer ended, in the service's word, or None."""
+        return self._fold.finish_reason
+
+    @property
+    def sources(self) -> list[AnswerSource]:
+        """What the answer rests on, in order, each once."""
+        return list(self._fold.sources())
+
+
+_V4: Final = re.compile(r'[0-9a-k]:["\[{]')
+
+
+def _kind_of(body: str) -> str:
+    """Say what a body that is no event stream looks like."""
+    if _V4.match(body):
+        return "the AI SDK 4 data stream, which the v1 endpoint sends"
+    if body.startswith("<"):
+        return "a page"
+    if body.startswith(("{", "[")):
+        return "a JSON document"
+    return "plain text"
