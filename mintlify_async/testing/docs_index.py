@@ -24,8 +24,8 @@ STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
         "a about an and any are as at be by can do does for from get has have how i if in into is it its me "
-        "my no not of on or please so than that the their then there these they this to was we what when where "
-        "which who why will with you your",
+        "my no not of on or please so than that the their then there these they this to was we what when "
+        "where which who why will with you your",
     )
 )
 """Words that every page has; they would only blur the scores."""

@@ -114,13 +114,14 @@ class Fault(ABC):
 
 
 def head(answer: Answer, framing: Mapping[str, str]) -> bytes:
-    """Return the status line and the headers."""
+    """Return the status line and the headers; they say that the connection is used up after this."""
     try:
         reason = HTTPStatus(answer.status).phrase
     except ValueError:
         reason = "Unknown"
     lines = [f"HTTP/1.1 {answer.status} {reason}"]
-    lines += [f"{name}: {value}" for name, value in merged_headers(answer.headers, framing).items()]
+    headers = merged_headers({"Connection": "close"}, merged_headers(answer.headers, framing))
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
@@ -369,7 +370,7 @@ class BrokenGzip(Fault):
     async def play(self, wire: RawWire, answer: Answer) -> None:
         """Send the broken body in correct framing."""
         packed = gzip.compress(answer.content)
-        body = packed[:12] + b"\xff" * 64 if self.how == "garbage" else packed[: len(packed) * 2 // 3]
+        body = packed[:10] + b"\xff" * 64 if self.how == "garbage" else packed[: len(packed) * 2 // 3]
         await _send_gzip(wire, answer, [body])
         await _end_in_order(wire, answer)
 

@@ -55,7 +55,7 @@ async def serve(
         ConfigurationError: The folder, the port or the script is wrong.
         OSError: The port is taken.
     """
-    log = log or sys.stderr
+    told: TextIO = log or sys.stderr
     service = LocalService(
         host=host,
         port=port,
@@ -63,20 +63,20 @@ async def serve(
         cors=cors,
         life=life,
         answers=AnswerStyle(pause=pause),
-        observer=None if quiet else lambda request: _tell(log, _line(request)),
+        observer=None if quiet else lambda request: _tell(told, _line(request)),
     )
     if script is not None:
         rules = load_script(script, service.script)
-        _tell(log, f"{len(rules)} scripted answers from {script}")
+        _tell(told, f"{len(rules)} scripted answers from {script}")
     with _stop_signal() as stopped:
         async with service:
-            _tell(log, f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
+            _tell(told, f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
             for line in settings_lines(service):
-                _tell(log, line)
+                _tell(told, line)
             _tell(output or sys.stdout, f"ready {service.base_url}")
             await stopped.wait()
-            _tell(log, "stopping")
-    _tell(log, f"stopped after {len(service.requests)} requests")
+            _tell(told, "stopping")
+    _tell(told, f"stopped after {len(service.requests)} requests")
 
 
 def settings_lines(service: LocalService) -> list[str]:

@@ -79,7 +79,7 @@ def _arguments(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _life(document: Mapping[str, Any]) -> JobLife:
-    """Return the life that a file describes; the moments of ``states`` are strings there, as all JSON names."""
+    """Return the life that a file describes; there, the moments of ``states`` are strings."""
     arguments = dict(document)
     if "states" in arguments:
         states = as_object(arguments["states"]) or {}
