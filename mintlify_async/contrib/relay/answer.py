@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from mintlify_async.parts import Message
     from starlette.types import Receive, Scope, Send
 
     from mintlify_async.assistant import Reply
     from mintlify_async.clock import Clock
     from mintlify_async.models import Thread
+    from mintlify_async.parts import Message
 
     from .question import Question
     from .seal import ThreadSeal
@@ -82,6 +82,7 @@ class Teller:
     mode: Mode
     clock: Clock
     keep_alive: float | None
+    stall: float | None
     seal: ThreadSeal
     on_finish: AnswerHook | None
     on_unfinished: AnswerHook | None
@@ -275,9 +276,15 @@ class RelayResponse(StreamingResponse):
                 await gone(receive)
                 tasks.cancel_scope.cancel()
 
+            async def give_up(seconds: float) -> None:
+                await sender.stalled(seconds)
+                tasks.cancel_scope.cancel()
+
             tasks.start_soon(watch)
             if self._opened.teller.keep_alive is not None:
                 tasks.start_soon(sender.keep_alive, self._opened.teller.keep_alive)
+            if self._opened.teller.stall is not None:
+                tasks.start_soon(give_up, self._opened.teller.stall)
             try:
                 await self._send(scope, sender)
             except OSError:
@@ -307,14 +314,16 @@ class _Sender:
         self._clock = clock
         self._lock = anyio.Lock()
         self._last = clock.now()
+        self._since: float | None = None  # when the message began that is being sent
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def body(self, data: bytes) -> None:
         async with self._lock:
+            self._since = self._clock.now()
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
-            self._last = self._clock.now()
+            self._last, self._since = self._clock.now(), None
 
     async def end(self) -> None:
         async with self._lock:
@@ -328,3 +337,12 @@ class _Sender:
                 await self._clock.sleep(due)
             else:
                 await self.body(KEEP_ALIVE)
+
+    async def stalled(self, seconds: float) -> None:
+        """Return when the reader has not taken one message for *seconds*."""
+        while True:
+            since = self._since
+            due = seconds if since is None else since + seconds - self._clock.now()
+            if due <= 0:
+                return
+            await self._clock.sleep(due)

@@ -7,12 +7,13 @@ on a list here.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from attrs import field, frozen
 
 from mintlify_async.errors import ConfigurationError
+from mintlify_async.models import ContextItem, SearchFilter
 
 from .refusals import RelayRefusal
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from mintlify_async.clock import Clock
 
-__all__ = ["Question", "RelayLimits", "read_question"]
+__all__ = ["PAGE_FIELDS", "Question", "RelayLimits", "page_options", "read_question"]
 
 Wire = dict[str, Any]
 CURRENT_PATH_MAX_CHARACTERS = 200  # the interface's own bound
@@ -247,15 +248,27 @@ def _current_path(value: object) -> str:
 
 
 def _filter(value: object) -> object:
-    if not isinstance(value, dict):
-        raise RelayRefusal(400, "filter must be an object.")
-    return cast("object", value)
+    return SearchFilter.from_wire(value)
 
 
 def _context(value: object) -> object:
     if not isinstance(value, list):
         raise RelayRefusal(400, "context must be a list.")
-    return cast("object", value)
+    return [ContextItem.from_wire(one) for one in cast("list[object]", value)]
+
+
+def page_options(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return what the page chose of *names*, checked, as options of a question.
+
+    Raises:
+        RelayRefusal: One is not what the service takes.
+    """
+    chosen = {name: body[name] for name in names if body.get(name) is not None}
+    try:
+        return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value) for name, value in chosen.items()}
+    except ConfigurationError as error:
+        wrong = str(error)
+    raise RelayRefusal(400, f"{wrong[:150]}.")
 
 
 PAGE_FIELDS: Mapping[str, tuple[str, Callable[[object], object]]] = {

@@ -20,7 +20,7 @@ from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.errors import ConfigurationError, MintlifyError
 
 from .answer import AnswerHook, Mode, OpenReply, Teller, gone, result
-from .question import PAGE_FIELDS, Question, RelayLimits, read_question
+from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .seal import DAY, SealError, ThreadSeal
 
@@ -97,6 +97,8 @@ class Relay:
         max_concurrent_per_user: The same for one user; the next gets 429.
         keep_alive: Seconds of silence after which a comment is sent, so that
             proxies keep the connection; None for never.
+        stall: Seconds that a reader may take to accept a piece of the answer
+            before the answer is given up; None for any time.
         seal_ttl: How long a page's sealed thread can be gone on with, in
             seconds; 30 days unless told.
         error_text: Turns the error that broke an answer off into what the page
@@ -123,12 +125,15 @@ class Relay:
         max_concurrent: int = 1000,
         max_concurrent_per_user: int = 20,
         keep_alive: float | None = 15.0,
+        stall: float | None = 60.0,
         seal_ttl: float = 30 * DAY,
         error_text: Callable[[MintlifyError], str] | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Check the arguments; nothing is sent."""
-        _check(mode, page_fields, max_concurrent, max_concurrent_per_user, keep_alive)
+        _check(mode, page_fields)
+        _check_at_least_one(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
+        _check_seconds(keep_alive=keep_alive, stall=stall)
         self._session = session
         self._limits = limits or RelayLimits()
         self._clock: Clock = clock or SystemClock()
@@ -142,6 +147,7 @@ class Relay:
             mode=mode,
             clock=self._clock,
             keep_alive=keep_alive,
+            stall=stall,
             seal=self._seal,
             on_finish=on_finish,
             on_unfinished=on_unfinished,
@@ -223,9 +229,12 @@ class Relay:
     ) -> Reply:
         try:
             return self._session.ask(question.messages, thread=thread, fp=user, **options)
+        except ConfigurationError as error:
+            if (error.field or "").startswith("messages"):  # the page's, all else is the app's
+                raise RelayRefusal(400, "The assistant does not accept this question.") from None
+            raise _logged_refusal(error, in_thread=thread is not None) from None
         except MintlifyError as error:
-            log.exception("the relay could not ask")
-            raise refusal_for(error, in_thread=thread is not None) from None
+            raise _logged_refusal(error, in_thread=thread is not None) from None
 
     async def _who(self, request: Request, user: str | None) -> str:
         if user is None:
@@ -261,28 +270,26 @@ class Relay:
 
     def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = self._ask(request, question.body) if callable(self._ask) else self._ask
-        options: dict[str, Any] = dict(own or {})
-        for name in self._page_fields:
-            value = question.body.get(name)
-            if value is not None:
-                option, check = PAGE_FIELDS[name]
-                options[option] = check(value)
-        return options
+        return {**(own or {}), **page_options(question.body, self._page_fields)}
 
 
-def _check(
-    mode: str, page_fields: Collection[str], total: int, per_user: int, keep_alive: float | None
-) -> None:
+def _check(mode: str, page_fields: Collection[str]) -> None:
     if mode not in ("safe", "modern"):
         raise ConfigurationError('mode must be "safe" or "modern"', field="mode")
-    unknown = set(page_fields) - set(PAGE_FIELDS)
-    if unknown:
+    if isinstance(page_fields, str) or set(page_fields) - set(PAGE_FIELDS):
         raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
-    for name, value in (("max_concurrent", total), ("max_concurrent_per_user", per_user)):
-        if value < 1:
+
+
+def _check_at_least_one(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if not number >= 1:
             raise ConfigurationError(f"{name} must be 1 or more", field=name)
-    if keep_alive is not None and not keep_alive > 0:
-        raise ConfigurationError("keep_alive is in seconds and must be above 0, or None", field="keep_alive")
+
+
+def _check_seconds(**times: float | None) -> None:
+    for name, seconds in times.items():
+        if seconds is not None and not seconds > 0:
+            raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
 
 
 def _seal_refusal(error: SealError) -> RelayRefusal:

@@ -1,0 +1,108 @@
+"""What the relay's tests share: an app on loopback, a page without a browser, the events of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import uvicorn
+
+SECRET = "a secret of the tests, of more than thirty-two characters"
+
+__all__ = ["SECRET", "Page", "events", "serving", "thread_token", "until", "user_message"]
+
+
+@asynccontextmanager
+async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
+    """Serve *app* by uvicorn, on this loop and a free port; yield its address."""
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+        backlog=2048,
+        **{"lifespan": "on", **settings},
+    )
+    server = uvicorn.Server(config)
+    task = asyncio.create_task(server.serve(sockets=[sock]))
+    await until(lambda: server.started or task.done())
+    try:
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:
+    """Wait until *true* returns something true; fail after half a minute."""
+    for _ in range(turns):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never became true")
+
+
+def user_message(text: str, id: str = "u1", **fields: Any) -> dict[str, Any]:
+    """Return a message as ``useChat`` makes it."""
+    return {"parts": [{"type": "text", "text": text}], "id": id, "role": "user", **fields}
+
+
+def events(body: bytes) -> list[dict[str, Any]]:
+    """Return the events of a relayed answer; it must end with ``[DONE]``."""
+    datas = [line[6:] for line in body.decode("ascii").split("\n") if line.startswith("data: ")]
+    assert datas[-1] == "[DONE]"
+    return [json.loads(data) for data in datas[:-1]]
+
+
+def thread_token(body: bytes) -> str:
+    """Return the sealed thread that the answer's last metadata carries."""
+    tokens = [
+        event["messageMetadata"]["threadId"]
+        for event in events(body)
+        if "threadId" in event.get("messageMetadata", {})
+    ]
+    return tokens[-1]
+
+
+class Page:
+    """What ``useChat`` does, without a browser: it posts the whole history and folds nothing."""
+
+    def __init__(self, http: aiohttp.ClientSession, address: str, user: str = "ada") -> None:
+        """Talk to the app at *address* as *user*."""
+        self.http, self.address, self.user = http, address, user
+        self.seen = b""  # all that ever came or went
+
+    def request(self, body: Any = ..., **settings: Any) -> Any:
+        """Return the request, to be entered: a question, or exactly *body*."""
+        if body is ...:
+            body = {
+                "id": "chat-1",
+                "messages": [user_message("How do I log in?")],
+                "trigger": "submit-message",
+            }
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.seen += data
+        headers = {"content-type": "application/json", "x-user": self.user, **settings.pop("headers", {})}
+        return self.http.post(f"{self.address}/api/chat", data=io.BytesIO(data), headers=headers, **settings)
+
+    async def post(self, body: Any = ..., **settings: Any) -> tuple[int, bytes, Any]:
+        """Return the status, the whole body and the headers of the answer."""
+        async with self.request(body, **settings) as response:
+            content = await response.read()
+            self.seen += content + repr(dict(response.headers)).encode()
+            return response.status, content, response.headers
+
+    async def ask(self, *messages: dict[str, Any], **fields: Any) -> bytes:
+        """Return the answer's body."""
+        body = {"id": "chat-1", "messages": list(messages), "trigger": "submit-message", **fields}
+        status, content, _ = await self.post(body)
+        assert status == 200, content
+        return content

@@ -1,0 +1,288 @@
+"""What a page sees of a stream: every event is one that ai 5.0.0 accepts, and none names the thread."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("starlette")
+
+from mintlify_async.contrib.relay.page_events import ModernEvents, SafeEvents, ThreadHider, frame
+
+# Read from the published package: the fields of each type, the required ones first. Any other is fatal there.
+AI_5_0_0 = {
+    "start": ((), ("messageId", "messageMetadata")),
+    "start-step": ((), ()),
+    "finish-step": ((), ()),
+    "text-start": (("id",), ("providerMetadata",)),
+    "text-delta": (("id", "delta"), ("providerMetadata",)),
+    "text-end": (("id",), ("providerMetadata",)),
+    "reasoning-start": (("id",), ("providerMetadata",)),
+    "reasoning-delta": (("id", "delta"), ("providerMetadata",)),
+    "reasoning-end": (("id",), ("providerMetadata",)),
+    "tool-input-start": (("toolCallId", "toolName"), ("providerExecuted", "dynamic")),
+    "tool-input-delta": (("toolCallId", "inputTextDelta"), ()),
+    "tool-input-available": (
+        ("toolCallId", "toolName", "input"),
+        ("providerExecuted", "providerMetadata", "dynamic"),
+    ),
+    "tool-output-available": (("toolCallId", "output"), ("providerExecuted", "dynamic")),
+    "tool-output-error": (("toolCallId", "errorText"), ("providerExecuted", "dynamic")),
+    "source-url": (("sourceId", "url"), ("title", "providerMetadata")),
+    "source-document": (("sourceId", "mediaType", "title"), ("filename", "providerMetadata")),
+    "file": (("url", "mediaType"), ("providerMetadata",)),
+    "message-metadata": (("messageMetadata",), ()),
+    "finish": ((), ("messageMetadata",)),
+    "abort": ((), ()),
+    "error": (("errorText",), ()),
+}
+OBJECTS = {"messageMetadata"}  # of any type there, but the page's merge throws for what is no object
+ANYTHING = {"input", "output", "data"}
+BOOLEANS = {"providerExecuted", "dynamic", "transient"}
+
+
+def accepts(event: dict) -> bool:
+    """Say whether ai 5.0.0 accepts *event*."""
+    required, optional = AI_5_0_0.get(event["type"], ((), ()))
+    if event["type"].startswith("data-"):
+        required, optional = ("data",), ("id", "transient")
+    elif event["type"] not in AI_5_0_0:
+        return False
+    if not set(required) <= set(event) <= {"type", *required, *optional}:
+        return False
+    return all(_fits(name, value) for name, value in event.items())
+
+
+def _fits(name: str, value: object) -> bool:
+    if name in ANYTHING:
+        return True
+    if name in OBJECTS:
+        return isinstance(value, dict)
+    if name == "providerMetadata":
+        return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
+    return isinstance(value, bool if name in BOOLEANS else str)
+
+
+def page(*events: dict) -> list[dict]:
+    """Return what one page gets for *events*, checked against ai 5.0.0."""
+    safe = SafeEvents()
+    shown = [made for event in events for made in safe.page(event)]
+    assert [event for event in shown if not accepts(event)] == []
+    return shown
+
+
+# Every type, with every field that any release has ever known.
+FULL = [
+    {"type": "start", "messageId": "m", "messageMetadata": {"a": 1}, "threadId": "thr_1"},
+    {"type": "start-step", "extra": 1},
+    {"type": "text-start", "id": "0", "providerMetadata": {"p": {"k": 1}}, "extra": 1},
+    {"type": "text-delta", "id": "0", "delta": "Hi", "providerMetadata": {"p": None}},
+    {"type": "text-end", "id": "0", "citations": [], "providerMetadata": None},
+    {"type": "reasoning-start", "id": "0"},
+    {"type": "reasoning-delta", "id": "0", "delta": "Hm"},
+    {"type": "reasoning-end", "id": "0"},
+    {"type": "tool-input-start", "toolCallId": "c", "toolName": "search", "title": "t", "toolMetadata": {}},
+    {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "{}"},
+    {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": {}, "title": "t"},
+    {"type": "tool-output-available", "toolCallId": "c", "output": {}, "preliminary": True},
+    {"type": "tool-output-error", "toolCallId": "c", "errorText": "no", "providerMetadata": {}},
+    {"type": "source-url", "sourceId": "s", "url": "/a", "title": None, "providerMetadata": "x"},
+    {"type": "source-document", "sourceId": "s", "mediaType": "a/b", "title": "t", "filename": "f"},
+    {"type": "file", "url": "data:,", "mediaType": "a/b", "filename": "f"},
+    {"type": "data-x", "data": {"a": 1}, "id": "d", "transient": False, "extra": 1},
+    {"type": "message-metadata", "messageMetadata": {"b": 1}, "extra": 1},
+    {"type": "finish-step"},
+    {"type": "finish", "finishReason": "stop", "threadId": "thr_1", "messageMetadata": {"c": 1}},
+    {"type": "abort", "reason": "why"},
+    {"type": "error", "errorText": "no", "code": 1},
+]
+
+
+def test_newer_fields_are_left_out():
+    """Every field that 5.0.0 knows stays, every other goes."""
+    shown = page(*FULL)
+    assert [event["type"] for event in shown] == [event["type"] for event in FULL]
+    for given_event, event in zip(FULL, shown, strict=True):
+        assert event.items() <= given_event.items()
+        known = {"type"} | {name for names in AI_5_0_0.get(event["type"], ()) for name in names}
+        if event["type"] in AI_5_0_0:
+            dropped = given_event.keys() - event.keys()
+            assert not {name for name in dropped & known if _fits(name, given_event[name])}
+
+
+@pytest.mark.parametrize(
+    "name", ["title", "providerMetadata", "messageId", "messageMetadata", "dynamic", "id"]
+)
+@pytest.mark.parametrize("value", [None, 1, [], "text", {"p": None}, {"p": []}])
+def test_optional_fields_that_do_not_fit_are_left_out(name, value):
+    """A null or a wrong type there would end the whole answer on the page."""
+    for event in FULL:
+        page({**event, name: value})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "tool-output-available", "toolCallId": "c"},
+        {"type": "tool-input-available", "toolCallId": "c", "toolName": "t"},
+        {"type": "data-x"},
+    ],
+)
+def test_missing_values_become_null(event):
+    """The service may leave them out; a page with a newer schema library may not see that."""
+    (shown,) = page(event)
+    assert shown.items() >= event.items()
+    assert None in shown.values()
+
+
+@pytest.mark.parametrize("kind", ["tool-approval-request", "reset-step", "custom", "reasoning", "next-years"])
+def test_unknown_types_become_transient_data(kind):
+    """A page that listens can use them, and every other page ignores them."""
+    assert page({"type": kind, "a": 1, "transient": False}) == [
+        {"type": f"data-{kind}", "data": {"a": 1, "transient": False}, "transient": True}
+    ]
+
+
+def test_a_tool_input_error_is_told_in_older_words():
+    """5.0.0 does not know the type, and would throw at the result that follows it."""
+    error = {"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": 1, "errorText": "no"}
+    assert page(error) == [
+        {
+            "type": "tool-input-available",
+            "toolCallId": "c",
+            "toolName": "t",
+            "input": 1,
+            "providerExecuted": True,
+        },
+        {"type": "tool-output-error", "toolCallId": "c", "errorText": "no"},
+    ]
+
+
+@pytest.mark.parametrize("part", ["text", "reasoning"])
+def test_parts_do_not_stay_open_over_a_step(part):
+    """Releases 5 and 6 forget them there, and throw at the next delta; 7 goes on with them."""
+    start, delta, end = ({"type": f"{part}-{step}", "id": "0"} for step in ("start", "delta", "end"))
+    delta["delta"] = "Hi"
+    step = {"type": "finish-step"}
+    assert page(start, delta, step, delta, end, end) == [start, delta, end, step, start, delta, end]
+
+
+def test_a_result_is_looked_for_where_its_call_is():
+    """Release 5 finds a dynamic call only when the result says ``dynamic``, too."""
+    call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": 1, "dynamic": True}
+    result = {"type": "tool-output-available", "toolCallId": "c", "output": 1}
+    assert page(call, result) == [call, {**result, "dynamic": True}]
+    plain = {name: value for name, value in call.items() if name != "dynamic"}
+    assert page(plain, {**result, "dynamic": True}) == [plain, result]
+
+
+def test_a_message_is_named_once():
+    """A second id would leave a second message on the page."""
+    shown = page({"type": "start", "messageId": "a"}, {"type": "start", "messageId": "b"})
+    assert shown == [{"type": "start", "messageId": "a"}, {"type": "start"}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = sorted({name for required, optional in AI_5_0_0.values() for name in (*required, *optional)})
+EVENTS = st.builds(
+    lambda kind, fields: {**fields, "type": kind},
+    st.sampled_from([*AI_5_0_0, "data-x", "data-", "tool-input-error", "custom"]) | st.text(max_size=5),
+    st.dictionaries(st.sampled_from([*NAMES, "data", "id", "transient", "x"]), JSON | st.text(max_size=2)),
+)
+
+
+@given(st.lists(EVENTS, max_size=20))
+def test_whatever_comes_the_page_accepts(events):
+    """Any events, in any order, with any fields."""
+    page(*events)
+
+
+@given(EVENTS)
+def test_every_frame_is_one_line_of_strict_json(event):
+    """No infinity, no raw line end, no byte beyond ASCII; it reads back as it was."""
+    made = frame(event)
+    assert made.startswith(b"data: ")
+    assert made.endswith(b"\n\n")
+    assert b"\n" not in made[:-2]
+    assert b"\r" not in made
+    json.loads(made[6:].decode("ascii"), parse_constant=pytest.fail)
+
+
+def shown(event: dict) -> dict:
+    return json.loads(frame(event)[6:])
+
+
+def test_frames_hold_nothing_that_a_parser_refuses():
+    """The page's JSON parser takes these names for an attack and ends the answer."""
+    data = {"__proto__": 1, "constructor": {"prototype": 1}, "in": [{"__proto__": {}}], "up": float("inf")}
+    assert shown({"type": "data-x", "data": data}) == {"type": "data-x", "data": {"in": [{}], "up": None}}
+    harmless = {"type": "data-x", "data": {"constructor": "prototype"}}
+    assert shown(harmless) == harmless
+
+
+def test_half_a_character_passes():
+    """Two deltas may share a character outside the basic plane; JavaScript joins them."""
+    assert frame({"type": "text-delta", "id": "0", "delta": "\ud83d"}) == (
+        b'data: {"type":"text-delta","id":"0","delta":"\\ud83d"}\n\n'
+    )
+
+
+def test_service_keys_in_an_error_are_masked():
+    """An error text that repeats our key goes no further; documentation in the prose is left alone."""
+    error = {
+        "type": "tool-output-error",
+        "toolCallId": "c",
+        "errorText": "bad key mint_dsc_0123456789abcdef!",
+    }
+    assert shown(error)["errorText"] == "bad key mint_***!"
+    prose = {"type": "text-delta", "id": "0", "delta": "export KEY=mint_dsc_your_key_here"}
+    assert shown(prose) == prose
+
+
+@pytest.mark.parametrize("name", ["threadId", "threadKey", "thread_id", "X-Thread-Key", "THREADID"])
+def test_thread_names_are_taken_out_at_any_depth(name):
+    """Wherever the service puts it, and before any value is known."""
+    event = {"type": "data-x", name: "t", "data": [{"a": {name: {"x": 1}, "b": 2}}]}
+    assert ThreadHider().hide(event) == {"type": "data-x", "data": [{"a": {"b": 2}}]}
+
+
+@pytest.mark.parametrize("value", ["thread-77", 'quo"te\\back', "naïve-thréad", "nthread\n"])
+def test_thread_values_are_taken_out_of_texts(value):
+    """Of keys and values; text that only looks alike in JSON stays as it is."""
+    hider = ThreadHider()
+    hider.learn(value, None)
+    event = {"type": "data-x", "data": [f"<{value}>", {value: f"{value}{value}"}, f"a\\{value[1:]}"]}
+    hidden = hider.hide(event)
+    assert value not in json.dumps(hidden, ensure_ascii=False).replace("\\\\", "\\").replace('\\"', '"')
+    assert hidden["data"][0] == "<[hidden]>"
+    assert hidden["data"][2] == event["data"][2]
+
+
+def test_short_thread_ids_leave_the_prose_alone():
+    """An id such as "7" is hidden where it is the whole, and stays in "2027"."""
+    hider = ThreadHider()
+    hider.learn("7")
+    assert hider.hide({"type": "data-x", "data": ["7", "2027"]})["data"] == ["[hidden]", "2027"]
+
+
+def test_what_names_no_thread_is_passed_as_it_is():
+    """The same object: nothing is copied on the common path."""
+    hider = ThreadHider()
+    hider.learn("thread-77")
+    event = {"type": "text-delta", "id": "0", "delta": "a threadId is an id"}
+    assert hider.hide(event) is event
+
+
+def test_modern_pages_get_everything():
+    """Only metadata that would make the page's merge throw is left out."""
+    modern = ModernEvents()
+    for event in FULL:
+        assert modern.page(event) == [event]
+    assert modern.page({"type": "start", "messageMetadata": "x"}) == [{"type": "start"}]
