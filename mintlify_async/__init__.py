@@ -87,6 +87,9 @@ if TYPE_CHECKING:
     from .ledger import Ledger as Ledger
     from .ledger import MemoryLedger as MemoryLedger
     from .ledger import SQLiteLedger as SQLiteLedger
+    from .message import Suggestion as Suggestion
+    from .message import sources_of as sources_of
+    from .message import split_suggestions as split_suggestions
     from .models import ContextItem as ContextItem
     from .models import Job as Job
     from .models import JobStatus as JobStatus
@@ -121,6 +124,15 @@ if TYPE_CHECKING:
     from .retry import PollPolicy as PollPolicy
     from .retry import RetryPolicy as RetryPolicy
     from .session import MintlifySession as MintlifySession
+    from .sources import AnswerSource as AnswerSource
+    from .stores import ConversationStore as ConversationStore
+    from .stores import MemoryConversationStore as MemoryConversationStore
+    from .stores import SQLiteConversationStore as SQLiteConversationStore
+    from .stores import StoredConversation as StoredConversation
+    from .stores import check_name as check_name
+    from .stores import check_revision as check_revision
+    from .stores import first_revision as first_revision
+    from .stores import store_conflict as store_conflict
     from .timeouts import Timeouts as Timeouts
 
 _ROOMS = {
@@ -213,6 +225,11 @@ _ROOMS = {
         "MemoryLedger",
         "SQLiteLedger",
     ),
+    "message": (
+        "Suggestion",
+        "sources_of",
+        "split_suggestions",
+    ),
     "models": (
         "ContextItem",
         "Job",
@@ -261,6 +278,19 @@ _ROOMS = {
     "session": (
         "MintlifySession",
     ),
+    "sources": (
+        "AnswerSource",
+    ),
+    "stores": (
+        "ConversationStore",
+        "MemoryConversationStore",
+        "SQLiteConversationStore",
+        "StoredConversation",
+        "check_name",
+        "check_revision",
+        "first_revision",
+        "store_conflict",
+    ),
     "timeouts": (
         "Timeouts",
     ),
@@ -272,6 +302,7 @@ __all__ = [
     "APIStatusError",
     "APITimeoutError",
     "AbortEvent",
+    "AnswerSource",
     "AssistantError",
     "Assumptions",
     "AuthenticationError",
@@ -281,6 +312,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "ContextItem",
+    "ConversationStore",
     "Custom",
     "CustomPart",
     "Data",
@@ -300,6 +332,7 @@ __all__ = [
     "JobWatch",
     "Ledger",
     "Limit",
+    "MemoryConversationStore",
     "MemoryLedger",
     "MemoryQuotaStore",
     "Message",
@@ -332,6 +365,7 @@ __all__ = [
     "ResponseReceived",
     "RetryPolicy",
     "RetryScheduled",
+    "SQLiteConversationStore",
     "SQLiteLedger",
     "SearchFilter",
     "ServerError",
@@ -347,11 +381,13 @@ __all__ = [
     "SteeringMessagePart",
     "StepStartPart",
     "StoreConflictError",
+    "StoredConversation",
     "StreamDecodeError",
     "StreamError",
     "StreamEvent",
     "StreamInterruptedError",
     "StreamStateError",
+    "Suggestion",
     "SystemClock",
     "TextDelta",
     "TextEnd",
@@ -376,6 +412,12 @@ __all__ = [
     "UnknownPart",
     "__version__",
     "as_completed",
+    "check_name",
+    "check_revision",
+    "first_revision",
+    "sources_of",
+    "split_suggestions",
+    "store_conflict",
     "wait_all",
 ]
 

@@ -36,16 +36,25 @@ ENVIRONMENTS = ROOT / ".test-env"
 CONSTRAINTS = ROOT / "constraints.txt"
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 
-TOOLS = [
-    # pytest and what the suite imports
-    "pytest", "pytest-asyncio", "pytest-xdist", "aioresponses", "hypothesis", "trustme",
-    # real neighbours: a server, clients, a bot, work queues, limits, telemetry, a browser
-    "uvicorn", "httpx", "aiogram", "saq", "streaq", "limits",
-    "opentelemetry-sdk", "opentelemetry-instrumentation-aiohttp-client", "playwright",
-    # the checks and the build
-    "ruff", "mypy", "pyright", "build", "hatchling",
+SUITE = [
+    "pytest",
+    "pytest-asyncio",
+    "pytest-xdist",
+    "aioresponses",
+    "hypothesis",
+    "trustme",
+    "httpx",
+    "uvicorn",
+]
+"""Without these no test runs."""
+
+NEIGHBOURS = [
+    "aiogram", "saq", "streaq", "limits", "playwright",
+    "opentelemetry-sdk", "opentelemetry-instrumentation-aiohttp-client",
 ]  # fmt: skip
-"""What is installed beside the project; ``constraints.txt`` has the versions."""
+"""Real ones, as users have them; they need newer versions than our oldest dependencies."""
+
+CHECKERS = ["ruff", "mypy", "pyright", "build", "hatchling"]
 
 CHECKS = [
     ["ruff", "check", "."],
@@ -105,11 +114,16 @@ def constraints(kind: str) -> list[str]:
         return pinned
     # Only what the package asks for by name is freed or lowered, and what comes with it; the tools stay.
     ours = dependencies()
-    kept = [line for line in pinned if name_of(line) in {name_of(tool) for tool in TOOLS}]
+    kept = [line for line in pinned if name_of(line) in {name_of(tool) for tool in tools(kind)}]
     if kind == "newest":
         return kept
     oldest = [re.sub(r">=\s*([^,]+).*", r"==\1", needed) for needed in ours]
     return kept + [re.sub(r"\[.*?\]", "", line) for line in oldest]
+
+
+def tools(kind: str) -> list[str]:
+    """Return what is installed beside the project; ``constraints.txt`` has the versions."""
+    return [*SUITE, "hatchling"] if kind == "lowest" else [*SUITE, *NEIGHBOURS, *CHECKERS]
 
 
 def fingerprint(kind: str, python: str) -> str:
@@ -140,14 +154,14 @@ def install(home: Path, kind: str, python: str) -> None:
     listed = home / "constraints.txt"
     listed.write_text("\n".join(constraints(kind)) + "\n", encoding="utf-8")
     if kind == "wheel":
-        run(*pip, "-c", listed, *TOOLS)
+        run(*pip, "-c", listed, *tools(kind))
         run(
             home / "bin" / "python", "-m", "build", "--outdir", home / "dist", ROOT, stdout=subprocess.DEVNULL
         )
         (wheel,) = (home / "dist").glob("*.whl")
         run(*pip, "-c", listed, f"{wheel}[all]")
     else:
-        run(*pip, "-c", listed, *TOOLS, "-e", f"{ROOT}[all]")
+        run(*pip, "-c", listed, *tools(kind), "-e", f"{ROOT}[all]")
 
 
 def environment(kind: str, python: str, *, fresh: bool) -> Path:

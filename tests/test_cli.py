@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import os
 import re
@@ -12,10 +14,12 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
 import mintlify_async
+from mintlify_async.cli import main
 from mintlify_async.testing import JobLife, LocalService, faults
 
 PACKAGE = Path(mintlify_async.__file__).parent
@@ -64,15 +68,28 @@ async def start(*arguments: str, env: dict[str, str], stdin: bool = False, cwd: 
 
 
 async def run(
-    *arguments: str,
-    service: LocalService | None = None,
-    stdin: str | None = None,
-    cwd: Path | None = None,
-    **env,
+    *arguments: str, service: LocalService | None = None, stdin: str | None = None, **env: str | None
 ) -> Ended:
-    """Run the command to its end."""
-    process = await start(*arguments, env=settings(service, **env), stdin=stdin is not None, cwd=cwd)
-    out, err = await process.communicate(None if stdin is None else stdin.encode())
+    """Run the command to its end, in a thread of this process, which has imported everything."""
+    return await asyncio.to_thread(_run_here, arguments, settings(service, **env), stdin)
+
+
+def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, env, clear=True),
+        mock.patch("sys.stdin", io.StringIO(stdin or "")),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = main(list(arguments))
+    return Ended(status, out.getvalue(), err.getvalue())
+
+
+async def run_process(*arguments: str, service: LocalService | None = None, **env: str | None) -> Ended:
+    """Run the command to its end in a process of its own, as a shell does; warnings are errors."""
+    process = await start(*arguments, env=settings(service, **env))
+    out, err = await process.communicate()
     assert process.returncode is not None
     ended = Ended(process.returncode, out.decode(), err.decode())
     assert "Traceback" not in ended.err, ended.err
@@ -90,7 +107,7 @@ async def service() -> AsyncIterator[LocalService]:
 
 async def test_ask_streams_the_answer_to_standard_output(service):
     """The answer, its sources and suggestions; notes go to standard error."""
-    ended = await run("ask", "How do I log in?", service=service)
+    ended = await run_process("ask", "How do I log in?", service=service)
     assert ended.status == 0, ended.err
     assert len(ended.out) > 40
     assert "Sources:" in ended.out
@@ -210,7 +227,7 @@ async def test_a_cut_answer_is_no_answer(service):
         (["job", "create", "Fix"], {"MINTLIFY_PROJECT_ID": None}, 2, "MINTLIFY_PROJECT_ID"),
         (["job", "create", "Fix", "--dedupe-key", "k"], {}, 2, "--ledger"),
         (["job", "show", "job_404"], {}, 1, "404"),
-        (["job", "show", "a reference/../"], {}, 2, ""),
+        (["job", "show", ".."], {}, 2, "job"),
         (["job"], {}, 2, "VERB"),
         (["nonsense"], {}, 2, "invalid choice"),
         ([], {}, 2, "usage"),
@@ -396,7 +413,7 @@ async def test_serve_says_when_it_is_ready_and_stops_on_sigterm():
 
 async def test_the_demo_shows_everything():
     """A streamed answer with a thread id, and a job that reached completed, in a good quarter of a minute."""
-    ended = await run("demo")
+    ended = await run_process("demo")
     assert (ended.status, ended.err.count("Traceback")) == (0, 0), ended.err
     ids = re.findall(r"thread id: (\S+)", ended.out)
     assert len(ids) == 2
@@ -409,7 +426,7 @@ async def test_the_demo_shows_everything():
 
 async def test_the_doctor_is_content(service):
     """Kinds of keys, versions and a look at the service; no key's text, no job, status 0."""
-    ended = await run("doctor", service=service)
+    ended = await run_process("doctor", service=service)
     assert ended.status == 0, ended.out
     assert "MINTLIFY_ADMIN_API_KEY: an admin key" in ended.out
     assert "the admin key is accepted" in ended.out

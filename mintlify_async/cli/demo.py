@@ -95,12 +95,12 @@ async def _ask(session: mintlify.MintlifySession, terminal: Terminal) -> mintlif
         terminal,
         "3. A question. The answer streams in as typed events.",
         """
-        async with session.ask("How do I get started?") as reply:
+        async with session.ask("How do I create an agent job?") as reply:
             async for text in reply.text_stream:
                 print(text, end="")
         """,
     )
-    reply = session.ask("How do I get started?")
+    reply = session.ask("How do I create an agent job?")
     await stream(reply, terminal)
     terminal.write(f"\n    thread id: {reply.thread_id}")
     return reply.thread
@@ -113,10 +113,10 @@ async def _ask_again(
         terminal,
         "4. A second question on the same thread: the assistant knows the first.",
         """
-        reply = await session.ask("And what comes next?", thread=reply.thread)
+        reply = await session.ask("And how do I send it a follow-up?", thread=reply.thread)
         print(reply.text, reply.sources)
         """,
     )
-    reply = session.ask("And what comes next?", thread=thread)
+    reply = session.ask("And how do I send it a follow-up?", thread=thread)
     await stream(reply, terminal)
     terminal.write(f"\n    thread id: {reply.thread_id}")
