@@ -8,9 +8,11 @@ import sqlite3
 import stat
 import sys
 import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
+from mintlify_async.contrib.redis import RedisConversationStore
 from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
 from mintlify_async.stores import (
     ConversationStore,
@@ -21,11 +23,15 @@ from mintlify_async.stores import (
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path) -> ConversationStore:
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+async def store(request, tmp_path) -> AsyncIterator[ConversationStore]:
     if request.param == "memory":
-        return MemoryConversationStore()
-    return SQLiteConversationStore(tmp_path / "chats.sqlite")
+        yield MemoryConversationStore()
+    elif request.param == "sqlite":
+        yield SQLiteConversationStore(tmp_path / "chats.sqlite")
+    else:
+        async with request.getfixturevalue("redis_server").client() as client:
+            yield RedisConversationStore(client, timeout=10)
 
 
 async def test_what_is_saved_is_loaded(store):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .conversations import RedisConversationStore
+from .ledger import RedisLedger
 from .quota import RedisQuotaStore
 
-__all__ = ["RedisQuotaStore"]
+__all__ = ["RedisConversationStore", "RedisLedger", "RedisQuotaStore"]

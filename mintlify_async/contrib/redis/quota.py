@@ -19,7 +19,7 @@ import anyio
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
 
-from .scripts import Argument, RedisClient, Script, StoreAway, check_namespace, check_seconds, run, text
+from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
 
 if TYPE_CHECKING:
     from mintlify_async.clock import Clock
@@ -245,10 +245,9 @@ class RedisQuotaStore:
                 "on_store_error='local' needs sharers=, the number of processes that share the limits",
                 field="sharers",
             )
-        self._client = client
+        self._runner = Runner(client, timeout)
         self._namespace = check_namespace(namespace)
         self._sharers = sharers if on_store_error == "local" else None
-        self._timeout = check_seconds(timeout, "timeout")
         self._probe_every = check_seconds(probe_every, "probe_every")
         self._name = uuid.uuid4().hex[:16]
         self._numbers = count()
@@ -387,7 +386,7 @@ class RedisQuotaStore:
             self._came_back()
 
     async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
-        return await run(self._client, script, keys, args, timeout=self._timeout)
+        return await self._runner.run(script, keys, args)
 
     def _key(self, gate: QuotaGate, name: str) -> str:
         return f"{self._namespace}:quota:{{{gate.tag}}}:{name}"

@@ -8,14 +8,17 @@ braces), so that a cluster keeps them on one node.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import weakref
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, cast
 
 import anyio
 from attrs import field, frozen
 
 try:
+    from redis.asyncio import ConnectionPool, Redis
     from redis.exceptions import NoScriptError, RedisError
 except ImportError as error:  # pragma: no cover - tested in an environment without it
     raise ImportError(
@@ -24,7 +27,16 @@ except ImportError as error:  # pragma: no cover - tested in an environment with
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, printable
 
-__all__ = ["RedisClient", "Script", "StoreAway", "check_namespace", "run", "text"]
+__all__ = [
+    "Argument",
+    "RedisClient",
+    "Runner",
+    "Script",
+    "StoreAway",
+    "check_namespace",
+    "check_seconds",
+    "text",
+]
 
 Argument = str | int | float
 
@@ -71,23 +83,62 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 """RuntimeError: a client that belongs to an event loop that is closed is a Redis that cannot be reached."""
 
 
-async def run(
-    client: RedisClient, script: Script, keys: Sequence[str], args: Sequence[Argument], *, timeout: float
-) -> Any:
-    """Run *script* within *timeout* seconds, whatever the client's own patience is.
+class Runner:
+    """Runs scripts on one client, within a time, on whatever event loop.
 
-    Raises:
-        StoreAway: There was no answer in time, or it was an error.
+    A client's connections belong to the loop that opened them. On the first
+    loop that comes the client is used as it is; on any other, each step has a
+    connection of its own, made like the client's and closed again.
+
+    Args:
+        client: The user's client; never closed here.
+        timeout: The longest that one step may take, in seconds, whatever the client's patience is.
     """
+
+    def __init__(self, client: RedisClient, timeout: float) -> None:
+        """Keep the client; nothing is sent yet."""
+        self._client = client
+        self._timeout = check_seconds(timeout, "timeout")
+        self._home: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """Run *script* and return its answer.
+
+        Raises:
+            StoreAway: There was no answer in time, or it was an error.
+        """
+        try:
+            with anyio.fail_after(self._timeout):
+                if self._at_home():
+                    return await _evaluate(self._client, script, keys, args)
+                async with self._visitor() as client:
+                    return await _evaluate(client, script, keys, args)
+        except FAILURES as error:
+            away = StoreAway(error)
+        raise away
+
+    def _at_home(self) -> bool:
+        loop = asyncio.get_running_loop()
+        if self._home is None:
+            self._home = weakref.ref(loop)
+        return (
+            self._home() is loop or type(getattr(self._client, "connection_pool", None)) is not ConnectionPool
+        )
+
+    def _visitor(self) -> Redis:
+        """Return a client like the user's, for one step on another loop."""
+        pool: ConnectionPool = cast("Redis", self._client).connection_pool
+        options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
+        return Redis.from_pool(ConnectionPool(pool.connection_class, max_connections=1, **options))
+
+
+async def _evaluate(
+    client: RedisClient, script: Script, keys: Sequence[str], args: Sequence[Argument]
+) -> Any:
     try:
-        with anyio.fail_after(timeout):
-            try:
-                return await client.evalsha(script.sha, len(keys), *keys, *args)
-            except NoScriptError:  # a new server, or SCRIPT FLUSH
-                return await client.eval(script.text, len(keys), *keys, *args)
-    except FAILURES as error:
-        away = StoreAway(error)
-    raise away
+        return await client.evalsha(script.sha, len(keys), *keys, *args)
+    except NoScriptError:  # a new server, or SCRIPT FLUSH
+        return await client.eval(script.text, len(keys), *keys, *args)
 
 
 def text(value: object) -> str:
@@ -105,7 +156,7 @@ def check_namespace(namespace: object) -> str:
     return namespace
 
 
-def check_seconds(value: object, name: Literal["timeout", "probe_every"]) -> float:
+def check_seconds(value: object, name: Literal["timeout", "probe_every", "keep"]) -> float:
     """Return *value* when it is a number of seconds above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ConfigurationError(f"{name} must be seconds above 0, not {value!r}", field=name)

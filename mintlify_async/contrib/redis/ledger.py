@@ -1,0 +1,217 @@
+"""Claims kept on a Redis: of all workers and machines that create one job, one sends the POST.
+
+A claim is a hash under a fingerprint of its ``dedupe_key``; the open ones stand
+in a second hash, for people to list. All keys carry one hash tag. Leases are
+measured on the server's clock, so that a computer whose clock is minutes off
+neither waits too long for another's claim nor gives up too early.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from attrs import evolve
+
+from mintlify_async.errors import ConfigurationError, StateError, printable
+from mintlify_async.ledger import Claim
+
+from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
+
+__all__ = ["RedisLedger"]
+
+SKEW: Final = 1.0
+"""Clocks that differ by less, in seconds, are taken to agree."""
+
+# KEYS: claim, open claims; ARGV: key, fingerprint, token, claimed_at, lease_until, the claim as JSON.
+_CLAIM = Script(
+    """
+local t = redis.call('TIME')
+local now = string.format('%.0f', t[1] * 1000000 + t[2])
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'key', ARGV[1], 'fingerprint', ARGV[2], 'token', ARGV[3],
+             'claimed_at', ARGV[4], 'lease_until', ARGV[5], 'server', now)
+  redis.call('HSET', KEYS[2], KEYS[1], ARGV[6])
+end
+return {now, redis.call('HMGET', KEYS[1],
+  'key', 'fingerprint', 'token', 'claimed_at', 'lease_until', 'job_id', 'server')}
+"""
+)
+
+# KEYS: claim.
+_FIND = Script(
+    """
+return redis.call('HMGET', KEYS[1],
+  'key', 'fingerprint', 'token', 'claimed_at', 'lease_until', 'job_id', 'server')
+"""
+)
+
+# KEYS: claim, open claims; ARGV: token, job id, ms to keep it (0: for ever).
+_RECORD = Script(
+    """
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'job_id', ARGV[2])
+redis.call('HDEL', KEYS[2], KEYS[1])
+if ARGV[3] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+return 1
+"""
+)
+
+# KEYS: claim, open claims; ARGV: token.
+_RELEASE = Script(
+    """
+local held = redis.call('HMGET', KEYS[1], 'token', 'job_id')
+if held[1] ~= ARGV[1] or held[2] then return 0 end
+redis.call('DEL', KEYS[1])
+redis.call('HDEL', KEYS[2], KEYS[1])
+return 1
+"""
+)
+
+# KEYS: claim, open claims; ARGV: job id, ms to keep it (0: for ever).
+_RESOLVE = Script(
+    """
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local job = redis.call('HGET', KEYS[1], 'job_id')
+if job and job ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'job_id', ARGV[1])
+redis.call('HDEL', KEYS[2], KEYS[1])
+if ARGV[2] ~= '0' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return 1
+"""
+)
+
+# KEYS: claim, open claims.
+_FORGET = Script("redis.call('HDEL', KEYS[2], KEYS[1]) return redis.call('DEL', KEYS[1])")
+
+# KEYS: open claims.
+_OPEN = Script("return redis.call('HVALS', KEYS[1])")
+
+
+class RedisLedger:
+    """Claims on a Redis, for all processes and machines that use the same one.
+
+    As safe as the Redis is durable: a claim that Redis forgets can be sent
+    again. Run it with ``appendonly yes`` (and ``appendfsync always`` to outlive
+    a power cut), and ``maxmemory-policy noeviction``.
+
+    Args:
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        namespace: Begins the name of every key.
+        timeout: The longest that one step may take, in seconds. A claim that cannot be
+            written in time raises, and nothing is sent.
+        keep: How long a key is remembered after its job was recorded, in seconds; None is for
+            ever. Open claims are always kept.
+
+    Raises:
+        ConfigurationError: An argument is none of these.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        namespace: str = "mintlify",
+        timeout: float = 2.0,
+        keep: float | None = None,
+    ) -> None:
+        """Keep the client; nothing is sent yet."""
+        self._runner = Runner(client, timeout)
+        self._namespace = check_namespace(namespace)
+        self._keep_ms = 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
+        self._ahead: float | None = None
+
+    def __repr__(self) -> str:
+        """Show the namespace; the client's address may hold a password."""
+        return f"RedisLedger(namespace={self._namespace!r})"
+
+    async def claim(self, claim: Claim) -> Claim:
+        """Keep *claim* unless its key is taken; return what the key holds now."""
+        args: list[Argument] = [claim.key, claim.fingerprint, claim.token]
+        args += [repr(claim.claimed_at), repr(claim.lease_until), _to_json(claim)]
+        now, held = await self._run(_CLAIM, self._keys(claim.key), args)
+        self._ahead = int(now) / 1e6 - claim.claimed_at
+        found = self._read(held)
+        return claim if found is None or (found.token == claim.token and found.job_id is None) else found
+
+    async def record(self, claim: Claim, job_id: str) -> None:
+        """Write *job_id* beside *claim*; nothing when the key holds another claim by now."""
+        await self._run(_RECORD, self._keys(claim.key), [claim.token, job_id, self._keep_ms])
+
+    async def release(self, claim: Claim) -> None:
+        """Drop *claim* while it is open; nothing when the key holds another claim, or none."""
+        await self._run(_RELEASE, self._keys(claim.key), [claim.token])
+
+    async def find(self, key: str) -> Claim | None:
+        """Return what *key* holds, or None."""
+        return self._read(await self._run(_FIND, self._keys(key)[:1], []))
+
+    async def open_claims(self) -> list[Claim]:
+        """Return the claims without a job, the oldest first."""
+        found = [_from_json(text(one)) for one in await self._run(_OPEN, self._keys("")[1:], [])]
+        return sorted(found, key=lambda claim: claim.claimed_at)
+
+    async def resolve(self, key: str, job_id: str) -> None:
+        """Write down, for a person who has looked, which job came of the open claim *key*.
+
+        Raises:
+            ConfigurationError: The key holds no open claim.
+        """
+        if not isinstance(job_id, str) or not job_id:  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
+        if not await self._run(_RESOLVE, self._keys(key), [job_id, self._keep_ms]):
+            raise ConfigurationError(
+                f"the ledger has no open claim {printable(key)!r}; see open_claims()", field="key"
+            )
+
+    async def forget(self, key: str) -> None:
+        """Drop *key*, for a person who has looked: it can be sent again."""
+        await self._run(_FORGET, self._keys(key), [])
+
+    def _keys(self, key: str) -> list[str]:
+        name = hashlib.sha256(key.encode()).hexdigest()
+        prefix = f"{self._namespace}:{{ledger}}"
+        return [f"{prefix}:claim:{name}", f"{prefix}:open"]
+
+    def _read(self, row: list[Any]) -> Claim | None:
+        """Return the claim in *row*, its lease as this computer's clock counts it."""
+        if row[0] is None:
+            return None
+        key, fingerprint, token, claimed_at, lease_until, job_id, server = (
+            None if value is None else text(value) for value in row
+        )
+        claim = Claim(
+            key=key or "",
+            fingerprint=fingerprint or "",
+            token=token or "",
+            claimed_at=float(claimed_at or 0),
+            lease_until=float(lease_until or 0),
+            job_id=job_id,
+        )
+        if self._ahead is None:
+            return claim
+        skew = (int(server or 0) / 1e6 - claim.claimed_at) - self._ahead
+        if abs(skew) < SKEW:
+            return claim
+        return evolve(claim, claimed_at=claim.claimed_at + skew, lease_until=claim.lease_until + skew)
+
+    async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
+        try:
+            return await self._runner.run(script, keys, args)
+        except StoreAway as error:
+            away = error
+        failure = StateError(f"the ledger on Redis cannot be used: {away.reason}")
+        failure.__cause__ = away.cause()
+        raise failure
+
+
+def _to_json(claim: Claim) -> str:
+    return json.dumps([claim.key, claim.fingerprint, claim.token, claim.claimed_at, claim.lease_until])
+
+
+def _from_json(line: str) -> Claim:
+    key, fingerprint, token, claimed_at, lease_until = json.loads(line)
+    return Claim(
+        key=key, fingerprint=fingerprint, token=token, claimed_at=claimed_at, lease_until=lease_until
+    )
