@@ -402,15 +402,18 @@ class Endless(Fault):
     Args:
         piece: The piece; the default is a comment, which only keeps a stream alive.
         pause: Seconds between two.
+        at: After how many bytes of the answer's own body it begins.
     """
 
     piece: bytes = b": still here\n\n"
     pause: float = 1.0
+    at: int = 0
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the answer's own head and body, then the piece for ever."""
+        """Send the answer's head and the beginning of its body, then the piece for ever."""
+        before, _ = split_at(answer.body, position(answer, self.at))
         await wire.send(head(answer, {"Transfer-Encoding": "chunked"}))
-        await send_all(wire, (chunk(piece) if isinstance(piece, bytes) else piece for piece in answer.body))
+        await send_all(wire, (chunk(piece) if isinstance(piece, bytes) else piece for piece in before))
         while True:
             await wire.pause(self.pause)
             await wire.send(chunk(self.piece))

@@ -1,0 +1,665 @@
+"""The local service as a bare HTTP client sees it: faithful to the interface, honest about what it got."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from mintlify_async import ConfigurationError, StateError
+from mintlify_async.testing import (
+    AnswerStyle,
+    DocsIndex,
+    JobLife,
+    Limits,
+    LocalService,
+    ThreadStyle,
+    VirtualClock,
+)
+
+JOBS = "/v2/agent/acme/job"
+ASK = "/discovery/v2/assistant/acme-docs/message"
+
+
+class Client:
+    """A bare client: four calls, no rules of its own."""
+
+    def __init__(self, service, http):
+        self.service, self.http = service, http
+
+    async def call(self, method, path, key=None, **kwargs):
+        headers = {"Authorization": f"Bearer {key or self.service.admin_key}"} | kwargs.pop("headers", {})
+        async with self.http.request(
+            method, URL(self.service.base_url + path, encoded=True), headers=headers, **kwargs
+        ) as response:
+            text = await response.text()
+            return (
+                response.status,
+                json.loads(text) if text.startswith(("{", "[")) else text,
+                response.headers,
+            )
+
+    async def create(self, prompt="Fix the typos", **kwargs):
+        return await self.call("POST", JOBS, json={"prompt": prompt}, **kwargs)
+
+    async def look(self, job_id="job_1", **kwargs):
+        return (await self.call("GET", f"{JOBS}/{job_id}", **kwargs))[:2]
+
+    async def send(self, prompt="And the guide", job_id="job_1", **kwargs):
+        return await self.call("POST", f"{JOBS}/{job_id}/message", json={"prompt": prompt}, **kwargs)
+
+    async def ask(self, *questions, key=None, **body):
+        messages = [
+            {"id": f"m{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+            for number, text in enumerate(questions)
+        ]
+        body = {"fp": "anonymous", "messages": messages} | body
+        return await self.call("POST", ASK, key or self.service.assistant_key, json=body)
+
+
+def events(text):
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def text_of(stream):
+    return "".join(event["delta"] for event in events(stream) if event["type"] == "text-delta")
+
+
+def results_of(stream):
+    return next(e for e in events(stream) if e["type"] == "tool-output-available")["output"]["results"]
+
+
+@pytest.fixture
+async def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+async def make(clock):
+    """Start services with other settings; each gets a client."""
+    open_now = []
+
+    async def start(**settings):
+        service = await LocalService(clock=clock, **settings).__aenter__()
+        http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
+        open_now.append((service, http))
+        return Client(service, http)
+
+    yield start
+    for service, http in open_now:
+        await http.close()
+        await service.stop()
+
+
+@pytest.fixture
+async def client(make):
+    return await make()
+
+
+# Jobs
+
+
+async def test_a_job_lives_and_opens_a_pull_request(client, clock):
+    """Created active, without a link; after its time completed, with one; every field of the interface."""
+    status, job, _ = await client.create()
+    assert status == 201
+    assert job == {
+        "id": "job_1",
+        "status": "active",
+        "source": {"repository": "acme/docs", "ref": "agent/job_1"},
+        "model": "local-stand-in",
+        "prLink": None,
+        "createdAt": "2026-01-01T00:00:00.000Z",
+        "archivedAt": None,
+    }
+    await clock.sleep(2.9)
+    assert (await client.look())[1]["status"] == "active"
+    await clock.sleep(0.1)
+    status, done = await client.look()
+    assert (status, done["status"], done["prLink"]) == (
+        200,
+        "completed",
+        "https://github.com/acme/docs/pull/1",
+    )
+
+
+async def test_a_job_proposes_an_edit(client):
+    """A literal replacement is done, in a page that has the words; nothing is written to the folder."""
+    await client.create('Replace "Python 3.11" with "Python 3.12" in the quickstart')
+    job = client.service.jobs["job_1"]
+    assert "-The package needs Python 3.11 or later" in job.diff
+    assert "+The package needs Python 3.12 or later" in job.diff
+    assert "Python 3.11" in client.service.docs.pages["/quickstart"].text
+
+
+async def test_a_follow_up_edits_on_top(client):
+    """The second prompt's edit stands on the first one's."""
+    await client.create("Say what the thread key is")
+    await client.send("Say what a lost thread key means")
+    job = client.service.jobs["job_1"]
+    assert job.prompts == [
+        "Say what the thread key is",
+        "Say what a lost thread key means",
+    ]
+    assert [edit.file for edit in job.edits] == ["guides/threads.md"] * 2
+    assert job.edits[1].before == job.edits[0].after
+
+
+@pytest.mark.parametrize(
+    ("life", "status", "link"),
+    [
+        (JobLife(outcome="failed"), "failed", False),
+        (JobLife(outcome="archived"), "archived", False),
+        (JobLife(files=False), "completed", False),
+        (JobLife(archive_after=0), "archived", True),
+        (JobLife(outcome="merging"), "merging", False),
+    ],
+)
+async def test_lives_end_in_every_way(make, clock, life, status, link):
+    """Failed, archived, without files, or as something that no one has heard of."""
+    client = await make(life=life)
+    await client.create()
+    await clock.sleep(3)
+    job = (await client.look())[1]
+    assert (job["status"], job["prLink"] is not None) == (status, link)
+    assert (job["archivedAt"] is not None) == (status == "archived")
+
+
+async def test_a_pull_request_that_comes_late(make, clock):
+    """Completed first, the link later."""
+    client = await make(life=JobLife(pr_delay=20))
+    await client.create()
+    await clock.sleep(22)
+    assert (await client.look())[1]["prLink"] is None
+    await clock.sleep(1)
+    assert (await client.look())[1]["prLink"] is not None
+
+
+async def test_states_on_the_way(make, clock):
+    """States of tomorrow show while the job runs."""
+    client = await make(life=JobLife(seconds=10, states={0: "queued", 4: "merging"}))
+    seen = [(await client.create())[1]["status"]]
+    for _ in range(3):
+        await clock.sleep(4)
+        seen.append((await client.look())[1]["status"])
+    assert seen == ["queued", "merging", "merging", "completed"]
+
+
+async def test_a_job_that_cannot_be_seen_yet(make, clock):
+    """A new job may be 404 for a moment."""
+    client = await make(life=JobLife(not_found=5))
+    await client.create()
+    assert (await client.look())[0] == 404
+    await clock.sleep(5)
+    assert (await client.look())[0] == 200
+
+
+async def test_a_stale_answer_after_a_follow_up(client, clock):
+    """The old end is read back for a while, then the job is active, then it has ended anew."""
+    await client.create()
+    await clock.sleep(3)
+    client.service.script.send_message(life=JobLife(seconds=10, stale=20))
+    assert (await client.send())[1]["status"] == "completed"
+    seen = []
+    for _ in range(8):
+        seen.append((await client.look())[1]["status"])
+        await clock.sleep(5)
+    assert seen == ["completed"] * 4 + ["active"] * 2 + ["completed"] * 2
+
+
+async def test_looks_instead_of_time(client):
+    """Each GET gives the next status, the last one stays."""
+    client.service.script.job("active", "queued", "failed")
+    await client.create()
+    assert [(await client.look())[1]["status"] for _ in range(4)] == ["active", "queued", "failed", "failed"]
+
+
+async def test_unknown_jobs_projects_and_paths(client):
+    """404 with the service's own error shape."""
+    assert await client.look("job_9") == (404, {"error": "Job not found"})
+    status, body, _ = await client.call("POST", "/v2/agent/other/job", json={"prompt": "x"})
+    assert (status, body) == (404, {"error": "Project not found"})
+    assert (await client.call("GET", "/v2/agent/acme/jobs"))[0] == 404
+    assert (await client.call("PUT", JOBS, json={}))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ({"json": {"prompt": ""}}, "at least 1 character"),
+        ({"json": {"prompt": 3}}, "must be a string"),
+        ({"json": {}}, "prompt is required"),
+        ({"json": ["prompt"]}, "JSON object"),
+        ({"data": b"{", "headers": {"Content-Type": "application/json"}}, "JSON object"),
+        ({"data": b'{"prompt": "x"}', "headers": {"Content-Type": "text/plain"}}, "Content-Type"),
+    ],
+)
+async def test_bad_prompts(client, sent, says):
+    """400 that says what is wrong, and no job."""
+    status, body, _ = await client.call("POST", JOBS, **sent)
+    assert status == 400
+    assert says in body["error"]
+    assert not client.service.jobs
+
+
+# Keys
+
+
+async def test_every_kind_of_key(client):
+    """Missing, wrong, expired and of the other kind: 401. Without the scope: 403."""
+    service = client.service
+    assert (await client.create(key="mint_nobody"))[0] == 401
+    assert (await client.create(key=service.expired_key))[0] == 401
+    assert (await client.create(key=service.assistant_key))[0] == 401
+    assert (await client.ask("Hi", key=service.admin_key))[0] == 401
+    status, body, _ = await client.create(key=service.read_only_key)
+    assert (status, body) == (403, {"error": "The API key lacks the scope: write"})
+    await client.create()
+    assert (await client.look(key=service.read_only_key))[0] == 200
+    async with client.http.post(service.base_url + ASK, json={}) as response:
+        assert response.status == 401
+        assert set(await response.json()) == {"message"}
+
+
+# The assistant
+
+
+async def test_an_answer_is_a_whole_stream(client):
+    """Start, the search with its result, sources, text, finish with the thread, [DONE]; headers as the AI SDK's."""
+    status, stream, headers = await client.ask("How do I wait for a job?")
+    assert status == 200
+    assert headers["Content-Type"] == "text/event-stream"
+    assert headers["X-Vercel-AI-UI-Message-Stream"] == "v1"
+    kinds = list(dict.fromkeys(event["type"] for event in events(stream)))
+    assert kinds == [
+        "start",
+        "start-step",
+        "tool-input-start",
+        "tool-input-delta",
+        "tool-input-available",
+        "tool-output-available",
+        "finish-step",
+        "source-url",
+        "text-start",
+        "text-delta",
+        "text-end",
+        "finish",
+    ]
+    assert stream.endswith("data: [DONE]\n\n")
+    assert events(stream)[-1] == {"type": "finish", "finishReason": "stop", "threadId": "thread_1"}
+    assert headers["X-Thread-Id"] == "thread_1"
+    assert "Wait for a job" in text_of(stream)
+
+
+async def test_the_search_finds_what_fits(client):
+    """Paths, titles and falling scores; as many as were asked for."""
+    _, stream, _ = await client.ask("What happens when the key expires?", retrievalPageSize=3)
+    results = results_of(stream)
+    assert len(results) == 3
+    assert results[0]["path"].startswith("/authentication")
+    assert results[0]["metadata"]["title"] == "Authentication"
+    assert [one["score"] for one in results] == sorted((one["score"] for one in results), reverse=True)
+
+
+async def test_five_results_unless_told_otherwise(client):
+    """The interface's default."""
+    _, stream, _ = await client.ask("job session answer key thread")
+    assert len(results_of(stream)) == 5
+
+
+async def test_code_blocks_stay_whole(client):
+    """What is quoted has as many fences open as closed, and the code itself."""
+    _, stream, _ = await client.ask("How do I rotate keys with a function?")
+    assert "async def current_key() -> str:" in text_of(stream)
+    assert text_of(stream).count("```") % 2 == 0
+
+
+async def test_suggestions_and_reasoning_by_choice(make):
+    """A suggestions block in the service's own form; a reasoning part when asked for."""
+    client = await make(answers=AnswerStyle(reasoning=True))
+    _, stream, _ = await client.ask("How do I wait for a job?")
+    block = text_of(stream).split("```suggestions\n")[1]
+    assert block.startswith("(")
+    assert ")[/" in block
+    assert [event["type"] for event in events(stream)].count("reasoning-start") == 1
+    plain = await make(answers=AnswerStyle(suggestions=False))
+    _, stream, _ = await plain.ask("How do I wait for a job?")
+    assert "```suggestions" not in text_of(stream)
+    assert "reasoning" not in stream
+
+
+async def test_large_tool_results(make):
+    """A hundred kilobytes on one line, as the real search gives them."""
+    client = await make(answers=AnswerStyle(tool_result_bytes=100_000))
+    _, stream, _ = await client.ask("How do I wait for a job?")
+    assert max(map(len, stream.splitlines())) > 100_000
+
+
+async def test_a_question_without_words(client):
+    """Nothing found is said so, and is a whole answer."""
+    _, stream, _ = await client.ask("zzzz")
+    assert text_of(stream) == "The documentation says nothing about “zzzz”."
+    assert results_of(stream) == []
+
+
+async def test_context_and_path_show(client):
+    """What the user selected and where the user is: seen in the answer, and in what is found."""
+    context = [{"type": "code", "value": "GzipBomb(size_bytes=1)", "path": "test_it.py"}]
+    _, stream, _ = await client.ask("Why?", context=context, currentPath="/limits")
+    assert "About the code you selected from `test_it.py`" in text_of(stream)
+    assert "You are reading `/limits`" in text_of(stream)
+    _, near, _ = await client.ask("What is raised when a timeout ends?", currentPath="/limits")
+    _, far, _ = await client.ask("What is raised when a timeout ends?")
+    assert results_of(near)[0]["path"].startswith("/limits")
+    assert not results_of(far)[0]["path"].startswith("/limits")
+
+
+async def test_the_filter_narrows(make, tmp_path):
+    """Version, language and groups decide which pages are found; unmarked pages always are."""
+    pages = {
+        "old.md": "---\nversion: v1\n---\n# Install\nInstall the old one.",
+        "new.md": "---\nversion: v2\nlanguage: en\n---\n# Install\nInstall the new one.",
+        "secret.md": "---\ngroups: [staff]\n---\n# Install\nInstall the secret one.",
+        "any.mdx": "# Install\nInstall any.",
+    }
+    for name, text in pages.items():
+        (tmp_path / name).write_text(text)
+    client = await make(docs=tmp_path)
+
+    async def found(criteria):
+        _, stream, _ = await client.ask("install", filter=criteria)
+        return sorted(one["path"] for one in results_of(stream))
+
+    assert await found(None) == ["/any", "/new", "/old"]
+    assert await found({"version": "v2"}) == ["/any", "/new"]
+    assert await found({"language": "de"}) == ["/any", "/old"]
+    assert await found({"groups": ["staff"]}) == ["/any", "/new", "/old", "/secret"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"fp": None}, "fp"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user", "parts": []}]}, "messages[0].id"),
+        ({"messages": [{"id": "1", "role": "bot", "parts": []}]}, "messages[0].role"),
+        ({"messages": [{"id": "1", "role": "user"}]}, "messages[0].parts"),
+        (
+            {"messages": [{"id": "1", "role": "user", "parts": [{"type": "text"}]}]},
+            "a text part needs a text",
+        ),
+        ({"threadId": 3}, "threadId"),
+        ({"retrievalPageSize": "5"}, "retrievalPageSize"),
+        ({"filter": "v1"}, "filter"),
+        ({"filter": {"groups": "staff"}}, "filter.groups"),
+        ({"context": {}}, "context"),
+        ({"context": [{"type": "image", "value": ""}]}, "context[0].type"),
+        ({"context": [{"type": "code"}]}, "context[0].value"),
+        ({"currentPath": "x" * 201}, "currentPath"),
+    ],
+)
+async def test_bad_questions(client, body, says):
+    """400 with details, each naming what is wrong."""
+    status, answer, _ = await client.ask("Hi", **body)
+    assert status == 400
+    assert any(says in detail["message"] for detail in answer["details"])
+
+
+async def test_what_javascript_clients_send_is_accepted(client):
+    """Further keys, null for nothing, and the parts of an earlier answer."""
+    history = [
+        {"id": "1", "role": "user", "parts": [{"type": "text", "text": "How do I create a job?"}]},
+        {
+            "id": "2",
+            "role": "assistant",
+            "parts": [{"type": "step-start"}, {"type": "tool-search", "input": {}}],
+        },
+        {"id": "3", "role": "user", "parts": [{"type": "text", "text": "And then?"}]},
+    ]
+    status, stream, _ = await client.ask(
+        messages=history, id="chat", trigger="submit-message", threadId=None, filter=None
+    )
+    assert status == 200
+    assert "you asked: “How do I create a job?”" in text_of(stream)
+
+
+# Threads
+
+
+async def test_a_thread_remembers(client):
+    """The key comes once, in a header; with it, the next answer knows the question before."""
+    _, _, headers = await client.ask("How do I create a job?")
+    thread = {"threadId": headers["X-Thread-Id"], "threadKey": headers["X-Thread-Key"]}
+    status, stream, headers = await client.ask("And its limits?", **thread)
+    assert status == 200
+    assert "Earlier in this thread you asked: “How do I create a job?”" in text_of(stream)
+    assert headers["X-Thread-Id"] == thread["threadId"]
+    assert "X-Thread-Key" not in headers
+    assert client.service.threads["thread_1"].questions == ["How do I create a job?", "And its limits?"]
+
+
+@pytest.mark.parametrize("body", [{}, {"threadKey": "thread_key_wrong"}, {"threadId": "thread_9"}])
+async def test_a_thread_without_its_key_is_not_found(client, body):
+    """No key, a wrong key and a wrong id look the same."""
+    await client.ask("How do I create a job?")
+    status, answer, _ = await client.ask("And?", **({"threadId": "thread_1"} | body))
+    assert (status, answer) == (404, {"message": "Thread not found"})
+
+
+@pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
+async def test_every_place_of_a_thread(make, place):
+    """The id and the key stand where the style says, and nowhere else."""
+    client = await make(threads=ThreadStyle(id_in={place}, key_in={place}))
+    _, stream, headers = await client.ask("Hi there job")
+    finish = events(stream)[-1]
+    named = {
+        "header": {"threadId": headers.get("X-Thread-Id"), "threadKey": headers.get("X-Thread-Key")},
+        "finish": finish,
+        "metadata": finish.get("messageMetadata", {}),
+        "data": next((event for event in events(stream) if event["type"] == "data-thread"), {}),
+    }
+    key = client.service.threads["thread_1"].key
+    assert {where for where, names in named.items() if names.get("threadId")} == {place}
+    assert named[place]["threadKey"] == key
+
+
+async def test_threads_without_keys(make):
+    """As the interface alone describes them: the id is enough."""
+    client = await make(threads=ThreadStyle(keys=False))
+    _, _, headers = await client.ask("How do I create a job?")
+    assert "X-Thread-Key" not in headers
+    assert (await client.ask("And?", threadId="thread_1"))[0] == 200
+
+
+# Limits
+
+
+async def test_the_agents_limits(make, clock):
+    """Creations and follow-ups are counted apart, in a sliding hour, for each project."""
+    client = await make(limits=Limits(create_job=2, send_message=1), project_id=None)
+    assert [(await client.create())[0] for _ in range(2)] == [201, 201]
+    assert (await client.send())[0] == 200
+    await clock.sleep(600)
+    status, body, headers = await client.create()
+    assert (status, body, headers["Retry-After"]) == (429, {"error": "Rate limit exceeded"}, "3000")
+    assert (await client.send())[0] == 429
+    assert (await client.call("POST", "/v2/agent/other/job", json={"prompt": "x"}))[0] == 201
+    await clock.sleep(3000)
+    assert (await client.create())[0] == 201
+
+
+async def test_limits_counted_together(make):
+    """By option one count for both."""
+    client = await make(limits=Limits(create_job=2, together=True))
+    assert [(await client.create())[0], (await client.send())[0], (await client.create())[0]] == [
+        201,
+        200,
+        429,
+    ]
+
+
+@pytest.mark.parametrize("limit", ["ask_per_key", "ask_per_organization", "ask_per_address"])
+async def test_the_assistants_limits(make, limit):
+    """A key's, an organization's, an address's: each refuses in the assistant's error shape."""
+    client = await make(limits=Limits(**{limit: 1}, retry_after=False))
+    assert (await client.ask("job"))[0] == 200
+    status, body, headers = await client.ask("job")
+    assert (status, body) == (429, {"message": "Rate limit exceeded"})
+    assert "Retry-After" not in headers
+
+
+async def test_reset_headers(make):
+    """By option every agent answer tells what is left."""
+    client = await make(limits=Limits(create_job=2, reset_headers=True))
+    _, _, headers = await client.create()
+    assert (headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == ("2", "1")
+    assert headers["X-RateLimit-Reset"] == str(1_767_225_600 + 3600)
+
+
+async def test_bad_requests_use_nothing_up(make):
+    """What is refused as wrong does not count."""
+    client = await make(limits=Limits(create_job=1))
+    await client.create("")
+    assert (await client.create())[0] == 201
+
+
+# What was received
+
+
+async def test_everything_is_recorded(client):
+    """Method, raw path, headers in lower case, body, key and moment."""
+    await client.call("POST", JOBS + "?a=%2F", json={"prompt": "é"}, headers={"X-Trace": "7"})
+    request = client.service.requests[0]
+    assert request == ("POST", JOBS + "?a=%2F")
+    assert request == ("POST", JOBS + "?a=%2F", {"prompt": "é"})
+    assert request != ("GET", JOBS + "?a=%2F")
+    assert (request.operation, request.headers["x-trace"], request.status) == ("create_job", "7", 201)
+    assert request.key == client.service.admin_key
+    assert request.params == {"project": "acme"}
+    assert request.finished
+    assert not request.client_left
+
+
+async def test_requests_compare_with_a_list(client):
+    """Equal to plain tuples, counted by operation, and a difference that can be read."""
+    await client.create()
+    await client.look()
+    await client.look()
+    requests = client.service.requests
+    assert requests == [("POST", JOBS), *[("GET", f"{JOBS}/job_1")] * 2]
+    assert (requests.count("get_job"), requests.count(("POST", JOBS))) == (2, 1)
+    client.service.assert_requests(("POST", JOBS), *[("GET", f"{JOBS}/job_1")] * 2)
+    with pytest.raises(AssertionError, match="1 requests expected, 3 received") as caught:
+        client.service.assert_requests(("POST", JOBS, {"prompt": "Fix"}))
+    assert '-POST /v2/agent/acme/job {"prompt": "Fix"}' in str(caught.value)
+    assert '+POST /v2/agent/acme/job {"prompt": "Fix the typos"}' in str(caught.value)
+    requests.clear()
+    assert requests == []
+
+
+async def test_a_client_that_leaves_is_noticed(client, clock):
+    """The request says so, and the service stops answering."""
+    client.service.script.ask(events=[{"type": "start"}, 3600.0, {"type": "finish"}])
+    headers = {"Authorization": f"Bearer {client.service.assistant_key}"}
+    response = await client.http.post(client.service.base_url + ASK, json={}, headers=headers)
+    await response.content.readany()
+    response.close()
+    with clock.hold():
+        while client.service.answering:
+            await asyncio.sleep(0)
+    assert client.service.requests[0].client_left
+    assert clock.now() < 3600
+
+
+async def test_the_observer_is_told(make):
+    """Each request, when its answer has ended."""
+    seen = []
+    client = await make(observer=lambda request: seen.append((request.operation, request.status)))
+    await client.create()
+    assert seen == [("create_job", 201)]
+
+
+# Lifetime
+
+
+async def test_start_and_stop():
+    """A port of its own; stopping breaks off what is under way and leaves nothing."""
+    service = LocalService()
+    await service.start()
+    with pytest.raises(StateError):
+        await service.start()
+    async with aiohttp.ClientSession() as http:
+        service.script.ask(delay=3600)
+        headers = {"Authorization": f"Bearer {service.assistant_key}"}
+        call = asyncio.create_task(http.post(service.base_url + ASK, json={}, headers=headers))
+        while not service.answering:
+            await asyncio.sleep(0)
+        await service.stop()
+        with pytest.raises(aiohttp.ClientError):
+            await call
+    assert service.connections == 0
+    assert not service.requests[0].client_left
+
+
+async def test_a_stopped_service_starts_again():
+    """On the same port, with what it knew."""
+    service = LocalService()
+    async with service:
+        first = service.port
+    async with service, aiohttp.ClientSession() as http:
+        assert service.port == first
+        async with http.get(service.base_url) as response:
+            assert response.status == 404
+
+
+def test_docs_must_have_pages(tmp_path):
+    """An empty folder is said so at once."""
+    with pytest.raises(ConfigurationError) as caught:
+        LocalService(docs=tmp_path)
+    assert caught.value.field == "docs"
+
+
+def test_a_port_is_a_port():
+    """The argument is named."""
+    with pytest.raises(ConfigurationError) as caught:
+        LocalService(port=70_000)
+    assert caught.value.field == "port"
+
+
+def test_a_life_has_no_negative_times():
+    """The argument is named."""
+    with pytest.raises(ConfigurationError) as caught:
+        JobLife(stale=-1)
+    assert caught.value.field == "stale"
+
+
+def test_a_place_is_known():
+    """A misspelt place is said so at once."""
+    with pytest.raises(ConfigurationError):
+        ThreadStyle(id_in={"footer"})
+
+
+def test_the_shipped_pages_are_complete():
+    """Every page has a title, and every link between pages leads somewhere."""
+    import re
+
+    index = DocsIndex.load()
+    assert len(index.pages) >= 8
+    for page in index.pages.values():
+        assert page.title
+        for target in re.findall(r"\]\((/[^)#]*)", page.text):
+            assert target in index.pages, f"{page.file} links to {target}"
+
+
+async def test_a_page_of_another_origin(make):
+    """A browser's preflight is answered, and the thread's headers can be read."""
+    client = await make(cors="http://localhost:5173")
+    status, _, headers = await client.call("OPTIONS", ASK)
+    assert (status, headers["Access-Control-Allow-Origin"]) == (204, "http://localhost:5173")
+    assert "Authorization" in headers["Access-Control-Allow-Headers"]
+    _, _, headers = await client.ask("job")
+    assert headers["Access-Control-Allow-Origin"] == "http://localhost:5173"
+    assert "X-Thread-Id" in headers["Access-Control-Expose-Headers"]
