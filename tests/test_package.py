@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import inspect
 import re
 import subprocess
@@ -78,10 +79,11 @@ def test_each_room_says_what_it_is():
 
 
 def test_versions_agree():
-    """The package, its metadata and the changelog tell the same."""
-    assert mintlify_async.__version__ == PROJECT["version"]
+    """The package, its installed metadata and the changelog tell the same."""
+    version = mintlify_async.__version__
+    assert importlib.metadata.version("mintlify-async") == version
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^## \[(Unreleased|{re.escape(PROJECT['version'])})\]", changelog, re.MULTILINE)
+    assert re.search(rf"^## \[(Unreleased|{re.escape(version)})\]", changelog, re.MULTILINE)
 
 
 def test_nothing_private_is_committed():
@@ -123,7 +125,7 @@ def test_the_metadata_is_complete(built):
     """What an index and pip show: name, Python, licence, extras, description, scripts."""
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        info = f"mintlify_async-{PROJECT['version']}.dist-info"
+        info = f"mintlify_async-{mintlify_async.__version__}.dist-info"
         metadata = message_from_string(archive.read(f"{info}/METADATA").decode())
         entry_points = archive.read(f"{info}/entry_points.txt").decode()
         assert f"{info}/licenses/LICENSE" in archive.namelist()

@@ -31,7 +31,9 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     found, heading, kind = [], "top", ""
-    pattern = r"^(?:#+ (?P<heading>.*)|<!-- run: (?P<kind>\w+) -->|```(?P<language>\w+)\n(?P<text>.*?)^```$)"
+    pattern = (
+        r"^(?:#+ (?P<heading>[^\n]*)|<!-- run: (?P<kind>\w+) -->|```(?P<language>\w+)\n(?P<text>.*?)^```$)"
+    )
     for match in re.finditer(pattern, README, re.MULTILINE | re.DOTALL):
         if match["heading"]:
             heading, kind = match["heading"], ""
@@ -47,22 +49,40 @@ PYTHON = [block for block in blocks() if block.language == "python"]
 SCRIPTS = [block for block in PYTHON if block.kind == "script"]
 
 DRIVE_FASTAPI = """
-from fastapi.testclient import TestClient
+import asyncio
+import aiohttp
+import uvicorn
 from app import app
 
-with TestClient(app) as client:
-    answer = client.get("/ask", params={"q": "How do I log in?"})
-    assert answer.status_code == 200 and len(answer.text) > 20, answer.text
-    created = client.post("/jobs", params={"prompt": "Fix the typos"})
-    assert created.status_code == 202, created.text
-    seen = client.get("/jobs/" + created.json()["ref"])
-    assert seen.status_code == 200 and seen.json()["status"] == "active", seen.text
-    assert client.post("/jobs", params={"prompt": ""}).status_code == 422
-    assert client.get("/jobs/no reference at all?").status_code in (404, 422, 502)
-    refused = client.get("/ask", params={"q": "refuse this"})
-    assert refused.status_code == 429 and refused.headers["retry-after"] == "86400", refused.text
-    cut = client.get("/ask", params={"q": "cut this"})
-    assert cut.status_code == 200 and "cut off" in cut.text, cut.text
+async def use(client):
+    async with client.get("/ask", params={"q": "How do I log in?"}) as answer:
+        assert answer.status == 200 and len(await answer.text()) > 20
+    async with client.post("/jobs", params={"prompt": "Fix the typos"}) as created:
+        assert created.status == 202, await created.text()
+        ref = (await created.json())["ref"]
+    async with client.get("/jobs/" + ref) as seen:
+        assert seen.status == 200 and (await seen.json())["status"] == "active"
+    async with client.post("/jobs", params={"prompt": ""}) as wrong:
+        assert wrong.status == 422
+    async with client.get("/jobs/job_404") as nothing:
+        assert nothing.status == 502
+    async with client.get("/ask", params={"q": "refused by the script"}) as refused:
+        assert refused.status == 429 and refused.headers["Retry-After"] == "86400"
+    async with client.get("/ask", params={"q": "cut by the script"}) as cut:
+        assert cut.status == 200 and "cut off" in await cut.text()
+
+async def main():
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        await use(client)
+    server.should_exit = True
+    await serving
+
+asyncio.run(main())
 """
 
 
@@ -211,8 +231,11 @@ def test_every_assumption_has_its_row():
 def test_every_error_has_its_row():
     """Whoever meets an error at night finds it in the table."""
     table = README[README.index("## Errors") : README.index("## Timeouts")]
-    names = [name for name in mintlify_async.__all__ if name.endswith("Error")]
-    general = {"MintlifyError", "APIStatusError", "StreamError"}
+    every = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
+    names = [
+        name for name, thing in every.items() if isinstance(thing, type) and issubclass(thing, Exception)
+    ]
+    general = {"MintlifyError", "APIStatusError", "StreamError", "CauseSummary"}
     assert not [name for name in names if name not in general and f"`{name}`" not in table]
 
 
