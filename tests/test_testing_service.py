@@ -268,7 +268,7 @@ async def test_every_kind_of_key(client):
 
 
 async def test_an_answer_is_a_whole_stream(client):
-    """Start, the search with its result, sources, text, finish with the thread, [DONE]; headers as the AI SDK's."""
+    """Start, the search, sources, text, finish with the thread, [DONE]; and the AI SDK's headers."""
     status, stream, headers = await client.ask("How do I wait for a job?")
     assert status == 200
     assert headers["Content-Type"] == "text/event-stream"
@@ -567,9 +567,7 @@ async def test_a_client_that_leaves_is_noticed(client, clock):
     response = await client.http.post(client.service.base_url + ASK, json={}, headers=headers)
     await response.content.readany()
     response.close()
-    with clock.hold():
-        while client.service.answering:
-            await asyncio.sleep(0)
+    await client.service.until(lambda service: not service.answering)
     assert client.service.requests[0].client_left
     assert clock.now() < 3600
 
@@ -595,8 +593,7 @@ async def test_start_and_stop():
         service.script.ask(delay=3600)
         headers = {"Authorization": f"Bearer {service.assistant_key}"}
         call = asyncio.create_task(http.post(service.base_url + ASK, json={}, headers=headers))
-        while not service.answering:
-            await asyncio.sleep(0)
+        await service.until(lambda service: service.requests.count("ask") == 1)
         await service.stop()
         with pytest.raises(aiohttp.ClientError):
             await call

@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from ..clock import Clock
 from ..errors import ConfigurationError
-from .wire import Answer, Pause, Piece, merged_headers
+from .wire import Answer, Pause, Piece, give_way, merged_headers
 
 __all__ = [
     "BrokenChunking",
@@ -64,7 +64,7 @@ class RawWire:
     async def send(self, data: bytes) -> None:
         """Write *data* at once; wait only for a client that does not read."""
         self._transport.write(data)
-        await asyncio.sleep(0)  # a turn of its own, so that the next write is another packet
+        await give_way()
         while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:  # noqa: ASYNC110 - the transport
             await asyncio.sleep(0.001)  # belongs to another protocol, which alone is told when there is room
 

@@ -35,6 +35,7 @@ class RecordedRequest:
         finished: Whether the whole answer went out.
         client_left: Whether the client closed the connection before it had the whole answer.
         address: Where it came from.
+        port: The client's port: one for each connection.
         params: The parts of the path, decoded: ``project`` and ``job``, or ``domain``.
     """
 
@@ -51,6 +52,7 @@ class RecordedRequest:
     finished: bool = False
     client_left: bool = False
     address: str = ""
+    port: int = 0
     params: Mapping[str, str] = field(factory=dict[str, str], repr=False)
 
     @property

@@ -296,7 +296,7 @@ def _answer(
         raise ConfigurationError("give one of json, body, chunks", field="body")
     if chunks is not None:
         pieces = tuple(Pause(one) if isinstance(one, int | float) else _bytes(one) for one in chunks)
-        return Answer(status=status or 200, headers=headers or {}, body=pieces, chunked=True)
+        return Answer(status=status or 200, headers=headers or {}, body=pieces, chunked=True, separate=True)
     if body is not None:
         return Answer(status=status or 200, headers=headers or {}, body=(_bytes(body),) if body else ())
     if json is not ...:

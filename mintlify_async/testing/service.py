@@ -25,7 +25,7 @@ from .limits import LimitCounter, Limits
 from .recorder import Expected, RecordedRequest, RequestLog, describe_difference
 from .script import Rule, Script, with_fields
 from .threads import ThreadBook, ThreadStyle
-from .wire import Answer, Pause
+from .wire import Answer, Pause, give_way
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
@@ -129,6 +129,7 @@ class LocalService:
         self._at_work: set[asyncio.Task[Any]] = set()
         self._busy: set[web.RequestHandler] = set()
         self._stopping = False
+        self._changed: asyncio.Future[None] | None = None
 
     # What a client needs to know
 
@@ -250,6 +251,22 @@ class LocalService:
         if self.requests != list(expected):
             raise AssertionError(describe_difference(self.requests, expected))
 
+    async def until(self, condition: Callable[[LocalService], bool]) -> None:
+        """Return when *condition* holds; it is looked at when a request arrives and when an answer ends.
+
+        ::
+
+            await service.until(lambda service: not service.answering)
+        """
+        while not condition(self):
+            self._changed = self._changed or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._changed)  # others wait for the same change
+
+    def _tell_waiters(self) -> None:
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.set_result(None)
+
     # Listening
 
     async def __aenter__(self) -> LocalService:
@@ -352,6 +369,7 @@ class LocalService:
         finally:
             self._at_work.discard(task)
             self._busy.discard(http.protocol)
+            self._tell_waiters()
             request.seconds = self.clock.now() - request.at
             if self._observer is not None:
                 self._observer(request)
@@ -386,8 +404,10 @@ class LocalService:
             wall=self.clock.wall(),
             params=params,
             address=http.remote or "",
+            port=_port_of(http),
         )
         self.requests.add(request)
+        self._tell_waiters()
         return request
 
     def _answer(self, request: RecordedRequest, rule: Rule) -> Answer:
@@ -424,6 +444,8 @@ class LocalService:
                 await self.clock.sleep(piece.seconds)
             else:
                 await response.write(piece)
+                if answer.separate:
+                    await give_way()
         await response.write_eof()
         return response
 
@@ -434,6 +456,12 @@ class LocalService:
             raise ConnectionResetError("the client left")
         await fault.play(RawWire(transport, self.clock), answer)
         return _Played()
+
+
+def _port_of(http: web.BaseRequest) -> int:
+    """Return the client's port, by which its connections can be told apart."""
+    peer = http.transport.get_extra_info("peername") if http.transport is not None else None
+    return peer[1] if isinstance(peer, tuple) else 0  # pyright: ignore[reportUnknownVariableType] - a socket's address
 
 
 class _Played(web.StreamResponse):

@@ -1,0 +1,257 @@
+"""Scripts: what the next answers are, to the byte and to the second."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from mintlify_async import ConfigurationError, Finish, TextDelta
+from mintlify_async.testing import Answer, JobLife, LocalService, Reset, Script, VirtualClock, load_script
+
+JOBS = "/v2/agent/acme/job"
+ASK = "/discovery/v2/assistant/acme-docs/message"
+
+
+@pytest.fixture
+async def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+async def service(clock):
+    async with LocalService(clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(service):
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with aiohttp.ClientSession(service.base_url, timeout=timeout) as session:
+        yield session
+
+
+async def create(client, service):
+    headers = {"Authorization": f"Bearer {service.admin_key}"}
+    async with client.post(JOBS, json={"prompt": "Fix"}, headers=headers) as response:
+        return response.status, await response.text(), response.headers
+
+
+async def ask(client, service, text="How do I wait for a job?"):
+    message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": text}]}
+    headers = {"Authorization": f"Bearer {service.assistant_key}"}
+    body = {"fp": "anonymous", "messages": [message]}
+    async with client.post(ASK, json=body, headers=headers) as response:
+        return response.status, await response.text(), response.headers
+
+
+async def test_status_headers_and_body(client, service):
+    """Exactly as given, once; then the service answers by itself."""
+    service.script.create_job(status=503, headers={"Retry-After": "7"}, body="<html>")
+    status, body, headers = await create(client, service)
+    assert (status, body, headers["Retry-After"]) == (503, "<html>", "7")
+    assert (await create(client, service))[0] == 201
+
+
+async def test_a_status_alone_has_the_error_shape(client, service):
+    """That of the operation's API."""
+    service.script.create_job(status=500)
+    service.script.ask(status=500)
+    assert json.loads((await create(client, service))[1]) == {"error": "scripted status 500"}
+    assert json.loads((await ask(client, service))[1]) == {"message": "scripted status 500"}
+
+
+async def test_headers_alone_are_added_to_the_own_answer(client, service):
+    """The service still answers by itself."""
+    service.script.create_job(headers={"X-Request-Id": "req_1", "content-type": "application/x-job"})
+    status, body, headers = await create(client, service)
+    assert (status, json.loads(body)["id"]) == (201, "job_1")
+    assert (headers["X-Request-Id"], headers["Content-Type"]) == ("req_1", "application/x-job")
+
+
+async def test_json_may_be_anything(client, service):
+    """Null is a document, too."""
+    service.script.create_job(json=None)
+    assert (await create(client, service))[:2] == (200, "null")
+
+
+async def test_fields_replace_those_of_the_own_answer(client, service):
+    """The rest is the job as it is."""
+    service.script.create_job(fields={"status": "queued", "new": 1})
+    document = json.loads((await create(client, service))[1])
+    assert (document["status"], document["new"], document["id"]) == ("queued", 1, "job_1")
+    assert service.jobs["job_1"].status == "active"
+
+
+async def test_exact_events(client, service):
+    """Dicts and events of this package, each in an event of its own; [DONE] by choice."""
+    service.script.ask(events=[{"type": "text-start", "id": "é"}, TextDelta(id="é", delta="\ud83d")])
+    assert (await ask(client, service))[1] == (
+        'data: {"type":"text-start","id":"é"}\n\n'
+        'data: {"type":"text-delta","id":"\\u00e9","delta":"\\ud83d"}\n\n'
+        "data: [DONE]\n\n"
+    )
+    service.script.ask(events=[Finish(thread_id="t")], done=False)
+    assert (await ask(client, service))[1] == 'data: {"type":"finish","threadId":"t"}\n\n'
+
+
+async def test_pauses_between_events(client, service, clock):
+    """A number between events, and the same pause between all of them."""
+    service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
+    await ask(client, service)
+    assert clock.now() == 30
+    service.script.ask(events=[{"type": "start"}, {"type": "start-step"}, {"type": "finish"}], pause=5)
+    await ask(client, service)
+    assert clock.now() == 40
+
+
+async def test_exact_splits(client, service, clock):
+    """Each piece arrives by itself, though it ends inside a character."""
+    service.script.ask(chunks=[b"data: \xc3", 2.0, b"\xa9", "\r", 1, "\n\r\n"])
+    headers = {"Authorization": f"Bearer {service.assistant_key}"}
+    async with client.post(ASK, json={}, headers=headers) as response:
+        seen = [data async for data in response.content.iter_any()]
+    assert seen == [b"data: \xc3", b"\xa9", b"\r", b"\n\r\n"]
+    assert clock.now() == 3
+
+
+async def test_delay(client, service, clock):
+    """The answer is the service's own, later."""
+    service.script.create_job(delay=45)
+    assert (await create(client, service))[0] == 201
+    assert clock.now() == 45
+
+
+async def test_answers_wait_in_line(client, service):
+    """In order for each operation; one operation's answers do not hold up another's."""
+    service.script.create_job(status=500)
+    service.script.ask(status=404)
+    service.script.create_job(status=502, times=2)
+    assert (await ask(client, service))[0] == 404
+    assert [(await create(client, service))[0] for _ in range(4)] == [500, 502, 502, 201]
+    assert service.script.rules == []
+
+
+async def test_until_told(client, service):
+    """times=None goes on until the rule is stopped."""
+    rule = service.script.create_job(status=500, times=None)
+    assert [(await create(client, service))[0] for _ in range(3)] == [500] * 3
+    rule.stop()
+    assert (await create(client, service))[0] == 201
+    assert rule.used == 3
+
+
+async def test_any_operation(client, service):
+    """The next requests, whatever they are."""
+    service.script.any(status=502, times=2)
+    assert [(await create(client, service))[0], (await ask(client, service))[0]] == [502, 502]
+
+
+async def test_answers_made_from_the_request(client, service):
+    """A function sees what was sent."""
+    service.script.create_job(respond=lambda request: Answer(status=299, body=(request.body,)))
+    assert (await create(client, service))[:2] == (299, '{"prompt": "Fix"}')
+
+
+async def test_the_next_jobs_life(client, service, clock):
+    """By time, for one job; the one after it lives as usual."""
+    service.script.job(seconds=60, outcome="failed")
+    await create(client, service)
+    await create(client, service)
+    await clock.sleep(30)
+    assert [job.status for job in service.jobs.values()] == ["active", "completed"]
+    await clock.sleep(30)
+    assert service.jobs["job_1"].status == "failed"
+
+
+async def test_clearing(client, service):
+    """Nothing is scripted any more."""
+    service.script.any(status=500, times=None)
+    service.script.clear()
+    assert (await create(client, service))[0] == 201
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"times": 0}, {"body": "x", "json": 1}, {"events": [], "body": "x"}, {"chunks": [], "json": 1}],
+)
+def test_contradictions_are_refused(arguments):
+    """At once, not when the request comes."""
+    with pytest.raises(ConfigurationError):
+        Script().ask(**arguments)
+
+
+async def test_a_thousand_streams_keep_their_order(service):
+    """Each gets its own events, in order, all open at the same time."""
+    opened = asyncio.Event()
+
+    def respond(request):
+        number = request.json["messages"][0]["id"]
+        return Answer(body=tuple(f"{number}:{step};".encode() for step in range(20)), chunked=True)
+
+    service.script.ask(respond=respond, times=None)
+    headers = {"Authorization": f"Bearer {service.assistant_key}"}
+    connector = aiohttp.TCPConnector(limit=0)
+
+    async def read(client, number):
+        body = {"messages": [{"id": str(number)}]}
+        async with client.post(service.base_url + ASK, json=body, headers=headers) as response:
+            await opened.wait()
+            return await response.text()
+
+    async with aiohttp.ClientSession(connector=connector) as client:
+        readers = [asyncio.create_task(read(client, number)) for number in range(1000)]
+        await service.until(lambda service: len(service.requests) == 1000)
+        opened.set()
+        answers = await asyncio.gather(*readers)
+    assert answers == ["".join(f"{number}:{step};" for step in range(20)) for number in range(1000)]
+
+
+# Script files
+
+
+def written(tmp_path, document):
+    file = tmp_path / "script.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    return file
+
+
+async def test_a_script_file(client, service, tmp_path):
+    """The same arguments as the methods, as JSON."""
+    answers = [
+        {"operation": "create_job", "status": 429, "headers": {"Retry-After": "2"}},
+        {"operation": "create_job", "life": {"seconds": 60, "states": {"0": "queued"}}},
+        {"operation": "ask", "events": [{"type": "start"}], "times": None},
+        {"operation": "connect", "fault": {"kind": "reset"}},
+        {"operation": "get_job", "fault": {"kind": "garbage", "data": "no"}},
+    ]
+    rules = load_script(written(tmp_path, {"answers": answers}), service.script)
+    assert rules[1].life == JobLife(seconds=60, states={0.0: "queued"})
+    assert rules[2].times is None
+    assert rules[3].fault == Reset()
+    with pytest.raises(aiohttp.ClientOSError):
+        await create(client, service)
+    assert (await create(client, service))[0] == 429
+    assert json.loads((await create(client, service))[1])["status"] == "queued"
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ("{", "not readable as JSON"),
+        ([], '{"answers"'),
+        ({"answers": [{}]}, "answers[0].operation"),
+        ({"answers": [{"operation": "ask", "colour": 1}]}, "colour"),
+        ({"answers": [{"operation": "ask", "fault": {"kind": "nope"}}]}, "kind is one of"),
+        ({"answers": [{"operation": "ask", "fault": {"kind": "cut", "where": 1}}]}, "where"),
+        ({"answers": [{"operation": "create_job", "life": {"seconds": -1}}]}, "negative"),
+    ],
+)
+def test_mistakes_in_a_script_file_are_named(tmp_path, document, says):
+    """The entry and what is wrong with it."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_script(written(tmp_path, document), Script())
+    assert says in str(caught.value)
+    assert caught.value.field == "script"
