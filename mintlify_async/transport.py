@@ -11,7 +11,8 @@ import asyncio
 import logging
 import platform
 import ssl as ssl_module
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Literal, cast
 
 import aiohttp
@@ -320,7 +321,16 @@ def _close_connector(connector: aiohttp.BaseConnector) -> None:
         # The sockets went with the loop; only aiohttp's own warning is left to be silenced.
         connector._closed = True  # pyright: ignore[reportPrivateUsage] - close() needs a live loop
         return
-    loop.call_soon_threadsafe(connector.close)
+    loop.call_soon_threadsafe(_begin_close, connector)
+
+
+def _begin_close(connector: aiohttp.BaseConnector) -> None:
+    """Close the sockets; what remains, waiting for TLS to say goodbye, is left."""
+    closing = connector.close()
+    if isinstance(closing, Coroutine):
+        with suppress(StopIteration):
+            closing.send(None)
+        closing.close()
 
 
 class LiveResponse:

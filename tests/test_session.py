@@ -1,0 +1,370 @@
+"""Lifetimes: one session over several loops and threads, borrowed, closed, left, forked; hooks and options."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import gc
+import logging
+import os
+import pickle
+import threading
+import warnings
+
+import aiohttp
+import anyio
+import pytest
+from secret_guard import Keys
+
+from mintlify_async import (
+    ConfigurationError,
+    MintlifySession,
+    RetryPolicy,
+    StateError,
+    StreamInterruptedError,
+    Timeouts,
+)
+from mintlify_async.testing import LocalService
+
+KEYS = Keys()
+
+
+@pytest.fixture
+async def service():
+    async with LocalService() as service:
+        yield service
+
+
+class Served:
+    """A local service on a loop and thread of its own, for tests that start loops themselves."""
+
+    def __enter__(self):
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    async def _serve(self):
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        async with LocalService() as self.service:
+            self._ready.set()
+            await self._stop.wait()
+
+    def __exit__(self, *error):
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+
+def test_one_session_serves_several_runs_of_asyncio():
+    """Each run has its own connections, closed with it; the session stays usable."""
+    with Served() as served:
+        session = served.service.session()
+
+        async def work():
+            return (await session.create_job("x")).id, (await session.ask("How do I log in?")).text
+
+        results = [asyncio.run(work()) for _ in range(3)]
+        asyncio.run(session.close())
+        assert [job for job, _ in results] == ["job_1", "job_2", "job_3"]
+        assert all(text for _, text in results)
+
+
+def test_one_session_serves_several_threads_at_once():
+    """Four loops in four threads, each with connections of its own."""
+    with Served() as served:
+        session = served.service.session()
+        texts = []
+
+        async def work():
+            for _ in range(5):
+                texts.append((await session.ask("How do I log in?")).text)
+
+        threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        asyncio.run(session.close())
+        assert len(texts) == 20
+        assert len(set(texts)) == 1
+
+
+def test_closing_from_another_loop_closes_the_first_ones_connections():
+    """close() reaches every loop that still runs."""
+    with Served() as served:
+        session = served.service.session()
+        began, ended = threading.Event(), []
+
+        async def read():
+            served.service.script.ask(events=[{"type": "start"}, 60.0])
+            async with session.ask("x") as reply:
+                await anext(reply)
+                began.set()
+                try:
+                    await anext(reply)
+                except StreamInterruptedError as error:
+                    ended.append(error)
+
+        thread = threading.Thread(target=lambda: asyncio.run(read()))
+        thread.start()
+        began.wait()
+        asyncio.run(session.close())
+        thread.join()
+        assert len(ended) == 1
+
+
+async def test_a_borrowed_session_is_used_and_never_closed(service):
+    """Whoever opened it closes it."""
+    async with aiohttp.ClientSession() as ours:
+        async with service.session(client_session=ours) as session:
+            job = await session.create_job("x")
+            assert (await job.wait()).done
+            assert (await session.ask("How do I log in?")).text
+        assert not ours.closed
+
+
+async def test_a_closed_borrowed_session_is_a_clear_error(service):
+    """Not a RuntimeError of aiohttp's."""
+    ours = aiohttp.ClientSession()
+    await ours.close()
+    async with service.session(client_session=ours) as session:
+        with pytest.raises(StateError, match="closed"):
+            await session.create_job("x")
+        with pytest.raises(StateError, match="closed"):
+            await session.ask("x")
+
+
+async def test_use_after_close_is_a_clear_error(service):
+    """At once, and nothing is sent; closing twice is harmless."""
+    session = service.session()
+    job = await session.create_job("x")
+    reply = session.ask("y")
+    await session.close()
+    await session.close()
+    for call in (session.create_job("x"), reply.run(), job.wait(), job.refresh(), job.send("x")):
+        with pytest.raises(StateError, match="closed"):
+            await call
+    for verb in (lambda: session.ask("x"), lambda: session.job("job_1"), session.with_options):
+        with pytest.raises(StateError, match="closed"):
+            verb()
+    with pytest.raises(StateError, match="closed"):
+        async with session:
+            pass
+    assert len(service.requests) == 1
+    assert session.closed
+
+
+async def test_close_wakes_whoever_waits(service):
+    """A waiter of a job and a reader of an answer end at once, not at their timeouts."""
+    session = service.session()
+    service.script.job("active")
+    service.script.ask(events=[{"type": "start"}, 600.0])
+    job = await session.create_job("x")
+    waiter = asyncio.create_task(job.wait(timeout=None))
+    reader = asyncio.create_task(session.ask("x").run())
+    while service.requests.count("ask") == 0:
+        await asyncio.sleep(0.001)
+    await session.close()
+    with pytest.raises(StateError):
+        await waiter
+    with pytest.raises(StreamInterruptedError):
+        await reader
+
+
+def test_leaving_without_closing_warns_once_with_the_place():
+    """The warning names this file; aiohttp's own stay silent."""
+    with Served() as served:
+
+        async def forget():
+            session = served.service.session()
+            await session.create_job("x")
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            asyncio.run(forget())
+            gc.collect()
+    assert [warning.category for warning in caught] == [ResourceWarning]
+    assert "was never closed" in str(caught[0].message)
+    assert "close()" in str(caught[0].message)
+
+
+def test_a_session_that_was_never_used_needs_no_closing():
+    """There is nothing to close."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MintlifySession(admin_key=KEYS.admin)
+        gc.collect()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_fork_refuses_its_parents_connections():
+    """On the parent's loop the child would speak on the parent's sockets."""
+    with Served() as served:
+        session = served.service.session()
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(session.create_job("x"))
+        receiving, sending = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # forking is what is tested
+            pid = os.fork()
+        if pid == 0:
+            try:
+                loop.run_until_complete(session.create_job("y"))
+            except BaseException as error:
+                os.write(sending, f"{type(error).__name__}: {error}".encode())
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        os.close(sending)
+        with os.fdopen(receiving) as told:
+            assert "StateError: this session was used before the process forked" in told.read()
+        loop.run_until_complete(session.close())
+        loop.close()
+        assert len(served.service.requests) == 1
+
+
+def test_a_session_shows_and_keeps_no_key():
+    """Not in its repr, not in vars(), and it refuses to be pickled or copied."""
+    session = MintlifySession(
+        project_id="p", domain="d", admin_key=KEYS.admin, assistant_key=lambda: KEYS.assistant
+    )
+    assert "p" in repr(session)
+    for text in (repr(session), str(session), repr(vars(session)), str(vars(session))):
+        assert KEYS.admin not in text
+        assert KEYS.assistant not in text
+    for act in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be"):
+            act(session)
+
+
+async def test_with_options_shares_connections_and_changes_defaults(service):
+    """The copy may be closed or dropped; the original closes for both."""
+    async with service.session() as session:
+        other = session.with_options(fp="user-1", timeouts=Timeouts(total=5), retrieval_page_size=2)
+        await session.ask("How do I log in?")
+        await other.ask("How do I log in?")
+        first, second = service.requests
+        assert (first.json["fp"], second.json["fp"]) == ("anonymous", "user-1")
+        assert second.json["retrievalPageSize"] == 2
+        assert first.port == second.port
+        await other.close()
+        with pytest.raises(StateError):
+            other.ask("x")
+        await session.ask("How do I log in?")
+        last = session.with_options(retry=RetryPolicy(attempts=1))
+    with pytest.raises(StateError):
+        await last.create_job("x")
+
+
+async def test_with_options_refuses_what_it_does_not_know(service):
+    """The error names it."""
+    async with service.session() as session:
+        for name, value in (("admin_key", "x"), ("hooks", None), ("project_id", ""), ("max_event_bytes", 0)):
+            with pytest.raises(ConfigurationError) as caught:
+                session.with_options(**{name: value})
+            assert caught.value.field == name
+
+
+async def test_agent_posts_have_a_connection_of_their_own(service):
+    """A keep-alive race would leave the outcome of a POST unknown; reading may share."""
+    async with service.session() as session:
+        await session.create_job("x")
+        await session.create_job("x")
+        await session.job("job_1").refresh()
+        await session.job("job_1").refresh()
+    posts, gets = service.requests[:2], service.requests[2:]
+    assert len({request.port for request in posts}) == 2
+    assert all(request.headers["connection"] == "close" for request in posts)
+    assert len({request.port for request in gets}) == 1
+
+
+async def test_an_answer_gives_its_connection_back(service):
+    """After ``[DONE]`` and the body's end the next question uses the same one."""
+    async with service.session() as session:
+        for _ in range(5):
+            await session.ask("How do I log in?")
+    assert len({request.port for request in service.requests}) == 1
+
+
+async def test_hooks_see_each_attempt(service):
+    """Request, answer and retry, with ids, status, attempt and duration."""
+    seen = []
+    service.script.create_job(status=429, headers={"Retry-After": "0", "X-Request-Id": "r1"})
+    async with service.session(
+        on_request=seen.append, on_response=seen.append, on_retry=seen.append
+    ) as session:
+        await session.create_job("x")
+    assert [type(event).__name__ for event in seen] == [
+        "RequestSent",
+        "ResponseReceived",
+        "RetryScheduled",
+        "RequestSent",
+        "ResponseReceived",
+    ]
+    assert (seen[0].operation, seen[0].attempt, seen[0].route) == (
+        "create_job",
+        1,
+        "/v2/agent/{project_id}/job",
+    )
+    assert (seen[1].status, seen[1].request_id) == (429, "r1")
+    assert seen[1].seconds >= 0
+    assert seen[2].delay == 0
+    assert (seen[3].attempt, seen[4].status) == (2, 201)
+
+
+async def test_a_hook_that_fails_harms_nothing(service, caplog):
+    """It is logged."""
+
+    def broken(event):
+        raise ValueError("mine")
+
+    async with service.session(on_request=broken, on_response=broken) as session:
+        assert (await session.create_job("x")).id == "job_1"
+    assert "a hook of the session failed" in caplog.text
+
+
+async def test_logs_are_quiet_and_hold_no_text(service, caplog):
+    """Method, route, status, duration, attempt; no prompt, no question, no answer, no identifiers."""
+    caplog.set_level(logging.DEBUG, "mintlify_async")
+    async with service.session() as session:
+        await session.create_job("a secret plan")
+        reply = await session.ask("How do I log in to the vault?")
+    ours = [record for record in caplog.records if record.name == "mintlify_async"]
+    assert len(ours) == 2
+    assert all(record.levelno == logging.DEBUG for record in ours)
+    text = "\n".join(record.getMessage() for record in ours)
+    assert "/v2/agent/{project_id}/job" in text
+    for word in ("secret plan", "vault", reply.text[:30], "acme"):
+        assert word not in text
+
+
+async def test_the_deprecation_of_the_service_is_logged_once(service, caplog, monkeypatch):
+    """For the developer, not for each request."""
+    monkeypatch.setattr("mintlify_async.dispatch._warned", set())
+    service.script.create_job(times=3, headers={"Sunset": "Sat, 01 Jan 2028 00:00:00 GMT"})
+    async with service.session() as session:
+        for _ in range(3):
+            await session.create_job("x")
+    assert len([r for r in caplog.records if "announces sunset" in r.getMessage()]) == 1
+
+
+@pytest.mark.parametrize("scope", ["task", "anyio"])
+async def test_a_cancelled_creation_that_was_sent_is_logged(service, caplog, scope):
+    """CancelledError passes as always; the log says that the job may exist."""
+    service.script.create_job(delay=60)
+    async with service.session() as session:
+        if scope == "anyio":
+            with anyio.move_on_after(0.1) as cancelled:
+                await session.create_job("x")
+            assert cancelled.cancelled_caught
+        else:
+            task = asyncio.create_task(session.create_job("x"))
+            while not service.requests:
+                await asyncio.sleep(0.001)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    assert "create_job was cancelled after it was sent" in caplog.text
+    assert len(service.requests) == 1
