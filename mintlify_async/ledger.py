@@ -6,18 +6,16 @@ and no id was, or may have been, sent: nothing here ever sends it again.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import sqlite3
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, contextmanager
 from os import PathLike, fspath
 from typing import Any, Final, Protocol, TypeVar
 
-import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from attrs import astuple, evolve, frozen
@@ -33,6 +31,7 @@ from .errors import (
     printable,
 )
 from .models import Job
+from .shield import to_the_end
 
 __all__ = ["Claim", "Ledger", "MemoryLedger", "SQLiteLedger", "create_once", "fingerprint", "had_no_effect"]
 
@@ -184,7 +183,7 @@ def check_key(key: object) -> str:
 async def _claim(ledger: Ledger, ours: Claim) -> Claim:
     """Claim. Cancelled meanwhile, the claim is dropped again: nothing was sent yet."""
     try:
-        held = await _to_the_end(ledger.claim(ours))
+        held = await to_the_end(ledger.claim(ours))
         await anyio.lowlevel.checkpoint()  # the last place at which it is certain that nothing was sent
     except BaseException:
         await _release(ledger, ours)
@@ -201,7 +200,7 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
             await _release(ledger, ours)
         raise
     try:
-        await _to_the_end(ledger.record(ours, job.id))
+        await to_the_end(ledger.record(ours, job.id))
     except Exception:  # the job is there and paid for: a broken ledger must not lose it
         _log.exception("job %s was created, but the ledger did not record it", printable(job.id))
     return job
@@ -210,7 +209,7 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
 async def _release(ledger: Ledger, ours: Claim) -> None:
     """Drop the claim. A ledger that fails at it leaves it open, and the first error stands."""
     try:
-        await _to_the_end(ledger.release(ours))
+        await to_the_end(ledger.release(ours))
     except Exception:
         _log.exception("the ledger did not release a claim of which nothing was sent; see open_claims()")
 
@@ -243,23 +242,6 @@ def _unknown(claim: Claim) -> OutcomeUnknownError:
         operation="create_job",
         sent_at=claim.claimed_at,
     )
-
-
-async def _to_the_end(step: Coroutine[Any, Any, T]) -> T:
-    """Run one step of a ledger to its end, even when cancelled; the cancellation passes afterwards."""
-    task = asyncio.ensure_future(step)
-    cancelled: asyncio.CancelledError | None = None
-    with anyio.CancelScope(shield=True):
-        while not task.done():
-            try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError as error:
-                cancelled = error
-    if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # looked at, or asyncio reports it as never retrieved
-        raise cancelled
-    return task.result()
 
 
 # In memory ------------------------------------------------------------------------------------

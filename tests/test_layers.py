@@ -22,6 +22,7 @@ ROOMS = [
     "version",
     "clock",
     "loops",
+    "shield",
     "timeouts",
     "wire",
     "models",
