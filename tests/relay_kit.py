@@ -32,13 +32,14 @@ async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
         **{"lifespan": "on", **settings},
     )
     server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve(sockets=[sock]))
-    await until(lambda: server.started or task.done())
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[sock])  # what serve() does, without its signals and its ticking
+    assert server.started
     try:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     finally:
-        server.should_exit = True
-        await task
+        await server.shutdown(sockets=[sock])
 
 
 async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:

@@ -145,7 +145,7 @@ async def test_failures_are_shown(release):
         assert await here.alert() == "The assistant could not finish this answer. Please try again."
         assert await here.answers() == ["Hello"]
 
-        here.service.script.ask(events=HEAD, fault=faults.Cut(-2, "rst"))
+        here.service.script.ask(events=HEAD, fault=faults.Cut(-20, "rst"))
         await here.page.get_by_role("button", name="Try again").click()
         await until(lambda: here.service.requests[1:])
         assert await here.alert() == "The answer was interrupted. Please try again."

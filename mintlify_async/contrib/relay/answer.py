@@ -14,7 +14,17 @@ from starlette.responses import StreamingResponse
 
 from mintlify_async.errors import AssistantError, MintlifyError
 
-from .page_events import DONE, KEEP_ALIVE, ModernEvents, PageEvents, SafeEvents, ThreadHider, Wire, frame
+from .page_events import (
+    DONE,
+    KEEP_ALIVE,
+    ModernEvents,
+    PageEvents,
+    SafeEvents,
+    ThreadHider,
+    Wire,
+    frame,
+    masked,
+)
 from .refusals import cut_text
 
 if TYPE_CHECKING:
@@ -187,7 +197,7 @@ class OpenReply:
                     yield made
             await self.reply.run()  # raises when it was closed before its end, with the session, say
         except MintlifyError as error:
-            log.warning("an answer broke off: %s", error)
+            log.warning("an answer broke off: %s: %s", type(error).__name__, masked(str(error)))
             self._error = error
         for made in self._ending():
             yield made

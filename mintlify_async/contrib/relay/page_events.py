@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from attrs import frozen
 
-__all__ = ["ModernEvents", "PageEvents", "SafeEvents", "ThreadHider", "frame"]
+__all__ = ["ModernEvents", "PageEvents", "SafeEvents", "ThreadHider", "frame", "masked"]
 
 Wire = dict[str, Any]
 
@@ -314,9 +314,14 @@ def frame(event: Wire) -> bytes:
         text = json.dumps(_parsable(event), separators=(",", ":"), allow_nan=False)
     if "__proto__" in text or '"constructor"' in text:
         text = json.dumps(_parsable(event), separators=(",", ":"), allow_nan=False)
-    if not event["type"].endswith("-delta") and "mint_" in text:
-        text = _SERVICE_KEY.sub("mint_***", text)
+    if not event["type"].endswith("-delta"):
+        text = masked(text)
     return b"data: %b\n\n" % text.encode("ascii")
+
+
+def masked(text: str) -> str:
+    """Return *text* with the keys of the service in it masked."""
+    return _SERVICE_KEY.sub("mint_***", text) if "mint_" in text else text
 
 
 def _parsable(value: object) -> object:

@@ -20,6 +20,7 @@ from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.errors import ConfigurationError, MintlifyError
 
 from .answer import AnswerHook, Mode, OpenReply, Teller, gone, result
+from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .seal import DAY, SealError, ThreadSeal
@@ -330,5 +331,6 @@ async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) 
 def _logged_refusal(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
     refusal = refusal_for(error, in_thread=in_thread)
     level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
-    log.log(level, "the assistant gave no answer (the page gets %s): %s", refusal.status_code, error)
+    told = (refusal.status_code, type(error).__name__, masked(str(error)))
+    log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)
     return refusal
