@@ -67,7 +67,8 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 def _tool_line(event: mintlify.ToolInputAvailable) -> str:
     """Say what the assistant is looking up."""
-    query = cast("dict[str, object]", event.input).get("query") if isinstance(event.input, dict) else None
+    asked = cast("object", event.input)
+    query = cast("dict[str, object]", asked).get("query") if isinstance(asked, dict) else None
     return f"{event.tool_name}: {query}" if isinstance(query, str) else event.tool_name
 
 
@@ -75,15 +76,20 @@ def show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
     """Show what an answer brought beside its text: sources, suggestions, an early end."""
     if reply.sources:
         lines = [f"- {_source_line(source)}" for source in reply.sources]
-        terminal.shown("\n".join(["", "Sources:", "", *lines]))
+        _show_list("Sources:", lines, terminal)
     _, suggestions = mintlify.split_suggestions(reply.text)
     if suggestions:
         lines = [f"- {suggestion.title} — {suggestion.path}" for suggestion in suggestions]
-        terminal.shown("\n".join(["", "See next:", "", *lines]))
+        _show_list("See next:", lines, terminal)
     if reply.aborted:
         terminal.note("the service ended this answer early")
     elif not reply.text:
         terminal.note("the answer holds no text")
+
+
+def _show_list(title: str, lines: list[str], terminal: Terminal) -> None:
+    terminal.write("")
+    terminal.shown("\n".join([title, "", *lines]))
 
 
 def _source_line(source: mintlify.AnswerSource) -> str:

@@ -29,9 +29,9 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     async with service, service.session(poll=poll) as session:
         _step(
             terminal,
-            "A local service stands in for the real one: same paths, same keys, same streams.",
+            "A local service stands in for the real one: same paths, same streams.",
             f"""
-            # base URL {service.base_url}; the keys come from arguments or the environment
+            # base_url={service.base_url!r}; keys come from the environment
             session = MintlifySession(project_id={service.project_id!r}, domain={service.domain!r})
             """,
         )
@@ -39,12 +39,9 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
         await _follow_up(job, terminal)
         thread = await _ask(session, terminal)
         await _ask_again(session, thread, terminal)
-    terminal.write(
-        "\nThat was the whole interface. For the real service, set the keys and run the same calls."
-    )
-    terminal.write(
-        "Next: `mintlify-async doctor` says what is set, `mintlify-async serve` keeps this one running."
-    )
+    terminal.write("\nThat was the whole interface. With keys set, the same calls reach the real")
+    terminal.write("service: see `mintlify-async doctor`. And `mintlify-async serve` keeps the local")
+    terminal.write("service running, for your own code.")
     return DONE
 
 
@@ -58,7 +55,7 @@ def _step(terminal: Terminal, says: str, code: str) -> None:
 async def _create(session: mintlify.MintlifySession, terminal: Terminal) -> mintlify.JobHandle:
     _step(
         terminal,
-        "1. An agent job. One POST, sent at most once: a second would open a second pull request.",
+        "1. An agent job. One POST, at most once: a second could open a second change.",
         """
         job = await session.create_job("Fix the typos in the quickstart")
         async for seen in job.watch():      # polls, and yields on each change
@@ -72,9 +69,8 @@ async def _create(session: mintlify.MintlifySession, terminal: Terminal) -> mint
 
 async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
     """Show each state as it is polled."""
-    with terminal.progress(f"job {job.ref.id}"):
-        async for seen in job.watch():
-            terminal.write("    " + line(seen))
+    async for seen in job.watch():
+        terminal.write("    " + line(seen))
 
 
 async def _follow_up(job: mintlify.JobHandle, terminal: Terminal) -> None:
@@ -113,8 +109,8 @@ async def _ask_again(
         terminal,
         "4. A second question on the same thread: the assistant knows the first.",
         """
-        reply = await session.ask("And how do I send it a follow-up?", thread=reply.thread)
-        print(reply.text, reply.sources)
+        more = session.ask("And how do I send it a follow-up?", thread=reply.thread)
+        print((await more).text, more.sources)
         """,
     )
     reply = session.ask("And how do I send it a follow-up?", thread=thread)

@@ -189,7 +189,7 @@ class _MarkdownView:
 def _markdown(text: str) -> Any:
     from rich.markdown import Markdown  # the extra `cli`; loaded when something is shown
 
-    return Markdown(text)
+    return Markdown(text, hyperlinks=False)  # a link's address is shown, not hidden behind its words
 
 
 class Progress(Protocol):
