@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+import aiohttp
 import pytest
 
 import mintlify_async
@@ -392,6 +393,34 @@ async def test_a_dedupe_key_creates_once(service, tmp_path):
 
 
 # serve, demo, doctor, help
+
+
+async def test_serve_takes_its_script(tmp_path):
+    """A test in another language says in a file what is answered."""
+    file = tmp_path / "script.json"
+    file.write_text(
+        json.dumps({"answers": [{"operation": "ask", "status": 429, "headers": {"Retry-After": "9999"}}]})
+    )
+    options = ["--port", "0", "--script", str(file), "--quiet", "--cors", "*", "--pause", "0.001"]
+    process = await start("serve", *options, env=settings(None))
+    address = (await process.stdout.readline()).decode().split()[1]
+    url = f"{address}/discovery/v2/assistant/x/message"
+    async with aiohttp.ClientSession() as client, client.post(url, json={}) as answer:
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "9999")
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    process.send_signal(signal.SIGINT)
+    await process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "options", [["--docs", "no-such-folder"], ["--script", "no-such-file"], ["--port", "99999"]]
+)
+async def test_serve_refuses_what_is_not_there(options):
+    """Status 2 and the name of what is wrong."""
+    ended = await run("serve", "--port", "0", *options)
+    assert (ended.status, ended.out) == (2, "")
+    assert options[1] in ended.err or options[0].strip("-") in ended.err
 
 
 async def test_serve_says_when_it_is_ready_and_stops_on_sigterm():

@@ -204,6 +204,7 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument("--docs", metavar="FOLDER", help="Markdown files to answer from (some are built in)")
     serve.add_argument("--script", metavar="FILE", help="JSON file of answers to give next")
     serve.add_argument("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
+    serve.add_argument("--pause", type=_seconds, metavar="SECONDS", help="between two events of an answer")
     serve.add_argument("--cors", metavar="ORIGIN", help="let pages of this origin call it; * for all")
     serve.add_argument("--quiet", action="store_true", help="no line for each request")
 
