@@ -183,7 +183,7 @@ class MessageFold:
         """Whether nothing has been folded: no id, no part, no metadata."""
         return not self._id and not self._drafts and self._metadata is None
 
-    def sources(self) -> tuple[AnswerSource, ...]:
+    def sources(self) -> list[AnswerSource]:
         """Return what the answer rests on so far; see :func:`sources_of`."""
         return sources_of(self.message)
 
@@ -418,8 +418,6 @@ class MessageFold:
         stream = self._inputs.get(event.tool_call_id)
         if stream is None:
             raise _not_open(event, event.tool_call_id)
-        stream.pieces.append(event.input_text_delta)
-        stream.length += len(event.input_text_delta)
         draft = stream.draft
         if (
             draft is None
@@ -429,6 +427,8 @@ class MessageFold:
             or draft.fields["state"] != "input-streaming"
         ):
             self._show(stream, event.tool_call_id)
+        stream.pieces.append(event.input_text_delta)
+        stream.length += len(event.input_text_delta)
         return True
 
     def _show(self, stream: InputDraft, call_id: str) -> None:

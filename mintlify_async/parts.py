@@ -16,6 +16,7 @@ from attrs import frozen
 
 from .errors import ConfigurationError
 from .wire import (
+    MAX_DEPTH,
     MISSING,
     NO_EXTRA,
     Field,
@@ -479,10 +480,7 @@ class Message(Value):
         require_json(content, where)
         id = require_text(content.pop("id", ""), f"{where}.id", empty=True)
         role = content.pop("role", None)
-        if role not in ROLES:
-            raise ConfigurationError(
-                f"{where}.role must be 'system', 'user' or 'assistant', not {role!r}", field=f"{where}.role"
-            )
+        _check_role(role, where)
         parts = content.pop("parts", None)
         if not isinstance(parts, list):
             raise ConfigurationError(f"{where}.parts must be a list", field=f"{where}.parts")
@@ -526,11 +524,42 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
 
 def _coerce(given: object, where: str) -> Message:
     if isinstance(given, Message):
-        return Message.from_wire(given.to_wire(), where)
+        return _checked(given, where)
     if isinstance(given, str):
         return Message.user(require_text(given, where))
     return Message.from_wire(given, where)
 
 
+def _check_role(role: object, where: str) -> None:
+    if role not in ROLES:
+        raise ConfigurationError(
+            f"{where}.role must be 'system', 'user' or 'assistant', not {role!r}", field=f"{where}.role"
+        )
+
+
 def _with_id(message: Message, make_id: Callable[[], str]) -> Message:
     return message if message.id else attrs.evolve(message, id=make_id())
+
+
+def _checked(message: Message, where: str) -> Message:
+    """Return *message*, whose fields may hold anything, when they hold what they should."""
+    _check_role(message.role, where)
+    require_text(message.id, f"{where}.id", empty=True)
+    for i, part in enumerate(cast("Sequence[object]", message.parts)):
+        at = f"{where}.parts[{i}]"
+        if not isinstance(part, Part):
+            raise ConfigurationError(f"{at} must be a part, not {type(part).__name__}", field=at)
+        for field in _SCHEMAS.get(type(part), ()):
+            content = getattr(part, field.name)
+            absent = content is MISSING or (content is None and not field.nullable)
+            if field.required if absent else not field.check(content):
+                raise ConfigurationError(
+                    f"{at}.{field.wire} must be {field.what}", field=f"{at}.{field.wire}"
+                )
+    try:
+        require_json(message.to_wire(), where)
+    except RecursionError:
+        pass
+    else:
+        return message
+    raise ConfigurationError(f"{where} is nested deeper than {MAX_DEPTH}", field=where)

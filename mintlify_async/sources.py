@@ -36,7 +36,7 @@ class AnswerSource(Value):
     media_type: str | None = None
 
 
-def sources_of(message: Message) -> tuple[AnswerSource, ...]:
+def sources_of(message: Message) -> list[AnswerSource]:
     """Return what *message* rests on, in the order of its parts, each once.
 
     Sources come as parts of their own, and as the results of the ``search`` tool. Two with the
@@ -48,7 +48,7 @@ def sources_of(message: Message) -> tuple[AnswerSource, ...]:
         known = found.setdefault(key, source)
         if known.title is None and source.title is not None:
             found[key] = attrs.evolve(known, title=source.title)
-    return tuple(found.values())
+    return list(found.values())
 
 
 def _all_sources(message: Message) -> Iterator[AnswerSource]:

@@ -360,7 +360,7 @@ class MessageStream:
     @property
     def sources(self) -> list[AnswerSource]:
         """What the answer rests on, in order, each once."""
-        return list(self._fold.sources())
+        return self._fold.sources()
 
 
 _V4: Final = re.compile(r'[0-9a-k]:["\[{]')

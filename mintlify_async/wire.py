@@ -112,16 +112,18 @@ class Value:
 
     def __hash__(self) -> int:
         """Hash what can be hashed; values with dicts or lists in them cannot."""
-        return hash((type(self), *(content for _, content in self._fields())))
+        return hash(
+            (type(self), *(content for name, content in self._fields() if name != "extra" or content))
+        )
 
     def __repr__(self) -> str:
         """Show the fields that differ from nothing."""
-        shown = (f"{name}={content!r}" for name, content in self._fields() if not _is_nothing(content))
+        shown = (f"{name}={content!r}" for name, content in self._fields() if not _is_nothing(name, content))
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
-def _is_nothing(content: object) -> bool:
-    return content is None or content is MISSING or content is NO_EXTRA
+def _is_nothing(name: str, content: object) -> bool:
+    return content is None or content is MISSING or (name == "extra" and not content)
 
 
 _NAMES: dict[type, tuple[str, ...]] = {}
@@ -147,6 +149,8 @@ def json_safe(content: Any) -> Any:
     >>> json_safe({"a": [1, float("inf")]})
     {'a': [1, None]}
     """
+    if isinstance(content, str):
+        return content
     if isinstance(content, float):
         return content if isfinite(content) else None
     if isinstance(content, Mapping):
@@ -234,15 +238,15 @@ def _is_flag(content: Any) -> bool:
 
 
 def _is_object(content: Any) -> bool:
-    return isinstance(content, dict)
+    return isinstance(content, Mapping)
 
 
 def _is_object_of_objects(content: Any) -> bool:
-    return isinstance(content, dict) and all(map(_is_object, cast("dict[str, Any]", content).values()))
+    return isinstance(content, Mapping) and all(map(_is_object, cast("JSONObject", content).values()))
 
 
 def _is_list_of_objects(content: Any) -> bool:
-    return isinstance(content, list) and all(map(_is_object, cast("Sequence[Any]", content)))
+    return isinstance(content, list | tuple) and all(map(_is_object, cast("Sequence[Any]", content)))
 
 
 def _is_anything(content: Any) -> bool:
@@ -255,7 +259,7 @@ _CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "bool": (_is_flag, "true or false"),
     "JSONObject": (_is_object, "an object"),
     "ProviderMetadata": (_is_object_of_objects, "an object of objects"),
-    "ToolApproval": (_is_object, "an object"),
+    "ToolApproval": (_is_anything, "a ToolApproval"),  # read apart
     "Objects": (_is_list_of_objects, "a list of objects"),
     "Any": (_is_anything, "anything"),
 }
@@ -390,9 +394,12 @@ def require_json(content: object, field: str) -> None:
     for _ in range(MAX_DEPTH + 1):
         for item in level:
             if not (item is None or isinstance(item, str | int | float | list | dict)):
-                raise ConfigurationError(
-                    f"{field} holds a {type(item).__name__}, which is no JSON", field=field
-                )
+                kind = type(item).__name__
+                raise ConfigurationError(f"{field} holds a {kind}, which is no JSON", field=field)
+            if isinstance(item, dict) and not all(
+                isinstance(name, str) for name in cast("Mapping[object, Any]", item)
+            ):
+                raise ConfigurationError(f"{field} holds an object with a key that is no string", field=field)
         level = [inside for item in level for inside in _inside(item)]
         if not level:
             return

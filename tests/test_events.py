@@ -1,0 +1,297 @@
+"""Events: every type typed, what is not known kept, the wire's object given back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from typing import Any, get_args
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle_data import BIG_INTEGERS, joined, scenarios
+
+from mintlify_async import events
+from mintlify_async.errors import StreamDecodeError
+from mintlify_async.events import (
+    EVENT_TYPES,
+    Data,
+    Finish,
+    StreamEvent,
+    TextDelta,
+    ToolInputAvailable,
+    ToolOutputAvailable,
+    UnknownEvent,
+    parse_event,
+)
+from mintlify_async.wire import MISSING
+
+METADATA = {"acme": {"n": 1}}
+FIELDS: dict[str, Any] = {
+    "messageId": "m",
+    "messageMetadata": {"a": [1]},
+    "id": "i",
+    "delta": "d",
+    "providerMetadata": METADATA,
+    "citations": [{"source": {"type": "source", "sourceType": "url", "id": "s"}}],
+    "toolCallId": "c",
+    "toolName": "search",
+    "inputTextDelta": "{",
+    "input": {"q": 1},
+    "output": [1, None],
+    "errorText": "e",
+    "providerExecuted": False,
+    "dynamic": True,
+    "preliminary": True,
+    "title": "t",
+    "toolMetadata": {"m": 1},
+    "inputEncoding": "text",
+    "approvalId": "a",
+    "approved": False,
+    "reason": "r",
+    "isAutomatic": True,
+    "signature": "s",
+    "approvalDescriptor": None,
+    "inputSchemaInput": None,
+    "sourceId": "s",
+    "url": "https://example.com",
+    "mediaType": "text/plain",
+    "filename": "f.txt",
+    "kind": "acme.thing",
+    "data": None,
+    "transient": False,
+    "finishReason": "stop",
+    "threadId": "thr",
+    "parts": [{"type": "text", "text": "x"}],
+}
+"""A value for every field that any event has."""
+
+
+def wire_of(kind: str, cls: type[Any]) -> dict[str, Any]:
+    fields = (field.wire for field in events._SCHEMAS[cls])
+    return {"type": kind, **{name: FIELDS[name] for name in fields}}
+
+
+TYPES = [*EVENT_TYPES.items(), ("data-weather", Data)]
+
+
+@pytest.mark.parametrize(("kind", "cls"), TYPES, ids=[kind for kind, _ in TYPES])
+def test_every_type_round_trips(kind: str, cls: type[Any]) -> None:
+    """Each type, with all its fields, gives the wire's object back; it copies and pickles."""
+    wire = wire_of(kind, cls)
+    event = parse_event(json.dumps(wire))
+    assert type(event) is cls
+    assert event.type == kind
+    assert event.to_wire() == wire
+    assert event.extra == {}
+    assert pickle.loads(pickle.dumps(event)) == event == copy.deepcopy(event)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        event.extra = {}  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("kind", "cls"), TYPES, ids=[kind for kind, _ in TYPES])
+def test_every_required_field_is_required(kind: str, cls: type[Any]) -> None:
+    """Without a required field, or with one of another type, there is no event; the error names it."""
+    wire = wire_of(kind, cls)
+    for field in events._SCHEMAS[cls]:
+        if field.required:
+            without = {name: content for name, content in wire.items() if name != field.wire}
+            with pytest.raises(StreamDecodeError, match=rf"{field.wire} is missing"):
+                parse_event(json.dumps(without))
+            with pytest.raises(StreamDecodeError, match=rf"{field.wire} must be"):
+                parse_event(json.dumps({**wire, field.wire: 3}))
+
+
+@pytest.mark.parametrize(("kind", "cls"), TYPES, ids=[kind for kind, _ in TYPES])
+def test_null_in_an_optional_field_is_absence(kind: str, cls: type[Any]) -> None:
+    """A null where nothing need be makes no error and no value."""
+    wire = wire_of(kind, cls)
+    for field in events._SCHEMAS[cls]:
+        if not field.required:
+            event = parse_event(json.dumps({**wire, field.wire: None}))
+            assert getattr(event, field.name) is None
+            assert (field.wire in event.to_wire()) is (field.nullable or field.lenient)
+
+
+def test_every_class_has_a_type() -> None:
+    """No class of the union is out of reach of a parser."""
+    assert set(get_args(StreamEvent)) == {*EVENT_TYPES.values(), Data, UnknownEvent}
+
+
+def test_missing_and_null_are_kept_apart() -> None:
+    """A tool that returned nothing, and one that returned null, are not the same."""
+    missing = parse_event('{"type":"tool-output-available","toolCallId":"c"}')
+    null = parse_event('{"type":"tool-output-available","toolCallId":"c","output":null}')
+    assert isinstance(missing, ToolOutputAvailable)
+    assert missing.output is MISSING
+    assert not missing.output
+    assert isinstance(null, ToolOutputAvailable)
+    assert null.output is None
+    assert "output" not in missing.to_wire()
+    assert null.to_wire()["output"] is None
+    assert repr(MISSING) == "MISSING"
+    assert pickle.loads(pickle.dumps(MISSING)) is MISSING
+
+
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        ({"type": "text-start", "id": "0", "providerMetadata": {"p": None}}, "providerMetadata"),
+        ({"type": "text-start", "id": "0", "providerMetadata": {"p": []}}, "providerMetadata"),
+        ({"type": "text-start", "id": "0", "providerMetadata": []}, "providerMetadata"),
+        ({"type": "tool-input-start", "toolCallId": "c", "toolName": "f", "dynamic": "false"}, "dynamic"),
+        (
+            {"type": "tool-input-start", "toolCallId": "c", "toolName": "f", "toolMetadata": []},
+            "toolMetadata",
+        ),
+        ({"type": "steering-message", "id": "1", "parts": ["x"]}, "parts"),
+        ({"type": "data-x", "data": 1, "id": 5}, "id"),
+    ],
+)
+def test_an_optional_field_of_another_type_is_an_error(wire: dict[str, Any], field: str) -> None:
+    """Nothing is coerced: neither "false" into a flag nor a number into text."""
+    with pytest.raises(StreamDecodeError, match=rf"\.{field} must be"):
+        parse_event(json.dumps(wire))
+
+
+def test_an_unknown_type_passes() -> None:
+    """A type of next year is an event, its object whole."""
+    wire = {"type": "thread", "threadId": "t", "n": [1]}
+    event = parse_event(json.dumps(wire))
+    assert event == UnknownEvent(type="thread", raw=wire)
+    assert event.to_wire() == wire
+    assert event.extra == {"threadId": "t", "n": [1]}
+
+
+def test_unknown_fields_and_words_are_kept() -> None:
+    """A field or a finish reason of next year changes nothing and is not lost."""
+    wire = {"type": "finish", "finishReason": "bored", "usage": {"n": 1}}
+    event = parse_event(json.dumps(wire))
+    assert isinstance(event, Finish)
+    assert event.finish_reason == "bored"
+    assert event.extra == {"usage": {"n": 1}}
+    assert event.to_wire() == wire
+
+
+@pytest.mark.parametrize("thread_id", [None, 5, {"a": 1}])
+def test_a_thread_id_that_is_no_text_is_only_kept(thread_id: object) -> None:
+    """The stream's own schema does not know threadId: whatever it is, the answer goes on."""
+    wire = {"type": "finish", "threadId": thread_id}
+    event = parse_event(json.dumps(wire))
+    assert isinstance(event, Finish)
+    assert event.thread_id is None
+    assert event.to_wire() == wire
+
+
+def test_the_thread_key_is_masked_and_not_written() -> None:
+    """A key is nowhere in an event: not in extra, not in metadata, at no depth, not in to_wire."""
+    wire = {
+        "type": "finish",
+        "threadId": "t",
+        "threadKey": "secret",
+        "messageMetadata": {"threadKey": "secret", "deep": [{"threadKey": "secret", "n": 1}]},
+    }
+    for kind in ("finish", "start", "future"):
+        event = parse_event(json.dumps({**wire, "type": kind}))
+        assert "secret" not in repr(event)
+        assert event.extra["threadKey"] == "***"
+        assert "threadKey" not in json.dumps(event.to_wire())
+    finish = parse_event(json.dumps(wire))
+    assert finish.to_wire()["messageMetadata"] == {"deep": [{"n": 1}]}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "",
+        " ",
+        "[DONE",
+        "NaN",
+        '{"type":"data-x","data":NaN}',
+        '{"type":"data-x","data":-Infinity}',
+        '{"type":"finish",}',
+        "{'type':'finish'}",
+        '{"type":"text-delta","id":"0","delta":"a\nb"}',
+        '{"type":"finish"} x',
+        "\ufeff{}",
+        '{"type":"data-x","data":' + "9" * 5000 + "}",
+        "[" * 100_000,
+        '{"type":"data-x","data":' + "[" * 201 + "]" * 201 + "}",
+        '{"type":"x","data":' + '{"a":' * 5000 + "1" + "}" * 5001,
+    ],
+)
+def test_what_is_no_json_is_an_error(data: str) -> None:
+    """NaN, control characters, trailing commas and bottomless nesting are refused, with an excerpt."""
+    with pytest.raises(StreamDecodeError) as caught:
+        parse_event(data)
+    assert len(caught.value.excerpt) <= 2000
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("data", ["null", "42", '"x"', "[]", "{}", '{"type":null}', '{"type":["finish"]}'])
+def test_what_is_no_typed_object_is_an_error(data: str) -> None:
+    """JSON without a type that is text is no event."""
+    with pytest.raises(StreamDecodeError, match="no object with a type"):
+        parse_event(data)
+
+
+def test_json_is_read_as_javascript_reads_it() -> None:
+    """White space around, escapes in keys, doubled keys, big numbers: all legal."""
+    event = parse_event(' \t\r\n{"\\u0074ype":"data-x","data":1,"data":[1e400,123456789012345678901]} ')
+    assert event == Data(name="x", data=[float("inf"), 123456789012345678901])
+    assert event.to_wire()["data"] == [None, 123456789012345678901]
+    json.dumps(event.to_wire(), allow_nan=False)
+
+
+def test_an_error_shows_no_key() -> None:
+    """The excerpt of an event that cannot be read masks the key, even when the text is cut."""
+    with pytest.raises(StreamDecodeError) as caught:
+        parse_event('{"type":"finish","threadKey":"secr')
+    assert "secr" not in caught.value.excerpt + str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["v5", "v6", "v7"])
+def test_the_oracle_s_valid_chunks_come_back(version: str) -> None:
+    """Whatever JavaScript's parser accepts is accepted and given back as it was."""
+    for scenario in scenarios(version):
+        doubles = scenario.name in BIG_INTEGERS
+        for entry in scenario.chunks:
+            if entry["ok"]:
+                event = parse_event(json.dumps(entry["chunk"]))
+                assert joined(event.to_wire(), doubles=doubles) == joined(entry["chunk"], doubles=doubles)
+
+
+def test_matching_on_fields() -> None:
+    """Events are made to be matched by class and keyword."""
+    event: StreamEvent = parse_event(
+        '{"type":"tool-input-available","toolCallId":"c","toolName":"search","input":{}}'
+    )
+    match event:
+        case TextDelta():
+            pytest.fail("not a delta")
+        case ToolInputAvailable(tool_name="search", input=given_input):
+            assert given_input == {}
+        case _:
+            pytest.fail("not matched")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False) | st.text(),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    st.sampled_from([*EVENT_TYPES, "data-x", "other"]), st.dictionaries(st.sampled_from([*FIELDS, "x"]), JSON)
+)
+def test_any_object_is_an_event_or_a_typed_error(kind: str, fields: dict[str, Any]) -> None:
+    """Whatever the fields hold, there is an event that writes valid JSON, or StreamDecodeError."""
+    try:
+        event = parse_event(json.dumps({**fields, "type": kind}))
+    except StreamDecodeError:
+        return
+    json.dumps(event.to_wire(), allow_nan=False)
+    repr(event)

@@ -1,0 +1,390 @@
+"""Folding: the way of the AI SDK 7, linear, and never changing what was handed out."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from oracle_data import ORACLE, joined
+
+from mintlify_async.errors import StreamStateError
+from mintlify_async.events import StreamEvent, parse_event
+from mintlify_async.message import AnswerSource, MessageFold, Suggestion, sources_of, split_suggestions
+from mintlify_async.partial_json import parse_partial
+from mintlify_async.parts import Message, ToolPart
+from mintlify_async.wire import MISSING, json_safe
+
+
+def event(type: str, **fields: Any) -> StreamEvent:
+    return parse_event(json.dumps({"type": type, **fields}))
+
+
+def fold(*events: StreamEvent, message: Message | None = None) -> MessageFold:
+    folded = MessageFold(message)
+    for one in events:
+        folded.apply(one)
+    return folded
+
+
+def parts(folded: MessageFold) -> list[dict[str, Any]]:
+    return folded.message.to_wire()["parts"]
+
+
+# Partial JSON -----------------------------------------------------------------------------------
+
+PARTIAL = json.loads((ORACLE / "partial-json.json").read_text(encoding="utf-8"))["docs"]
+
+
+@pytest.mark.parametrize("doc", PARTIAL, ids=[str(i) for i in range(len(PARTIAL))])
+def test_partial_json_prefixes(doc: dict[str, Any]) -> None:
+    """Every prefix of the oracle's documents has the value that version 7 gives it."""
+    units = doc["text"].encode("utf-16-le", "surrogatepass")
+    for k, (_, *expected) in enumerate(doc["v7"]):
+        found = parse_partial(units[: 2 * k].decode("utf-16-le", "surrogatepass"))
+        if expected:
+            assert joined(json_safe(found), doubles=True) == joined(expected[0], doubles=True)
+        else:
+            assert found is MISSING
+
+
+@pytest.mark.parametrize("text", ["", " ", "-", "x", "]", "nul x", "{" * 300, '{"a":' * 300, "[" * 100_000])
+def test_what_is_no_json_has_no_value_or_a_sane_one(text: str) -> None:
+    """Garbage and bottomless nesting are no error while an input streams."""
+    assert parse_partial(text) in (MISSING, None, {})
+
+
+# Folding ----------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_never_changes() -> None:
+    """What was handed out stays as it was when more events come."""
+    folded = fold(
+        event("start", messageId="m", messageMetadata={"a": {"b": 1}}),
+        event("text-start", id="0"),
+        event("tool-input-start", toolCallId="c", toolName="f"),
+        event("tool-input-delta", toolCallId="c", inputTextDelta='{"a":'),
+    )
+    before = folded.message
+    wire = copy.deepcopy(before.to_wire())
+    for one in (
+        event("text-delta", id="0", delta="x"),
+        event("tool-input-delta", toolCallId="c", inputTextDelta="1}"),
+        event("message-metadata", messageMetadata={"a": {"c": [2]}}),
+        event("data-x", data=1),
+    ):
+        folded.apply(one)
+    assert before.to_wire() == wire
+    assert folded.message.metadata == {"a": {"b": 1, "c": [2]}}
+
+
+def test_metadata_is_merged_key_by_key() -> None:
+    """Objects merge, anything else replaces; keys that JavaScript refuses are skipped in a merge."""
+    folded = MessageFold()
+    for metadata in (
+        "text",
+        {"a": [1], "__proto__": 1},
+        {"a": [2], "b": None, "__proto__": 2, "constructor": 3},
+        None,
+    ):
+        folded.apply(event("message-metadata", messageMetadata=metadata))
+    assert folded.message.metadata == {"a": [2], "b": None, "__proto__": 1}
+    assert folded.apply(event("finish", messageMetadata=5))
+    assert folded.message.metadata == 5
+
+
+def test_metadata_is_not_shared_with_the_event() -> None:
+    """Merging does not write into an event that was handed out."""
+    first = event("start", messageMetadata={"a": {"b": 1}})
+    fold(first, event("finish", messageMetadata={"a": {"c": 2}}))
+    assert first.to_wire()["messageMetadata"] == {"a": {"b": 1}}
+
+
+def test_text_and_reasoning_ids_are_apart() -> None:
+    """The same id names a text and a reasoning part; each delta finds its own."""
+    folded = fold(
+        event("text-start", id="1"),
+        event("reasoning-start", id="1"),
+        event("text-delta", id="1", delta="t"),
+        event("reasoning-delta", id="1", delta="r"),
+        event("reasoning-end", id="1", providerMetadata={"p": {}}),
+    )
+    assert parts(folded) == [
+        {"type": "text", "text": "t", "state": "streaming"},
+        {"type": "reasoning", "id": "1", "text": "r", "state": "done", "providerMetadata": {"p": {}}},
+    ]
+    assert folded.text == "t"
+
+
+def test_citations_come_with_the_end() -> None:
+    """Version 7 sends the citations of a text when it is complete."""
+    citations = [{"source": {"type": "source", "sourceType": "url", "id": "s"}}]
+    folded = fold(event("text-start", id="1"), event("text-end", id="1", citations=citations))
+    assert parts(folded)[0]["citations"] == citations
+
+
+@pytest.mark.parametrize(
+    ("one", "name"),
+    [
+        (event("text-delta", id="9", delta="x"), "9"),
+        (event("text-end", id="9"), "9"),
+        (event("reasoning-delta", id="9", delta="x"), "9"),
+        (event("reasoning-end", id="9"), "9"),
+        (event("tool-input-delta", toolCallId="9", inputTextDelta=""), "9"),
+        (event("tool-output-available", toolCallId="9"), "9"),
+        (event("tool-output-error", toolCallId="9", errorText=""), "9"),
+        (event("tool-output-denied", toolCallId="9"), "9"),
+        (event("tool-approval-request", toolCallId="9", approvalId="a"), "9"),
+        (event("tool-approval-response", approvalId="a", approved=True), "a"),
+    ],
+)
+def test_an_event_for_what_is_not_open_is_an_error(one: StreamEvent, name: str) -> None:
+    """The error names type and id, and the message is as it was."""
+    folded = fold(event("text-start", id="1"), event("text-delta", id="1", delta="kept"))
+    with pytest.raises(StreamStateError) as caught:
+        folded.apply(one)
+    assert (caught.value.event_type, caught.value.event_id) == (one.type, name)
+    assert folded.text == "kept"
+
+
+def test_an_older_approval_is_answered_no_more() -> None:
+    """An approval that another one has replaced cannot be answered."""
+    folded = fold(
+        event("tool-input-available", toolCallId="c", toolName="f"),
+        event("tool-approval-request", toolCallId="c", approvalId="a"),
+        event("tool-approval-request", toolCallId="c", approvalId="b"),
+        event("tool-approval-response", approvalId="b", approved=False),
+    )
+    assert parts(folded)[0]["approval"] == {"id": "b", "approved": False}
+    with pytest.raises(StreamStateError):
+        folded.apply(event("tool-approval-response", approvalId="a", approved=True))
+
+
+def test_input_goes_on_in_the_next_step() -> None:
+    """A delta after a new step begins a part there; the older part keeps what it had."""
+    folded = fold(
+        event("tool-input-start", toolCallId="c", toolName="f"),
+        event("tool-input-delta", toolCallId="c", inputTextDelta='{"a":1'),
+        event("start-step"),
+        event("tool-input-delta", toolCallId="c", inputTextDelta=',"b":2'),
+    )
+    assert [part.get("input") for part in parts(folded)] == [{"a": 1}, None, {"a": 1, "b": 2}]
+
+
+def test_a_result_keeps_the_input_that_had_come() -> None:
+    """A result in the middle of an input keeps it as it was; a later delta opens the call again."""
+    folded = fold(
+        event("tool-input-start", toolCallId="c", toolName="f"),
+        event("tool-input-delta", toolCallId="c", inputTextDelta='{"a":1'),
+        event("tool-output-error", toolCallId="c", errorText="e"),
+    )
+    assert parts(folded)[0] == {
+        "type": "tool-f",
+        "toolCallId": "c",
+        "state": "output-error",
+        "input": {"a": 1},
+        "rawInput": '{"a":1',
+        "errorText": "e",
+    }
+    folded.apply(event("tool-input-delta", toolCallId="c", inputTextDelta=',"b":2}'))
+    assert parts(folded)[0]["input"] == {"a": 1, "b": 2}
+    assert parts(folded)[0]["state"] == "input-streaming"
+
+
+def test_reset_step_forgets_what_it_removes() -> None:
+    """Calls, data and approvals of a voided step are not found again."""
+    folded = fold(
+        event("tool-input-available", toolCallId="c", toolName="f", input=1),
+        event("start-step"),
+        event("tool-input-available", toolCallId="c", toolName="f", input=2),
+        event("tool-input-available", toolCallId="d", toolName="f"),
+        event("tool-approval-request", toolCallId="d", approvalId="a"),
+        event("data-x", id="1", data=1),
+        event("text-start", id="0"),
+        event("reset-step"),
+    )
+    assert [part["type"] for part in parts(folded)] == ["tool-f", "step-start"]
+    assert not folded.apply(event("reset-step"))
+    for one in (
+        event("tool-output-denied", toolCallId="d"),
+        event("tool-approval-response", approvalId="a", approved=True),
+        event("text-delta", id="0", delta="x"),
+    ):
+        with pytest.raises(StreamStateError):
+            folded.apply(one)
+    folded.apply(event("tool-output-available", toolCallId="c", output=3))
+    folded.apply(event("data-x", id="1", data=2))
+    assert [part.get("output", part.get("data")) for part in parts(folded)] == [3, None, 2]
+
+
+def test_a_message_is_continued() -> None:
+    """Calls, data and steps of the message that is continued are found by the events that follow."""
+    message = Message.from_wire(
+        {
+            "id": "a1",
+            "role": "assistant",
+            "createdAt": "yesterday",
+            "parts": [
+                {"type": "data-x", "id": "1", "data": 1},
+                {"type": "step-start"},
+                {
+                    "type": "tool-f",
+                    "toolCallId": "c",
+                    "state": "input-streaming",
+                    "rawInput": '{"a":',
+                    "input": {},
+                },
+                {
+                    "type": "dynamic-tool",
+                    "toolName": "g",
+                    "toolCallId": "d",
+                    "state": "approval-requested",
+                    "approval": {"id": "ap"},
+                },
+            ],
+        }
+    )
+    folded = fold(
+        event("tool-input-delta", toolCallId="c", inputTextDelta="1}"),
+        event("tool-approval-response", approvalId="ap", approved=True, reason="ok"),
+        event("data-x", id="1", data=2),
+        event("text-start", id="0"),
+        message=message,
+    )
+    assert folded.message.to_wire() == {
+        "id": "a1",
+        "role": "assistant",
+        "createdAt": "yesterday",
+        "parts": [
+            {"type": "data-x", "id": "1", "data": 2},
+            {"type": "step-start"},
+            {
+                "type": "tool-f",
+                "toolCallId": "c",
+                "state": "input-streaming",
+                "rawInput": '{"a":1}',
+                "input": {"a": 1},
+            },
+            {
+                "type": "dynamic-tool",
+                "toolName": "g",
+                "toolCallId": "d",
+                "state": "approval-responded",
+                "approval": {"id": "ap", "approved": True, "reason": "ok"},
+            },
+            {"type": "text", "text": "", "state": "streaming"},
+        ],
+    }
+
+
+def test_events_without_effect_publish_nothing() -> None:
+    """Unknown types, transient data, steps, abort and error leave the message alone."""
+    folded = MessageFold()
+    for one in (
+        event("future", n=1),
+        event("data-x", data=1, transient=True),
+        event("finish-step"),
+        event("abort", reason="r"),
+        event("error", errorText="e"),
+        event("start"),
+        event("finish", finishReason="stop"),
+    ):
+        assert not folded.apply(one)
+    assert folded.empty
+    assert folded.finish_reason == "stop"
+    assert not folded.apply(event("start-step"))
+    assert not folded.empty
+
+
+def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
+    """20,000 pieces of input and 100,000 of text lie in lists until somebody asks."""
+    folded = fold(event("text-start", id="0"), event("tool-input-start", toolCallId="c", toolName="f"))
+    text, piece = (
+        event("text-delta", id="0", delta="ab"),
+        event("tool-input-delta", toolCallId="c", inputTextDelta="["),
+    )
+    for _ in range(100_000):
+        folded.apply(text)
+    for _ in range(20_000):
+        folded.apply(piece)
+    pending = [len(getattr(draft, "pieces", ())) for draft in folded._drafts]
+    assert pending[0] == 100_000
+    assert len(folded._inputs["c"].pieces) == 20_001
+    assert len(folded.text) == 200_000
+    tool = folded.message.parts[1]
+    assert isinstance(tool, ToolPart)
+    assert tool.input is MISSING  # deeper than what is accepted
+    assert tool.raw_input == "[" * 20_000
+
+
+# Sources and suggestions ------------------------------------------------------------------------
+
+
+def test_sources_in_order_each_once() -> None:
+    """Sources come from parts and from the search tool; a title that comes late is kept."""
+    found = {
+        "results": [
+            {"path": "/a", "metadata": {"title": "A"}, "content": "…"},
+            {"path": "/b"},
+            {"path": "/a"},
+            "noise",
+            {"path": 5},
+            {"metadata": {"title": "no path"}},
+        ]
+    }
+    folded = fold(
+        event("tool-input-available", toolCallId="1", toolName="search"),
+        event("tool-output-available", toolCallId="1", output=found),
+        event("source-url", sourceId="s1", url="/b", title="B"),
+        event("source-url", sourceId="s2", url="https://example.com"),
+        event("source-document", sourceId="s3", mediaType="text/plain", title="D", filename="d.txt"),
+        event("source-document", sourceId="s3", mediaType="text/plain", title="D", filename="d.txt"),
+        event("tool-input-available", toolCallId="2", toolName="other"),
+        event("tool-output-available", toolCallId="2", output=found),
+    )
+    expected = [
+        AnswerSource(type="page", url="/a", title="A"),
+        AnswerSource(type="page", url="/b", title="B"),
+        AnswerSource(type="url", url="https://example.com", id="s2"),
+        AnswerSource(type="document", title="D", id="s3", filename="d.txt", media_type="text/plain"),
+    ]
+    assert folded.sources() == expected
+    assert sources_of(folded.message) == expected
+
+
+@pytest.mark.parametrize("output", [None, "text", [], {"results": None}, {"results": {"path": "/a"}}])
+def test_a_search_without_results_has_no_sources(output: object) -> None:
+    """Whatever a tool gives, looking for sources does not fail."""
+    folded = fold(
+        event("tool-input-available", toolCallId="1", toolName="search"),
+        event("tool-output-available", toolCallId="1", output=output),
+    )
+    assert folded.sources() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "suggestions"),
+    [
+        ("no block", "no block", []),
+        ("", "", []),
+        (
+            "a\n\n```suggestions\n(T)[/p]\n(U (x))[https://e.org/]\n```\n",
+            "a",
+            [("T", "/p"), ("U (x)", "https://e.org/")],
+        ),
+        ("a\n```suggestions\n(T)[/p]", "a", [("T", "/p")]),
+        ("a\n```suggestions\n- (T)[/p]\n[U](/q)\nwords\n\n```\nb", "a\nb", [("T", "/p"), ("U", "/q")]),
+        ("a\r\n```suggestions\r\n(T)[/p]\r\n```\r\n", "a", [("T", "/p")]),
+        ("```suggestions\n(T)[/p]\n```", "", [("T", "/p")]),
+        ("````md\n```suggestions\n(T)[/p]\n```\n````", "````md\n```suggestions\n(T)[/p]\n```\n````", []),
+        ("```py\n(T)[/p]\n```", "```py\n(T)[/p]\n```", []),
+        ("say ```suggestions\n(T)[/p]\n```", "say ```suggestions\n(T)[/p]\n```", []),
+    ],
+)
+def test_suggestions_are_split_off(text: str, rest: str, suggestions: list[tuple[str, str]]) -> None:
+    """The fenced block goes, its links come back the right way round; other blocks stay."""
+    assert split_suggestions(text) == (
+        rest,
+        [Suggestion(title=title, path=path) for title, path in suggestions],
+    )

@@ -1,0 +1,256 @@
+"""Jobs, threads, context and filters: both ways, lenient where the service is free, strict on input."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mintlify_async.errors import ConfigurationError, UnexpectedResponseError
+from mintlify_async.models import (
+    ContextItem,
+    Headers,
+    Job,
+    JobStatus,
+    ResponseInfo,
+    SearchFilter,
+    Source,
+    Thread,
+)
+from mintlify_async.wire import drop_keys, json_safe, mask_keys, mask_text
+
+JOB: dict[str, Any] = {
+    "id": "job_1",
+    "status": "active",
+    "source": {"repository": "acme/docs", "ref": None},
+    "model": "m",
+    "prLink": None,
+    "createdAt": "2026-01-02T03:04:05.678Z",
+    "archivedAt": None,
+}
+
+
+def test_a_job_round_trips() -> None:
+    """The wire's object gives a job with the wire's values, and the job gives it back."""
+    job = Job.from_wire(JOB, ResponseInfo(status=201, headers=Headers({"X-Request-Id": "r"})))
+    assert job.to_wire() == JOB
+    assert job.created_at == datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    assert job.source == Source(repository="acme/docs")
+    assert job.raw is not None
+    assert job.raw.headers["x-request-id"] == "r"
+    assert job == Job.from_wire(JOB)
+    assert pickle.loads(pickle.dumps(job)) == job == copy.deepcopy(job)
+    assert "raw" not in repr(job)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        job.status = "failed"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "instant", ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.6+02:00", "2026-01-02T03:04:05"]
+)
+def test_instants_are_given_back_as_they_came(instant: str) -> None:
+    """A job that is stored and sent on says the same instant in the same words."""
+    job = Job.from_wire({**JOB, "createdAt": instant})
+    assert job.created_at is not None
+    assert job.created_at.tzinfo is not None
+    assert job.to_wire()["createdAt"] == instant
+
+
+def test_a_changed_instant_is_written_anew() -> None:
+    """The words of the service stand for the instant they were read as, no other."""
+    job = attrs.evolve(Job.from_wire(JOB), created_at=datetime(2030, 1, 1, tzinfo=UTC))
+    assert job.to_wire()["createdAt"] == "2030-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize("status", ["queued", "COMPLETED", ""])
+def test_an_unlisted_status_is_kept_and_not_done(status: str) -> None:
+    """A state added next year must not break polling; none at all is no job."""
+    if not status:
+        with pytest.raises(UnexpectedResponseError):
+            Job.from_wire({**JOB, "status": status})
+        return
+    job = Job.from_wire({**JOB, "status": status})
+    assert job.status == status
+    assert not job.done
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_listed_statuses(status: JobStatus) -> None:
+    """All but active end a job; a status compares with the plain word."""
+    assert Job.from_wire({**JOB, "status": str(status)}).done is (status != "active")
+
+
+@pytest.mark.parametrize(
+    ("field", "content"),
+    [
+        ("source", "acme"),
+        ("model", 5),
+        ("prLink", False),
+        ("createdAt", "yesterday"),
+        ("createdAt", 5),
+        ("archivedAt", {}),
+        ("new", {"a": [1]}),
+    ],
+)
+def test_an_odd_optional_field_does_not_hide_the_job(field: str, content: object) -> None:
+    """Id and status are enough; what does not fit is kept and given back."""
+    job = Job.from_wire({**JOB, field: content})
+    assert (job.id, job.extra) == ("job_1", {field: content})
+    assert job.to_wire()[field] == content
+
+
+@pytest.mark.parametrize(
+    "wire", [None, [], "x", {}, {"id": "j"}, {"id": 5, "status": "active"}, {"id": "j", "status": None}]
+)
+def test_no_job_without_id_and_status(wire: object) -> None:
+    """An answer that names no job is an error that shows it, and no key in it."""
+    if isinstance(wire, dict):
+        wire = {**wire, "threadKey": "secret"}
+    with pytest.raises(UnexpectedResponseError) as caught:
+        Job.from_wire(wire, ResponseInfo(status=200, request_id="r"))
+    assert (caught.value.status, caught.value.request_id) == (200, "r")
+    assert "secret" not in str(caught.value) + caught.value.excerpt
+
+
+def test_a_thread_hides_its_key() -> None:
+    """The key is in to_dict and to_json alone; a pickle does without it, a copy has it."""
+    thread = Thread("t", "secret")
+    assert "secret" not in repr(thread) + str(thread) + repr([thread])
+    assert thread.to_dict() == {"threadId": "t", "threadKey": "secret"}
+    assert Thread.from_json(thread.to_json()) == thread == Thread.from_dict(thread.to_dict())
+    assert pickle.loads(pickle.dumps(thread)) == Thread("t")
+    assert b"secret" not in pickle.dumps(thread)
+    assert copy.copy(thread).key == copy.deepcopy([thread])[0].key == "secret"
+    assert len({thread, Thread("t", "secret"), Thread("t")}) == 2
+    assert Thread("t").to_dict() == {"threadId": "t"}
+    with pytest.raises(AttributeError):
+        thread.key = "x"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "stored", [None, [], {}, {"threadId": ""}, {"threadId": 5}, {"threadId": "t", "threadKey": 5}]
+)
+def test_what_is_no_thread(stored: object) -> None:
+    """A stored thread without an id is refused, as a dict and as JSON."""
+    with pytest.raises(ConfigurationError, match="thread"):
+        Thread.from_dict(stored)
+    with pytest.raises(ConfigurationError, match="thread"):
+        Thread.from_json(json.dumps(stored))
+    with pytest.raises(ConfigurationError):
+        Thread.from_json("{")
+
+
+def test_context_items() -> None:
+    """A context item writes what is set, and is checked."""
+    item = ContextItem("code", "x = 1", path="a.py", element_id="e")
+    assert item.to_wire() == {"type": "code", "value": "x = 1", "path": "a.py", "elementId": "e"}
+    assert ContextItem.from_wire(item.to_wire()) == item
+    assert ContextItem("textSelection", "x").to_wire() == {"type": "textSelection", "value": "x"}
+
+
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        ({"type": "file", "value": "x"}, "context.type"),
+        ({"type": "code", "value": ""}, "context.value"),
+        ({"type": "code", "value": "x", "path": 5}, "context.path"),
+        ({"type": "code", "value": "x", "elementId": 5}, "context.elementId"),
+        ("x", "context"),
+    ],
+)
+def test_wrong_context_names_the_field(wire: object, field: str) -> None:
+    """Before anything is sent, the error says which field is wrong."""
+    with pytest.raises(ConfigurationError) as caught:
+        ContextItem.from_wire(wire)
+    assert caught.value.field == field
+
+
+def test_search_filters() -> None:
+    """A filter writes what is set; any iterable of strings is good for groups."""
+    assert SearchFilter().to_wire() == {}
+    full = SearchFilter(version="v2", language="en", groups=["a", "b"])
+    assert full.to_wire() == {"version": "v2", "language": "en", "groups": ["a", "b"]}
+    assert SearchFilter.from_wire(full.to_wire()) == full
+
+
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        (5, "filter"),
+        ({"versoin": "v2"}, "filter.versoin"),
+        ({"version": 2}, "filter.version"),
+        ({"language": ["en"]}, "filter.language"),
+        ({"groups": "admin"}, "filter.groups"),
+        ({"groups": ["a", 5]}, "filter.groups[1]"),
+    ],
+)
+def test_wrong_filters_name_the_field(wire: object, field: str) -> None:
+    """A misspelt name would search everything: it is refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        SearchFilter.from_wire(wire)
+    assert caught.value.field == field
+
+
+def test_headers_are_masked_and_read_only() -> None:
+    """Headers are found in any case; secrets among them are masked where they are kept."""
+    info = ResponseInfo(status=200, headers={"X-Thread-Key": "secret", "Set-Cookie": "secret", "X-A": "1"})
+    assert info.headers["X-a"] == "1"
+    assert "secret" not in repr(info) + repr(dict(info.headers)) + json.dumps(info.to_wire())
+    assert len(info.headers) == 3
+    assert pickle.loads(pickle.dumps(info)) == info
+    with pytest.raises(TypeError):
+        info.headers["x-a"] = "2"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"threadKey":"secret"}',
+        "{'threadKey': 'secret'}",
+        '{"threadKey" : "secret',
+        '{\\"threadKey\\":\\"secret\\"}',
+        "threadKey=secret&x=1",
+        "x secret y",
+    ],
+)
+def test_keys_are_masked_in_text(text: str) -> None:
+    """In JSON, in JSON within JSON, cut, in a query, or known: a key in text is masked."""
+    assert "secret" not in mask_text(text, "secret" if text.startswith("x") else None)
+
+
+def test_masking_copies_nothing_that_has_no_key() -> None:
+    """What holds no key stays the same object; what does is copied, not changed."""
+    plain = {"a": [{"b": 1}]}
+    assert mask_keys(plain) is plain
+    assert drop_keys(plain) is plain
+    keyed = {"a": [{"threadKey": "k", "b": 1}]}
+    assert mask_keys(keyed) == {"a": [{"threadKey": "***", "b": 1}]}
+    assert drop_keys(keyed) == {"a": [{"b": 1}]}
+    assert keyed["a"][0]["threadKey"] == "k"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
+)
+
+
+@given(JSON)
+def test_what_is_written_is_valid_json(content: object) -> None:
+    """Any value becomes JSON that a strict parser reads."""
+    json.loads(json.dumps(json_safe(content), allow_nan=False))
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_any_extra_field_of_a_job_is_given_back(extra: dict[str, Any]) -> None:
+    """Fields of later versions pass through a job unchanged, but for infinities."""
+    known = {"threadKey", *JOB}
+    fields = {name: content for name, content in extra.items() if name not in known}
+    assert Job.from_wire({**fields, **JOB}).to_wire() == json_safe({**fields, **JOB})

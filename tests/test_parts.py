@@ -1,0 +1,288 @@
+"""Messages: UIMessage JSON both ways, input checked, text without half characters."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle_data import joined, scenarios
+
+from mintlify_async.errors import ConfigurationError
+from mintlify_async.parts import (
+    DataPart,
+    DynamicToolPart,
+    Message,
+    StepStartPart,
+    TextPart,
+    ToolApproval,
+    ToolPart,
+    UnknownPart,
+    clean_text,
+    coerce_messages,
+    join_surrogates,
+)
+
+PARTS: list[dict[str, Any]] = [
+    {"type": "text", "text": "x"},
+    {
+        "type": "text",
+        "text": "x",
+        "state": "done",
+        "providerMetadata": {"p": {}},
+        "citations": [{"a": 1}],
+        "new": 1,
+    },
+    {"type": "reasoning", "text": "x", "id": "r", "state": "streaming"},
+    {
+        "type": "file",
+        "mediaType": "image/png",
+        "url": "data:,",
+        "filename": "a.png",
+        "providerReference": {"p": "1"},
+    },
+    {"type": "reasoning-file", "mediaType": "image/png", "url": "data:,"},
+    {"type": "source-url", "sourceId": "s", "url": "https://example.com", "title": "T"},
+    {"type": "source-document", "sourceId": "s", "mediaType": "text/plain", "title": "T", "filename": "f"},
+    {"type": "step-start"},
+    {"type": "custom", "kind": "a.b"},
+    {"type": "data-x", "data": None, "id": "1", "transient": False},
+    {"type": "data-", "data": [1]},
+    {"type": "steering-message", "id": "s", "parts": [{"type": "text", "text": "x"}]},
+    {"type": "tool-f", "toolCallId": "c", "state": "input-streaming", "input": {}, "rawInput": "{"},
+    {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": None, "output": None},
+    {
+        "type": "dynamic-tool",
+        "toolName": "f",
+        "toolCallId": "c",
+        "state": "approval-requested",
+        "approval": {"id": "a", "descriptor": None, "requestReason": "r", "isAutomatic": True, "new": 1},
+        "callProviderMetadata": {"p": {}},
+        "resultProviderMetadata": {"p": {}},
+    },
+    {"type": "hologram", "x": {"y": 1}},
+]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=[part["type"] for part in PARTS])
+def test_every_part_round_trips(part: dict[str, Any]) -> None:
+    """Each type of part reads and writes exactly its JSON, fields of later versions included."""
+    wire = {"id": "m", "role": "assistant", "metadata": {"n": [1]}, "parts": [part]}
+    message = Message.from_wire(wire)
+    assert message.to_wire() == wire
+    assert Message.from_wire(message.to_wire()) == message
+    assert pickle.loads(pickle.dumps(message)) == message == copy.deepcopy(message)
+    assert message.parts[0].type == part["type"]
+
+
+def test_tool_parts_are_told_apart() -> None:
+    """A dynamic tool's part is a tool's part, too: one pattern finds both."""
+    message = Message.from_wire({"id": "", "role": "assistant", "parts": PARTS[12:15]})
+    assert [type(part) for part in message.parts] == [ToolPart, ToolPart, DynamicToolPart]
+    assert [part.tool_name for part in message.parts if isinstance(part, ToolPart)] == ["f", "f", "f"]
+    dynamic = message.parts[2]
+    assert isinstance(dynamic, DynamicToolPart)
+    assert dynamic.approval == ToolApproval(
+        id="a", descriptor=None, request_reason="r", is_automatic=True, extra={"new": 1}
+    )
+
+
+def test_the_oracle_s_messages_round_trip() -> None:
+    """Every message that JavaScript made reads and writes unchanged."""
+    for scenario in itertools.chain(scenarios("v5"), scenarios("v6"), scenarios("v7")):
+        for wire in [scenario.message, *(entry["message"] for entry in scenario.snapshots or [])]:
+            assert joined(Message.from_wire(wire).to_wire()) == joined(wire)
+
+
+def test_text_joins_the_text_parts() -> None:
+    """Text is the text parts alone, in order."""
+    message = Message.from_wire(
+        {"id": "", "role": "assistant", "parts": [{"type": "text", "text": "a"}, *PARTS[2:4], PARTS[0]]}
+    )
+    assert message.text == "ax"
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "expected"),
+    [
+        ("a\ud83d\ude00b", "done", "a\U0001f600b"),
+        ("a\ud83d", "streaming", "a"),
+        ("a\ud83d", "done", "a\ufffd"),
+        ("a\ud83d", None, "a\ufffd"),
+        ("\ude00a", "streaming", "\ufffda"),
+        ("\ud83d\ud83d\ude00", "streaming", "\ufffd\U0001f600"),
+    ],
+)
+def test_text_never_holds_half_a_character(text: str, state: str | None, expected: str) -> None:
+    """Halves are joined; one that may still find its other half is held back; a lone one is replaced."""
+    message = Message(id="m", role="assistant", parts=(TextPart(text=text, state=state),))
+    assert message.text == expected
+    message.text.encode()
+
+
+@given(st.text(st.characters(exclude_categories=())), st.booleans())
+def test_clean_text_can_be_encoded(text: str, streaming: bool) -> None:
+    """Whatever the halves, clean text is UTF-8, and joining is what JavaScript's strings do."""
+    clean_text(text, streaming=streaming).encode()
+    assert join_surrogates(join_surrogates(text)) == join_surrogates(text)
+
+
+def test_no_invalid_json_is_written() -> None:
+    """Infinity and NaN become null wherever they stand."""
+    bad = [float("inf"), {"n": float("nan")}]
+    message = Message(
+        id="m",
+        role="assistant",
+        metadata={"a": bad},
+        parts=(
+            DataPart(name="x", data=bad),
+            ToolPart(tool_name="f", tool_call_id="c", state="output-available", output=bad),
+            UnknownPart(type="y", raw={"type": "y", "a": bad}),
+        ),
+    )
+    json.dumps(message.to_wire(), allow_nan=False)
+
+
+def test_the_thread_key_is_not_written() -> None:
+    """A stored message that holds a key shows it masked and writes it nowhere."""
+    message = Message.from_wire(
+        {"id": "m", "role": "assistant", "parts": [], "metadata": {"threadId": "t", "threadKey": "secret"}}
+    )
+    assert "secret" not in repr(message)
+    assert message.to_wire()["metadata"] == {"threadId": "t"}
+
+
+def ids() -> Any:
+    return map("gen-{}".format, itertools.count(1)).__next__
+
+
+def test_messages_from_anything() -> None:
+    """Text, a message, a browser's dict and lists of those are messages; ids are kept or made."""
+    wire = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "a"}]}
+    ours = Message.user("b", id="u2")
+    assert coerce_messages("a", ids()) == [Message.user("a", id="gen-1")]
+    assert coerce_messages(ours, ids()) == [ours]
+    assert coerce_messages(wire, ids()) == [Message.from_wire(wire)]
+    mixed = coerce_messages([Message.system("s"), wire, ours, "c"], ids())
+    assert [message.id for message in mixed] == ["gen-1", "u1", "u2", "gen-2"]
+    assert [message.role for message in mixed] == ["system", "user", "user", "user"]
+
+
+@pytest.mark.parametrize(
+    ("given_messages", "field"),
+    [
+        ("", "messages"),
+        ([], "messages"),
+        (5, "messages"),
+        (None, "messages"),
+        (b"x", "messages[0]"),
+        (["a", ""], "messages[1]"),
+        (["a", 5], "messages[1]"),
+        ([{"parts": []}], "messages[0].role"),
+        ([{"role": "bot", "parts": []}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0].parts"),
+        ([{"role": "user", "parts": "x"}], "messages[0].parts"),
+        ([{"role": "user", "parts": ["x"]}], "messages[0].parts[0]"),
+        ([{"role": "user", "parts": [{"text": "x"}]}], "messages[0].parts[0].type"),
+        (["a", "b", {"role": "user", "parts": [{"type": "text"}]}], "messages[2].parts[0].text"),
+        ([{"role": "user", "parts": [{"type": "text", "text": 1}]}], "messages[0].parts[0].text"),
+        ([{"role": "user", "parts": [{"type": "file", "url": "x"}]}], "messages[0].parts[0].mediaType"),
+        ([{"role": "user", "parts": [{"type": "dynamic-tool"}]}], "messages[0].parts[0].toolName"),
+        (
+            [
+                {
+                    "role": "user",
+                    "parts": [{"type": "tool-f", "toolCallId": "c", "state": "x", "approval": {}}],
+                }
+            ],
+            "messages[0].parts[0].approval.id",
+        ),
+        ([{"id": 5, "role": "user", "parts": []}], "messages[0].id"),
+        ({"role": "user", "parts": [{"type": "data-x", "data": {1}}]}, "messages"),
+        ([{"role": "user", "parts": [{"type": "data-x", "data": {1: 2}}]}], "messages[0]"),
+    ],
+)
+def test_wrong_messages_name_the_field(given_messages: object, field: str) -> None:
+    """Input that is no message is refused before anything is sent, and the error says where."""
+    with pytest.raises(ConfigurationError) as caught:
+        coerce_messages(given_messages, ids())
+    assert caught.value.field == field
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (Message(id=5, role="user"), "messages[0].id"),  # type: ignore[arg-type]
+        (Message(id="1", role="bot"), "messages[0].role"),
+        (Message(id="1", role="user", parts=("x",)), "messages[0].parts[0]"),  # type: ignore[arg-type]
+        (Message(id="1", role="user", parts=(TextPart(text=None),)), "messages[0].parts[0].text"),  # type: ignore[arg-type]
+        (Message(id="1", role="user", parts=(TextPart(text="x", state=1),)), "messages[0].parts[0].state"),  # type: ignore[arg-type]
+        (Message(id="1", role="user", parts=(DataPart(name="x", data={1}),)), "messages[0]"),
+    ],
+)
+def test_wrong_messages_of_ours_name_the_field(message: Message, field: str) -> None:
+    """A message made with wrong types is refused, too."""
+    with pytest.raises(ConfigurationError) as caught:
+        coerce_messages([message], ids())
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_bottomless_input_is_refused(depth: int) -> None:
+    """Nesting that could not be written is a ConfigurationError, as a dict or as a message of ours."""
+    deep: Any = 1
+    for _ in range(depth):
+        deep = [deep]
+    with pytest.raises(ConfigurationError, match="deeper"):
+        coerce_messages({"role": "user", "parts": [{"type": "data-x", "data": deep}]}, ids())
+    if depth == 1_000:
+        with pytest.raises(ConfigurationError, match="deeper"):
+            coerce_messages(Message(id="", role="user", parts=(DataPart(name="x", data=deep),)), ids())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(), inside, max_size=3),
+    max_leaves=6,
+).filter(lambda content: "threadKey" not in repr(content))
+
+
+@given(
+    st.lists(
+        st.sampled_from(PARTS)
+        | st.builds(lambda data, name: {"type": f"data-{name}", "data": data}, JSON, st.text())
+        | st.builds(
+            lambda name, content: {
+                "type": f"tool-{name}",
+                "toolCallId": name,
+                "state": "output-available",
+                "input": content,
+                "output": content,
+            },
+            st.text(),
+            JSON,
+        ),
+        max_size=6,
+    ),
+    JSON.filter(lambda metadata: metadata is not None),
+)
+def test_any_message_round_trips(parts: list[dict[str, Any]], metadata: Any) -> None:
+    """Message to JSON text and back is the same message, and the same JSON."""
+    wire = {"id": "m", "role": "assistant", "parts": parts, "metadata": metadata}
+    message = Message.from_wire(json.loads(json.dumps(wire)))
+    assert json.loads(json.dumps(message.to_wire())) == wire
+    assert Message.from_wire(json.loads(json.dumps(message.to_wire()))) == message
+
+
+def test_step_start_has_no_fields() -> None:
+    """Values without dicts in them can be put into sets."""
+    assert len({Message.user("a", id="1"), Message.user("a", id="1")}) == 1
+    assert StepStartPart() == StepStartPart()
+    assert TextPart(text="a") != TextPart(text="b")
+    assert TextPart(text="a") != "a"

@@ -1,0 +1,160 @@
+"""Framing: the same data for every split, the oracle's cases, bounds on memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from oracle_data import framing
+
+from mintlify_async.errors import StreamDecodeError
+from mintlify_async.sse import SSEDecoder
+
+CASES = framing()
+
+
+def decode(*pieces: bytes, **options: int) -> tuple[list[str], str | None]:
+    decoder = SSEDecoder(**options)
+    events = [event for piece in pieces for event in decoder.feed(piece)]
+    return events, decoder.close()
+
+
+def in_reads_of(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize(("name", "body", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_oracle_framing(name: str, body: bytes, expected: list[str]) -> None:
+    """Every framing case of the oracle gives the data that the standard asks for."""
+    assert decode(body)[0] == expected
+
+
+@pytest.mark.parametrize(("name", "body", "expected"), CASES, ids=[case[0] for case in CASES])
+def test_any_split_gives_the_same(name: str, body: bytes, expected: list[str]) -> None:
+    """Splitting in two anywhere, or into reads of 1, 3 or 17 bytes, changes nothing."""
+    whole = decode(body)
+    for at in range(len(body) + 1):
+        assert decode(body[:at], body[at:]) == whole
+    for size in (1, 3, 17):
+        assert decode(*in_reads_of(body, size)) == whole
+
+
+ALPHABET = [
+    b"data",
+    b":",
+    b" ",
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\xef\xbb\xbf",
+    b"id: 1",
+    b"{}",
+    b"\xff",
+    b"\xe2\x82",
+    b"\xac",
+]
+
+
+@given(st.lists(st.sampled_from(ALPHABET), max_size=30), st.data())
+@example([b"data", b":", b"\r", b"\n", b"\r"], None)
+def test_random_bytes_split_alike(pieces: list[bytes], data: st.DataObject | None) -> None:
+    """Fields, line ends, marks and broken UTF-8 in any order read the same in any pieces."""
+    body = b"".join(pieces)
+    whole = decode(body)
+    assert decode(*in_reads_of(body, 1)) == whole
+    if data is not None:
+        at = data.draw(st.integers(0, len(body)))
+        assert decode(body[:at], body[at:]) == whole
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_never_raise(body: bytes) -> None:
+    """Whatever comes, the decoder reads on."""
+    assert decode(body) == decode(*in_reads_of(body, 1))
+
+
+def test_an_unterminated_event_is_returned_at_the_end() -> None:
+    """The last event needs no blank line: here it is the one that carries the thread."""
+    assert decode(b"data: 1\n\ndata: 2") == (["1"], "2")
+    assert decode(b"data: 1\n\ndata: 2\n") == (["1"], "2")
+    assert decode(b"data: 1\n\n") == (["1"], None)
+
+
+@pytest.mark.parametrize("end", ["\u0085", "\u2028", "\u2029", "\v", "\f", "\x1c"])
+def test_nothing_else_ends_a_line(end: str) -> None:
+    """Characters at which Python's splitlines splits are part of a line."""
+    assert decode(f"data: a{end}b\n\n".encode()) == ([f"a{end}b"], None)
+
+
+def test_a_bare_cr_ends_a_line_at_once() -> None:
+    """An event that ends with CR CR is handed out before anything follows."""
+    decoder = SSEDecoder()
+    assert decoder.feed(b"data: 1\r\r") == ["1"]
+    assert decoder.feed(b"\ndata: 2\r\n\r\n") == ["2"]
+
+
+def test_invalid_utf8_becomes_the_replacement_character() -> None:
+    """Each maximal piece that is not UTF-8 becomes one U+FFFD, also when it is cut in two reads."""
+    assert decode(b"data: \xe2\x82x\xff\n\n")[0] == ["\ufffdx\ufffd"]
+    assert decode(b"data: \xe2", b"\x82x\xff\n\n")[0] == ["\ufffdx\ufffd"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_line_over_the_bound_is_an_error(size: int) -> None:
+    """What came before is still handed out; then the decoder refuses to go on, whatever the reads."""
+    decoder = SSEDecoder(max_event_bytes=100)
+    events: list[str] = []
+    with pytest.raises(StreamDecodeError, match=r"max_event_bytes \(100 bytes\)"):  # noqa: PT012
+        for piece in in_reads_of(b"data: 1\n\ndata: " + b"x" * 200 + b"\n\ndata: 2\n\n", size):
+            events += decoder.feed(piece)
+        decoder.close()
+    assert events == ["1"]
+    assert decoder.too_large
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_many_lines_over_the_bound_are_an_error(size: int) -> None:
+    """The bound is on an event's lines together; empty ones count, too."""
+    body = b"data: 1\n\n" + b"data:\n" * 100 + b"\n"
+    decoder = SSEDecoder(max_event_bytes=100)
+    events = [
+        event for piece in in_reads_of(body, size) if not decoder.too_large for event in decoder.feed(piece)
+    ]
+    assert events == ["1"]
+    assert decoder.too_large
+
+
+def test_an_event_of_exactly_the_bound_passes() -> None:
+    """The bound is the largest size that is accepted: a line, its field name included."""
+    assert decode(b"data: 1234\n\n", max_event_bytes=10)[0] == ["1234"]
+    with pytest.raises(StreamDecodeError):
+        decode(b"data: 12345\n\n", max_event_bytes=10)
+
+
+def test_comments_and_empty_lines_take_no_memory() -> None:
+    """Ten megabytes of comments and a million empty lines leave nothing behind."""
+    decoder = SSEDecoder(max_event_bytes=1000)
+    for _ in range(100):
+        assert decoder.feed(b": keep-alive\n" * 8000) == []
+        assert decoder.feed(b"\n" * 10_000) == []
+        assert decoder.feed(b":\r\r" * 1000) == []
+    assert decoder.feed(b"data: 1\n\n") == ["1"]
+    assert decoder.close() is None
+
+
+@pytest.mark.parametrize("line", ["<html>", '{"a": 1}', " data: 1", "Data: 1", '0:"text"'])
+def test_a_foreign_line_is_remembered(line: str) -> None:
+    """The first line that belongs to no event stream is kept, for the error."""
+    decoder = SSEDecoder()
+    decoder.feed(f": comment\nid: 3\n{line}\nother\n".encode())
+    assert decoder.foreign == line
+    assert not decoder.data_seen
+
+
+@pytest.mark.parametrize("cut", ["d", "dat", "data", "e", "event", "retry", "\ufeffda"])
+def test_a_cut_field_name_is_not_foreign(cut: str) -> None:
+    """A body cut within a field's name was an event stream."""
+    decoder = SSEDecoder()
+    decoder.feed(cut.encode())
+    decoder.close()
+    assert decoder.foreign is None

@@ -1,0 +1,533 @@
+"""The whole of an answer: the oracle's scenarios, every split, every cut, the end, the thread."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle_data import BIG_INTEGERS, LENIENT, OLDER_QUIRKS, ORACLE, READER_WINS, Scenario, joined, scenarios
+
+from mintlify_async.errors import (
+    AssistantError,
+    MintlifyError,
+    StreamDecodeError,
+    StreamError,
+    StreamInterruptedError,
+    StreamStateError,
+    UnexpectedResponseError,
+)
+from mintlify_async.models import Thread
+from mintlify_async.parts import Message
+from mintlify_async.sse import SSEDecoder
+from mintlify_async.stream import MessageStream
+
+ALL = [scenario for version in ("v7", "v6", "v5") for scenario in scenarios(version)]
+LATEST = scenarios("v7")
+
+
+class Outcome:
+    """What came of a body: events, snapshots, message, error."""
+
+    def __init__(self, stream: MessageStream, *pieces: bytes, cause: str | None = None) -> None:
+        self.stream = stream
+        self.events: list[dict[str, Any]] = []
+        self.snapshots: list[dict[str, Any]] = []
+        self.error: MintlifyError | None = None
+        try:
+            for piece in pieces:
+                stream.feed(piece)
+                self.drain()
+            stream.feed_eof(cause)
+            self.drain()
+        except MintlifyError as error:
+            self.error = error
+        assert stream.ended
+        assert stream.next_event() is None
+        self.message = stream.message.to_wire()
+
+    def drain(self) -> None:
+        while (event := self.stream.next_event()) is not None:
+            self.events.append(event.to_wire())
+            assert self.stream.events_seen == len(self.events)
+            if self.stream.wrote:
+                wire = self.stream.message.to_wire()
+                self.snapshots.append({"after_chunk": len(self.events), "message": wire})
+
+    def summary(self) -> tuple[Any, ...]:
+        return self.events, self.message, type(self.error), str(self.error)
+
+
+def run(scenario: Scenario, *pieces: bytes) -> Outcome:
+    initial = Message.from_wire(scenario.initial) if scenario.initial else None
+    return Outcome(MessageStream(message=initial), *(pieces or (scenario.body,)))
+
+
+def in_reads_of(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+def body_of(*chunks: Any) -> bytes:
+    return b"".join(
+        b"data: %s\n\n" % (chunk if isinstance(chunk, str) else json.dumps(chunk)).encode()
+        for chunk in chunks
+    )
+
+
+TEXT = [
+    {"type": "start", "messageId": "m"},
+    {"type": "text-start", "id": "0"},
+    {"type": "text-delta", "id": "0", "delta": "Hello"},
+]
+FINISH = {"type": "finish", "finishReason": "stop"}
+
+
+# The oracle -------------------------------------------------------------------------------------
+
+
+def test_exceptions_name_scenarios_that_exist() -> None:
+    """No exception is listed for a scenario that is gone."""
+    names = {scenario.name for scenario in ALL}
+    assert {*LENIENT, *READER_WINS, *BIG_INTEGERS, *OLDER_QUIRKS["v5"], *OLDER_QUIRKS["v6"]} <= names
+
+
+@pytest.mark.parametrize("scenario", ALL, ids=[scenario.id for scenario in ALL])
+def test_oracle_scenario(scenario: Scenario) -> None:
+    """The same events, the same snapshots and the same message as JavaScript's, and the right verdict."""
+    outcome = run(scenario)
+    if scenario.name in LENIENT and not all(entry["ok"] for entry in scenario.chunks):
+        assert outcome.error is None
+        accepted = [chunk["chunk"] if chunk["ok"] else None for chunk in scenario.chunks]
+        assert len(outcome.events) == len(accepted)
+        assert all(mine == theirs for mine, theirs in zip(outcome.events, accepted, strict=True) if theirs)
+        return
+    mine, theirs = compared(scenario, outcome)
+    if scenario.name in OLDER_QUIRKS[scenario.version]:
+        assert mine != theirs, "it folds alike: take it off the list"
+    else:
+        assert mine == theirs
+
+
+def compared(scenario: Scenario, outcome: Outcome) -> tuple[Any, Any]:
+    """Return what came, and what was to come, in the same form."""
+    same = partial(joined, doubles=scenario.name in BIG_INTEGERS)
+    events, error = expected_end(scenario, outcome)
+    snapshots = scenario.snapshots
+    if snapshots is not None:
+        snapshots = [entry for entry in snapshots if entry["after_chunk"] <= len(outcome.events)]
+    mine = (outcome.events, outcome.message, None if snapshots is None else outcome.snapshots)
+    theirs = (events, scenario.message, snapshots)
+    return (same(list(mine)), type(outcome.error)), (same(list(theirs)), error)
+
+
+def expected_end(scenario: Scenario, outcome: Outcome) -> tuple[list[dict[str, Any]], type[Any]]:
+    """Say which events JavaScript takes before it stops, and which error stands for its stopping."""
+    events: list[dict[str, Any]] = []
+    for entry in scenario.chunks:
+        if not entry["ok"]:
+            return events, StreamDecodeError
+        if isinstance(outcome.error, StreamStateError) and len(events) == len(outcome.events):
+            return events, StreamStateError  # the message, compared too, says that it stopped here
+        events.append(entry["chunk"])
+        if entry["chunk"]["type"] == "error":
+            return events, AssistantError
+    ended = outcome.stream.complete
+    foreign = scenario.name.endswith(("html-200", "ndjson", "plain-text-body", "v4-data-stream", "pretty"))
+    return events, type(None) if ended else UnexpectedResponseError if foreign else StreamInterruptedError
+
+
+@pytest.mark.parametrize("scenario", LATEST, ids=[scenario.name for scenario in LATEST])
+def test_any_split_gives_the_same(scenario: Scenario) -> None:
+    """The bytes in reads of 1, 3 or 17, or split in two anywhere, make the same events and message.
+
+    A split reaches nothing but the framing; so the many splits in two are compared there, and
+    the whole outcome at some of them.
+    """
+    whole = run(scenario).summary()
+    for size in (1, 3, 17):
+        assert run(scenario, *in_reads_of(scenario.body, size)).summary() == whole
+    framed = framing_of(scenario.body)
+    for at in range(len(scenario.body) + 1):
+        assert framing_of(scenario.body[:at], scenario.body[at:]) == framed
+    for at in range(0, len(scenario.body), 61 + len(scenario.body) // 4):
+        assert run(scenario, scenario.body[:at], scenario.body[at:]).summary() == whole
+
+
+def framing_of(*pieces: bytes) -> tuple[Any, ...]:
+    decoder = SSEDecoder()
+    events = [event for piece in pieces for event in decoder.feed(piece)]
+    return events, decoder.close(), decoder.foreign, decoder.data_seen
+
+
+@pytest.mark.parametrize("scenario", LATEST, ids=[scenario.name for scenario in LATEST])
+def test_any_cut_is_complete_or_an_error(scenario: Scenario) -> None:
+    """Cut at any byte: the whole outcome, or an interruption with the fold of exactly the events before."""
+    whole = run(scenario)
+    messages = messages_after_each_event(scenario)
+    for at in range(0, len(scenario.body), 1 + len(scenario.body) // 4000 * 20):
+        cut = run(scenario, scenario.body[:at])
+        count = min(whole_events(scenario.body[:at]), len(whole.events))
+        assert cut.events == whole.events[:count]
+        assert cut.message == messages[count]
+        if cut.error is None:
+            assert cut.stream.complete
+            continue
+        assert type(cut.error) in (StreamInterruptedError, type(whole.error))
+        if isinstance(cut.error, StreamError):
+            assert cut.error.events_seen == count
+            assert cut.error.partial is None or cut.error.partial.to_wire() == messages[count]
+            assert not cut.stream.complete or type(cut.error) is not StreamInterruptedError
+
+
+def messages_after_each_event(scenario: Scenario) -> list[dict[str, Any]]:
+    """Return the message before the first event, and after each."""
+    stream = MessageStream(message=Message.from_wire(scenario.initial) if scenario.initial else None)
+    stream.feed(scenario.body)
+    stream.feed_eof()
+    messages = [stream.message.to_wire()]
+    with suppress(MintlifyError):
+        while stream.next_event() is not None:
+            messages.append(stream.message.to_wire())
+    return messages
+
+
+def whole_events(body: bytes) -> int:
+    """Count the events that are whole in *body*, the last one also without its blank line."""
+    events, last, _, _ = framing_of(body)
+    with suppress(ValueError):
+        events += [last] if last == "[DONE]" or isinstance(json.loads(last or ""), dict) else []
+    return sum(event != "[DONE]" for event in events)
+
+
+# The end ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [FINISH, {"type": "abort"}, "[DONE]"])
+@pytest.mark.parametrize("cause", [None, "connection lost"])
+def test_an_announced_end_is_the_end(end: Any, cause: str | None) -> None:
+    """After finish, abort or [DONE], a cut is a normal end, and half an event behind it is nothing."""
+    for rest in (b"", b'data: {"type":"te', b": comment", b"data"):
+        outcome = Outcome(MessageStream(), body_of(*TEXT, end) + rest, cause=cause)
+        assert outcome.error is None
+        assert outcome.stream.text == "Hello"
+        assert outcome.stream.complete
+
+
+def test_events_after_the_end_still_count() -> None:
+    """Neither finish nor [DONE] ends anything: what follows is folded, a later reason wins."""
+    outcome = Outcome(
+        MessageStream(),
+        body_of(
+            *TEXT, FINISH, "[DONE]", {**TEXT[2], "delta": " again"}, {**FINISH, "finishReason": "length"}
+        ),
+    )
+    assert outcome.stream.text == "Hello again"
+    assert outcome.stream.finish_reason == "length"
+    assert outcome.stream.finish_seen
+    assert outcome.stream.done_seen
+
+
+def test_an_unterminated_last_event_is_delivered() -> None:
+    """The last event without its blank line counts when it is whole; here it carries the thread."""
+    body = body_of(*TEXT) + b'data: {"type":"finish","threadId":"t"}'
+    outcome = Outcome(MessageStream(), body)
+    assert outcome.error is None
+    assert outcome.stream.thread == Thread("t")
+    assert Outcome(MessageStream(), body_of(*TEXT) + b"data: [DONE]").error is None
+
+
+@pytest.mark.parametrize("cause", [None, "connection lost"])
+@pytest.mark.parametrize(
+    "rest", [b"", b'data: {"type":"finish"', b"data: [DON", b"data: ", b"data: 12", b": x\n\n"]
+)
+def test_an_end_that_was_not_announced_is_an_interruption(rest: bytes, cause: str | None) -> None:
+    """The error has the message so far, its text, the thread, and the number of events."""
+    stream = MessageStream(thread=Thread("t", "secret"))
+    outcome = Outcome(stream, body_of(*TEXT) + rest, cause=cause)
+    error = outcome.error
+    assert type(error) is StreamInterruptedError
+    assert (error.text, error.events_seen, error.thread) == ("Hello", 3, Thread("t", "secret"))
+    assert error.partial == stream.message
+    assert "after 3 events" in str(error)
+    assert (cause or "without its end") in str(error)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.partial, again.events_seen, str(again)) == (error.partial, 3, str(error))
+    assert again.thread == Thread("t")  # a pickle holds no key
+    assert copy.copy(error).thread == Thread("t", "secret")
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n", b": stream-open\n\n", b"id: 1\n\n", b"\xef\xbb", b"dat"])
+def test_an_empty_answer_is_an_interruption(body: bytes) -> None:
+    """Nothing, or only comments, is no answer."""
+    outcome = Outcome(MessageStream(), body)
+    assert type(outcome.error) is StreamInterruptedError
+    assert outcome.error.partial is None
+    assert outcome.error.text == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<!doctype html><p>Sorry</p>", "a page"),
+        (b"\xef\xbb\xbf<html>\n", "a page"),
+        (b'{"error": "no credits", "threadKey": "secret"}', "a JSON document"),
+        (b"[\n1\n]", "a JSON document"),
+        (b'{"type":"start"}\n{"type":"finish"}\n', "a JSON document"),
+        (b"Service unavailable", "plain text"),
+        (b'f:{"messageId":"m"}\n0:"Hello"\n', "the AI SDK 4 data stream"),
+        (b'0:"Hel', "the AI SDK 4 data stream"),
+    ],
+)
+@pytest.mark.parametrize("cause", [None, "connection lost"])
+def test_a_body_that_is_no_event_stream(body: bytes, kind: str, cause: str | None) -> None:
+    """A page, a document, plain text or the v1 endpoint's format is said to be that, with an excerpt."""
+    for pieces in ([body], in_reads_of(body, 1)):
+        outcome = Outcome(MessageStream(), *pieces, cause=cause)
+        assert type(outcome.error) is UnexpectedResponseError
+        assert kind in str(outcome.error)
+        assert outcome.error.excerpt
+        assert "secret" not in outcome.error.excerpt + str(outcome.error)
+        assert outcome.events == []
+
+
+@pytest.mark.parametrize("name", ["error", "reasoning-source-file", "text", "tool-two-steps"])
+def test_the_oracle_s_v4_bodies_are_recognised(name: str) -> None:
+    """Each recorded body of the old data stream is named as what it is."""
+    body = json.loads((ORACLE / "v4" / f"{name}.json").read_text(encoding="utf-8"))["body"]["text"]
+    outcome = Outcome(MessageStream(), body.encode())
+    assert "AI SDK 4" in str(outcome.error)
+
+
+def test_an_error_event_is_yielded_then_raised() -> None:
+    """The event comes first, the error at the next step; what follows it is never seen."""
+    stream = MessageStream()
+    stream.feed(body_of(*TEXT, {"type": "error", "errorText": "no\ncredits"}, {**TEXT[2], "delta": "!"}))
+    events = [stream.next_event() for _ in range(4)]
+    assert events[3] is not None
+    assert events[3].type == "error"
+    assert stream.complete
+    with pytest.raises(AssistantError, match=r"no\\ncredits") as caught:
+        stream.next_event()
+    assert caught.value.error_text == "no\ncredits"
+    assert caught.value.text == "Hello"
+    assert stream.ended
+    assert stream.next_event() is None
+
+
+def test_an_abort_is_a_normal_end() -> None:
+    """The server stopped: no error, and the reply says so."""
+    outcome = Outcome(MessageStream(), body_of(*TEXT, {"type": "abort", "reason": "cost"}))
+    assert outcome.error is None
+    assert (outcome.stream.aborted, outcome.stream.abort_reason) == (True, "cost")
+    assert outcome.message["parts"][0]["state"] == "streaming"
+
+
+# Broken events ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "{",
+        "",
+        '{"type":"text-delta","id":"0","delta":NaN}',
+        '{"type":"text-delta","id":"0"}',
+        '{"type":"text-delta","id":"0","delta":5}',
+        '{"type":"text-delta","id":["0"],"delta":"x"}',
+        '{"type":["text-delta"],"id":"0","delta":"x"}',
+        '{"type":"data-x","data":' + "[" * 100_000,
+        "[" * 100_000,
+        '{"type":"data-x","data":' + "[" * 300 + "]" * 300 + "}",
+    ],
+)
+def test_a_broken_event_is_an_error(bad: str) -> None:
+    """Everything before is delivered; the error says which event, with what had arrived."""
+    outcome = Outcome(MessageStream(), body_of(*TEXT, bad, FINISH))
+    error = outcome.error
+    assert type(error) is StreamDecodeError
+    assert (error.index, error.events_seen, error.text) == (3, 3, "Hello")
+    assert bad.startswith(error.excerpt[:100])
+    assert len(outcome.events) == 3
+
+
+def test_a_delta_for_a_part_that_is_not_open() -> None:
+    """The error names the event; the message stays as it was."""
+    outcome = Outcome(
+        MessageStream(), body_of(*TEXT, {"type": "text-delta", "id": "1", "delta": "x"}, FINISH)
+    )
+    error = outcome.error
+    assert type(error) is StreamStateError
+    assert (error.event_type, error.event_id, error.text) == ("text-delta", "1", "Hello")
+
+
+@pytest.mark.parametrize("size", [50, 100_000])
+def test_an_event_that_is_too_large(size: int) -> None:
+    """What came before is delivered, then a typed error; memory is bounded by the limit and one read."""
+    stream = MessageStream(max_event_bytes=1000)
+    body = body_of(*TEXT) + b'data: {"type":"data-x","data":"' + b"x" * 20_000
+    outcome = Outcome(stream, *in_reads_of(body, size))
+    assert type(outcome.error) is StreamDecodeError
+    assert "max_event_bytes" in str(outcome.error)
+    assert outcome.error.text == "Hello"
+
+
+def test_a_large_body_that_is_no_event_stream() -> None:
+    """An endless page is said to be a page, not an event that is too large."""
+    outcome = Outcome(MessageStream(max_event_bytes=1000), b"<html>" + b"x" * 5000)
+    assert type(outcome.error) is UnexpectedResponseError
+    assert len(outcome.error.excerpt) <= 2000
+
+
+def test_a_twenty_megabyte_line_is_refused_and_ten_megabytes_pass() -> None:
+    """The default bound is 16 MiB."""
+    large = b'data: {"type":"data-x","data":"' + b"x" * 10_000_000 + b'"}\n\n'
+    outcome = Outcome(MessageStream(), *in_reads_of(large + body_of(FINISH), 1 << 20))
+    assert outcome.error is None
+    outcome = Outcome(MessageStream(), *in_reads_of(b"data: " + b"x" * 20_000_000, 1 << 20))
+    assert type(outcome.error) is StreamDecodeError
+
+
+def test_odd_json_is_kept_and_never_written_invalid() -> None:
+    """Infinity, huge numbers, __proto__ and constructor keys are values like any other."""
+    odd = '{"type":"data-x","data":{"__proto__":{"a":1},"constructor":{"prototype":1},"n":[1e400,-1e400]}}'
+    outcome = Outcome(MessageStream(), body_of(*TEXT, odd, FINISH))
+    assert outcome.error is None
+    data = outcome.message["parts"][1]["data"]
+    assert data == {"__proto__": {"a": 1}, "constructor": {"prototype": 1}, "n": [None, None]}
+    json.dumps(outcome.message, allow_nan=False)
+
+
+def test_halves_of_a_character_in_two_deltas() -> None:
+    """The message joins them; the text never shows half."""
+    stream = MessageStream()
+    stream.feed(body_of(*TEXT[:2], '{"type":"text-delta","id":"0","delta":"a\\ud83d"}'))
+    while stream.next_event() is not None:
+        pass
+    assert stream.text == "a"
+    stream.feed(body_of('{"type":"text-delta","id":"0","delta":"\\ude00"}', FINISH))
+    while stream.next_event() is not None:
+        pass
+    assert stream.text == "a\U0001f600"
+    assert stream.message.text == stream.text
+    assert stream.message.to_wire()["parts"][0]["text"] == stream.text
+
+
+def test_nothing_is_folded_before_it_is_handed_out() -> None:
+    """The message is that of the events taken, whatever lies ready."""
+    stream = MessageStream()
+    stream.feed(body_of(*TEXT, FINISH))
+    seen = []
+    while stream.next_event() is not None:
+        seen.append((stream.events_seen, len(stream.message.parts), stream.text, stream.wrote))
+    assert seen == [(1, 0, "", True), (2, 1, "", True), (3, 1, "Hello", True), (4, 1, "Hello", False)]
+
+
+# The thread -------------------------------------------------------------------------------------
+
+ID, KEY = "threadId", "threadKey"
+
+
+@pytest.mark.parametrize(
+    ("events", "headers", "sent", "expected"),
+    [
+        ([FINISH], {}, None, None),
+        ([{**FINISH, ID: "a"}], {}, None, Thread("a")),
+        ([{**FINISH, ID: "a", KEY: "k"}], {}, None, Thread("a", "k")),
+        ([{**FINISH, "messageMetadata": {ID: "a", KEY: "k"}}], {}, None, Thread("a", "k")),
+        ([{**FINISH, ID: "a", "messageMetadata": {KEY: "k"}}], {}, None, Thread("a", "k")),
+        ([{**FINISH, ID: "a", "messageMetadata": {ID: "b", KEY: "k"}}], {}, None, Thread("a")),
+        ([{"type": "start", "messageMetadata": {ID: "a", KEY: "k"}}, FINISH], {}, None, Thread("a", "k")),
+        ([{"type": "data-x", "data": 1, ID: "a"}, FINISH], {}, None, Thread("a")),
+        ([{"type": "thread", ID: "a", KEY: "k"}, FINISH], {}, None, Thread("a", "k")),
+        ([{"type": "thread", ID: "a", KEY: "k"}, {**FINISH, ID: "b"}], {}, None, Thread("b")),
+        ([FINISH], {"id": "h", "key": "hk"}, None, Thread("h", "hk")),
+        ([{**FINISH, ID: "a"}], {"id": "h", "key": "hk"}, None, Thread("a")),
+        ([{**FINISH, ID: "h"}], {"id": "h", "key": "hk"}, None, Thread("h", "hk")),
+        ([{**FINISH, ID: "a"}], {"key": "hk"}, None, Thread("a", "hk")),
+        ([{**FINISH, ID: "a", KEY: "k"}], {"id": "a", "key": "hk"}, None, Thread("a", "k")),
+        ([{**FINISH, ID: None, KEY: 5}], {"id": "", "key": ""}, None, None),
+        ([{**FINISH, KEY: "k"}], {}, None, None),
+        ([FINISH], {}, Thread("a", "k"), Thread("a", "k")),
+        ([{**FINISH, ID: "a"}], {}, Thread("a", "k"), Thread("a", "k")),
+        ([{**FINISH, ID: "a", KEY: "new"}], {}, Thread("a", "k"), Thread("a", "k")),
+        ([{**FINISH, ID: "b"}], {}, Thread("a", "k"), Thread("b")),
+        ([{**FINISH, ID: "b", KEY: "bk"}], {}, Thread("a", "k"), Thread("b", "bk")),
+        ([{**FINISH, ID: "a", KEY: "new"}], {}, Thread("a"), Thread("a", "new")),
+        ([FINISH], {"key": "hk"}, Thread("a"), Thread("a", "hk")),
+        ([FINISH], {"id": "b", "key": "hk"}, Thread("a", "k"), Thread("b", "hk")),
+    ],
+)
+def test_where_the_thread_is_found(
+    events: list[Any], headers: dict[str, str], sent: Thread | None, expected: Thread | None
+) -> None:
+    """The best place wins; a key is taken only with the id that it came with; the sent key stays."""
+    stream = MessageStream(
+        thread=sent, header_thread_id=headers.get("id"), header_thread_key=headers.get("key")
+    )
+    outcome = Outcome(stream, body_of(*events))
+    assert outcome.error is None
+    found = stream.thread
+    assert found == expected
+    assert (found and found.key) == (expected and expected.key)
+    for key in ("k", "hk", "bk", "new"):
+        assert f'"{key}"' not in json.dumps([outcome.events, outcome.message])
+
+
+def test_no_error_shows_a_known_key() -> None:
+    """A key known from a header or from the request is masked wherever the server repeats it."""
+    for last in ('{"type":"x","say":"hk and sk"', {"type": "error", "errorText": "hk and sk"}):
+        stream = MessageStream(thread=Thread("t", "sk"), header_thread_id="t", header_thread_key="hk")
+        outcome = Outcome(stream, body_of(*TEXT, last), cause="hk and sk")
+        assert isinstance(outcome.error, StreamError)
+        shown = str(outcome.error) + repr(vars(outcome.error))
+        assert "hk" not in shown
+        assert "sk" not in shown
+    outcome = Outcome(MessageStream(header_thread_key="hk"), b"<p>hk</p>")
+    assert "hk" not in str(outcome.error) + repr(vars(outcome.error))
+
+
+def test_the_thread_is_known_before_the_end() -> None:
+    """A stream that is cut has the thread that its header named, for the error and for the next call."""
+    stream = MessageStream(header_thread_id="h", header_thread_key="hk")
+    outcome = Outcome(stream, body_of(*TEXT))
+    assert isinstance(outcome.error, StreamInterruptedError)
+    assert outcome.error.thread == Thread("h", "hk")
+
+
+# Whatever comes ---------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary(max_size=60), max_size=8))
+def test_arbitrary_bytes_raise_only_our_errors(pieces: list[bytes]) -> None:
+    """Bytes from anywhere end in an event, an end, or an error of this package."""
+    Outcome(MessageStream(max_event_bytes=200), *pieces)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_mutations_of_real_streams_raise_only_our_errors(data: st.DataObject) -> None:
+    """Real bodies with bytes changed, dropped, doubled: typed errors, valid JSON, the same in any reads."""
+    body = bytearray(data.draw(st.sampled_from(LATEST)).body[:4000])
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, max(0, len(body) - 1)))
+        match data.draw(st.sampled_from(["change", "drop", "insert", "double"])):
+            case "change" if body:
+                body[at] = data.draw(st.integers(0, 255))
+            case "drop":
+                del body[at : at + data.draw(st.integers(1, 20))]
+            case "insert":
+                body[at:at] = data.draw(
+                    st.sampled_from([b"\n", b"\r", b"\n\n", b"data: ", b"\xff", b"\x00", b'"', b"{"])
+                )
+            case _:
+                body[at:at] = body[at : at + 200]
+    whole = Outcome(MessageStream(), bytes(body))
+    json.dumps([whole.events, whole.message], allow_nan=False)
+    assert Message.from_wire(whole.message).to_wire() == whole.message
+    assert Outcome(MessageStream(), *in_reads_of(bytes(body), 5)).summary() == whole.summary()
