@@ -89,7 +89,9 @@ def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
 
 def _new(cls: type[MintlifyError], args: tuple[object, ...]) -> MintlifyError:
     """Make an error without its ``__init__``, which takes other arguments than ``args``."""
-    return cls.__new__(cls, *args)
+    error = cls.__new__(cls, *args)
+    error.args = args  # OSError, which TimeoutError is, leaves that to its __init__
+    return error
 
 
 class MintlifyError(Exception):

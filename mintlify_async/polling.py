@@ -73,7 +73,10 @@ class Poller(Protocol):
     """Whether it has what it waited for."""
 
     timer: Timer | None
-    """Set by the scheduler: goes off at the deadline."""
+    """The scheduler's: goes off at the deadline."""
+
+    entered: bool
+    """The scheduler's: whether it stands there."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -155,6 +158,7 @@ class PollScheduler:
         if watch is None:
             watch = self._watches[poller.key] = _Watch(poller.key)
         watch.pollers.append(poller)
+        poller.entered = True
         if poller.deadline is not None:
             self._set_deadline(poller, poller.deadline)
         if watch.task is None:
@@ -163,10 +167,10 @@ class PollScheduler:
 
     def leave(self, poller: Poller) -> None:
         """Stop looking for *poller*; harmless when it has left. Afterwards, await :meth:`drained`."""
-        _stop_timer(poller)
-        watch = self._watches.get(poller.key)
-        if watch is None or poller not in watch.pollers:
+        if not poller.entered:
             return
+        _release(poller)
+        watch = self._watches[poller.key]
         watch.pollers.remove(poller)
         if not watch.pollers:
             self._drop(watch)
@@ -209,9 +213,9 @@ class PollScheduler:
     def _deadline_came(self, poller: Poller) -> None:
         """Give up; but a last look that is under way, or about to begin, has a moment."""
         poller.timer = None
-        watch = self._watches.get(poller.key)
-        if poller.over or watch is None or poller.deadline is None:
+        if poller.over or not poller.entered or poller.deadline is None:
             return
+        watch = self._watches[poller.key]
         now, until = self._clock.now(), poller.deadline
         if watch.task is not None:
             until = max(until, watch.began + LAST_LOOK)
@@ -298,11 +302,19 @@ class PollScheduler:
         look = Look(job, error, watch.began, self._clock.now(), pause)
         watch.not_before = look.ended + pause
         for poller, era in audience:
-            if not poller.over:
+            if poller.entered and not poller.over:
                 poller.hear(look, era)
-        for poller in [poller for poller in watch.pollers if poller.over]:
-            watch.pollers.remove(poller)  # not leave(): this poll is about to end by itself
-            _stop_timer(poller)
+        self._let_go(watch)
+
+    def _let_go(self, watch: _Watch) -> None:
+        """Drop those of *watch* that are over, and *watch* with the last."""
+        for poller in watch.pollers:
+            if poller.over:
+                _release(poller)
+        watch.pollers = [poller for poller in watch.pollers if poller.entered]
+        if not watch.pollers and self._watches.get(watch.key) is watch:
+            watch.task = None  # it is about to end by itself
+            self._drop(watch)
 
     def _ended(self, watch: _Watch, task: asyncio.Task[None]) -> None:
         """Plan the next poll; also when somebody else cancelled this one."""
@@ -311,8 +323,6 @@ class PollScheduler:
         if watch.pollers:
             earliest = watch.began + self._policy.floor if task.cancelled() else 0.0
             self._plan(watch, max(earliest, min(poller.due for poller in watch.pollers)))
-        elif self._watches.get(watch.key) is watch:
-            self._drop(watch)
         self._set_timer()
 
     def _pause(self, job: Job | None, error: Exception | None) -> float:
@@ -327,7 +337,8 @@ class PollScheduler:
         return min(asked or 0.0, self._policy.retry_after_cap)
 
 
-def _stop_timer(poller: Poller) -> None:
+def _release(poller: Poller) -> None:
+    poller.entered = False
     if poller.timer is not None:
         poller.timer.cancel()
         poller.timer = None

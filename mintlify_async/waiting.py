@@ -133,6 +133,7 @@ class JobWait:
         "_told",
         "deadline",
         "due",
+        "entered",
         "error",
         "notify",
         "over",
@@ -164,6 +165,7 @@ class JobWait:
         self.due = self._by_deadline(now + poll.first)
         self.error: Exception | None = None
         self.over = False
+        self.entered = False
         self.timer: Timer | None = None
 
     @property
@@ -197,8 +199,9 @@ class JobWait:
         try:
             if era == self.track.era:  # else it began before the newest follow-up, and says nothing of it
                 self._judge(look)
-            if not self.over:
-                self._go_on(look)
+            self._plan(look)
+            if not self.over and self.deadline is not None and look.ended >= self.deadline:
+                self.give_up(look.ended)
         except Exception as error:  # on_change is the caller's: what it raises ends this wait, and only this
             self.fail(error)
 
@@ -265,11 +268,8 @@ class JobWait:
                 return
         self._end(job)
 
-    def _go_on(self, look: Look) -> None:
-        """Set when to look next; at the deadline, give up."""
-        if self.deadline is not None and look.ended >= self.deadline:
-            self.give_up(look.ended)
-            return
+    def _plan(self, look: Look) -> None:
+        """Set when to look next; also when a change ends this step, for the one after it."""
         delay = self._poll.delay(self._looks, self._roll())
         if self.track.settling or self._pr_until is not None:
             delay = min(delay, self._poll.settle_gap)

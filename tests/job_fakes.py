@@ -1,0 +1,147 @@
+"""A scripted agent in place of a session: what each look shows comes in; when it was asked goes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
+from mintlify_async.jobs import JobHandle, handle_for
+from mintlify_async.models import Job, ResponseInfo
+from mintlify_async.polling import PollScheduler
+from mintlify_async.refs import JobRef
+from mintlify_async.retry import PollPolicy
+from mintlify_async.testing import VirtualClock
+
+Seen = str | Job | Exception
+Script = Callable[[float], Seen]
+"""The time comes in; a status, a record or an error goes out."""
+
+
+def record(status: str, job_id: str = "job_1", **fields: Any) -> Job:
+    return Job(id=job_id, status=status, **fields)
+
+
+def refused(status: int, retry_after: float | None = None) -> Exception:
+    return status_error_class(status)(
+        f"the service answered {status}", status=status, retry_after=retry_after
+    )
+
+
+def lost() -> Exception:
+    return APIConnectionError("the connection was lost")
+
+
+def down() -> Exception:
+    return ServerError("the service failed", status=503)
+
+
+def answered_with(status: str, headers: dict[str, str]) -> Job:
+    return record(status, raw=ResponseInfo(status=200, headers=headers))
+
+
+def at_times(*steps: tuple[float, Seen]) -> Script:
+    """Show each thing from its time on; the first from the beginning."""
+
+    def show(now: float) -> Seen:
+        current = steps[0][1]
+        for since, seen in steps:
+            if now >= since:
+                current = seen
+        return current
+
+    return show
+
+
+def in_turn(*seen: Seen) -> Script:
+    """Show one thing a look, and the last for ever."""
+    left = list(seen)
+
+    def show(now: float) -> Seen:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return show
+
+
+class FakeAgent:
+    """What handles call in place of a session; ``scripts`` says what a look at each job shows."""
+
+    def __init__(
+        self, script: Script | None = None, *, poll: PollPolicy | None = None, roll: float = 0.5
+    ) -> None:
+        self.clock = VirtualClock()
+        self.poll = poll or PollPolicy()
+        self.project_id: str | None = "docs"
+        self.roll = roll
+        self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
+        self.looks: list[float] = []
+        self.asked: list[tuple[str, str, bool]] = []
+        self.sent: list[tuple[str, str]] = []
+        self.on_send: Callable[[], Awaitable[Seen]] | None = None
+        self.latency = 0.0
+        self.exclusive = True
+        self.under_way: dict[str, int] = {}
+        self.most_under_way = 0
+        self._scheduler: PollScheduler | None = None
+        self.closed = False
+
+    def rng(self) -> float:
+        return self.roll
+
+    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+        now = self.clock.now()
+        self.looks.append(now)
+        self.asked.append((project_id, job_id, retry))
+        assert not (self.exclusive and job_id in self.under_way), "one job was asked for twice at once"
+        self.under_way[job_id] = 1
+        self.most_under_way = max(self.most_under_way, len(self.under_way))
+        try:
+            seen = self.scripts[job_id](now)
+            if self.latency:
+                await self.clock.sleep(self.latency)
+            return self._give(seen, job_id)
+        finally:
+            self.under_way.pop(job_id, None)
+
+    async def send_message(self, job_id: str, prompt: str, *, project_id: str, **further: Any) -> Job:
+        self.sent.append((job_id, prompt))
+        await asyncio.sleep(0)
+        if self.on_send is not None:
+            return self._give(await self.on_send(), job_id)
+        return record("active", job_id)
+
+    def _give(self, seen: Seen, job_id: str) -> Job:
+        if isinstance(seen, Exception):
+            raise seen
+        return record(seen, job_id) if isinstance(seen, str) else seen
+
+    def scheduler(self) -> PollScheduler:
+        if self.closed:
+            raise StateError("this session is closed")
+        if self._scheduler is None:
+            self._scheduler = PollScheduler(self)
+        return self._scheduler
+
+    def close(self) -> None:
+        self.closed = True
+        if self._scheduler is not None:
+            self._scheduler.close()
+
+    def job(self, named: JobRef | str = "job_1") -> JobHandle:
+        return handle_for(self, named)
+
+    def created(self) -> JobHandle:
+        return JobHandle(self, JobRef("docs", "job_1"), job=record("active"), created=True)
+
+    def jobs(self, names: Iterable[str], script: Callable[[], Script]) -> list[JobHandle]:
+        handles = []
+        for name in names:
+            self.scripts[name] = script()
+            handles.append(self.job(name))
+        return handles
+
+
+def tasks_left() -> list[asyncio.Task[Any]]:
+    """Return the tasks besides the one that asks."""
+    return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

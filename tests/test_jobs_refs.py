@@ -1,0 +1,171 @@
+"""References: a job's name that travels."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from job_fakes import FakeAgent
+
+from mintlify_async.errors import ConfigurationError
+from mintlify_async.jobs import JobRef, Turn
+
+REFS = [
+    JobRef("docs", "job_1"),
+    JobRef("docs", "job_1", armed=True),
+    JobRef("docs", "job_1", armed=True, baseline="completed"),
+    JobRef("a:b/c", "job 1?é:=", armed=True, baseline="odd=word:x"),
+]
+
+
+@pytest.mark.parametrize("ref", REFS)
+def test_every_form_comes_back_as_it_went(ref):
+    """Text, JSON, dict, pickle and copy keep all that a reference says."""
+    assert JobRef.parse(str(ref)) == ref
+    assert JobRef.from_json(ref.to_json()) == ref
+    assert JobRef.from_dict(json.loads(json.dumps(ref.to_dict()))) == ref
+    assert pickle.loads(pickle.dumps(ref)) == ref
+    assert copy.deepcopy(ref) == copy.copy(ref) == ref
+    assert len({ref, JobRef.parse(str(ref))}) == 1
+
+
+names = st.text(min_size=1).filter(
+    lambda s: s.strip() and s not in (".", "..") and s.isprintable() and "\x7f" not in s
+)
+
+
+@given(project=names, job=names, baseline=st.none() | names)
+def test_any_identifier_survives_the_text(project, job, baseline):
+    """Colons, slashes, spaces and letters of any script are encoded, and the text is one ASCII word."""
+    ref = JobRef(project, job, armed=True, baseline=baseline)
+    assert JobRef.parse(str(ref)) == ref
+    assert str(ref).isascii()
+    assert not any(character.isspace() for character in str(ref))
+
+
+def test_the_text_is_pinned():
+    """References lie in queues and databases: an old text must stay readable."""
+    assert str(JobRef("docs", "job_1")) == "mintlify-job:1:docs:job_1:plain:6406294b"
+    armed = "mintlify-job:1:docs:job_1:turn=completed:" + str(REFS[2]).rpartition(":")[2]
+    assert str(REFS[2]) == armed
+    assert JobRef.parse(f"  {armed}\n") == REFS[2]
+
+
+@pytest.mark.parametrize("ref", REFS)
+def test_a_cut_or_changed_text_is_refused(ref):
+    """Half a reference could lose its guard, and name another job."""
+    text = str(ref)
+    for end in range(len(text)):
+        with pytest.raises(ConfigurationError):
+            JobRef.parse(text[:end])
+    for place in range(len(text)):
+        changed = text[:place] + ("x" if text[place] != "x" else "y") + text[place + 1 :]
+        with pytest.raises(ConfigurationError):
+            JobRef.parse(changed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "job_1", "https://github.com/a/b/pull/3", "{}", "mintlify-job:", "mintlify-job:1", None, 3, b"x"],
+)
+def test_a_foreign_text_is_refused(text):
+    """What is no reference says so, names the field and tells where to get one."""
+    with pytest.raises(ConfigurationError, match=r"handle\.ref") as caught:
+        JobRef.parse(text)
+    assert caught.value.field == "ref"
+
+
+def test_a_newer_version_is_named():
+    """A reference from a later release says that, rather than being misread."""
+    with pytest.raises(ConfigurationError, match="version '2'"):
+        JobRef.parse("mintlify-job:2:docs:job_1:plain:00000000")
+    with pytest.raises(ConfigurationError, match="version 2"):
+        JobRef.from_dict({**REFS[0].to_dict(), "version": 2})
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"version": 1},
+        {"version": 1, "project_id": "p"},
+        {"version": 1, "project_id": 1, "id": "j"},
+    ],
+)
+def test_a_foreign_object_is_refused(stored):
+    """A dict of something else does not become a job."""
+    with pytest.raises(ConfigurationError):
+        JobRef.from_dict(stored)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
+def test_foreign_json_is_refused(text):
+    """Broken JSON is a clear error, not the parser's."""
+    with pytest.raises(ConfigurationError):
+        JobRef.from_json(text)
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "a\x00", "\ud800", None, 3])
+def test_no_identifier_is_refused(name):
+    """An id that would name another path, or nothing, is refused where it is given."""
+    with pytest.raises(ConfigurationError) as caught:
+        JobRef("docs", name)
+    assert caught.value.field == "id"
+    with pytest.raises(ConfigurationError):
+        JobRef(name, "job_1")
+
+
+def test_only_an_armed_reference_has_a_baseline():
+    """A baseline without a guard means nothing."""
+    with pytest.raises(ConfigurationError):
+        JobRef("docs", "job_1", baseline="completed")
+    with pytest.raises(ConfigurationError):
+        JobRef.from_dict({**REFS[0].to_dict(), "armed": "yes"})
+
+
+def test_a_reference_is_frozen():
+    """It can be a key of a dict, and shared."""
+    with pytest.raises(AttributeError):
+        REFS[0].id = "other"
+
+
+def test_a_session_takes_every_form():
+    """A reference, its text and a bare id name the same job; an armed one makes a turn."""
+    agent = FakeAgent()
+    plain = JobRef("docs", "job_1")
+    for named in (plain, str(plain), "job_1"):
+        assert agent.job(named).ref == plain
+        assert type(agent.job(named)) is not Turn
+    assert isinstance(agent.job(REFS[2]), Turn)
+    assert agent.job(str(REFS[2])).ref == REFS[2]
+    assert agent.looks == []
+
+
+@pytest.mark.parametrize("named", ["", "..", "a b", "https://x/y", "{", "mintlify-job:1:docs", None, 7])
+def test_a_session_refuses_what_names_no_job(named):
+    """The error comes before any request."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError):
+        agent.job(named)
+
+
+def test_a_bare_id_needs_a_project():
+    """Without one there is no path to ask."""
+    agent = FakeAgent()
+    agent.project_id = None
+    with pytest.raises(ConfigurationError) as caught:
+        agent.job("job_1")
+    assert caught.value.field == "project_id"
+
+
+def test_a_handle_does_not_travel():
+    """Pickling a handle says to carry its reference."""
+    with pytest.raises(TypeError, match=r"\.ref"):
+        pickle.dumps(FakeAgent().job())

@@ -1,0 +1,630 @@
+"""Follow-ups: a turn never ends with the answer of the turn before."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import anyio
+import pytest
+from job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused, tasks_left
+
+from mintlify_async.errors import (
+    APIConnectionError,
+    AuthenticationError,
+    ConfigurationError,
+    JobFailedError,
+    JobTimeoutError,
+    NotFoundError,
+    OutcomeUnknownError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    ServerError,
+    StateError,
+    UnexpectedResponseError,
+)
+from mintlify_async.jobs import JobRef, Turn
+from mintlify_async.retry import PollPolicy
+from mintlify_async.turns import JobTrack, StaleGuard
+
+POLICY = PollPolicy()
+TERMINAL = ["completed", "archived", "failed"]
+PULL = "https://github.com/a/b/pull/"
+
+
+# The guard by itself ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("baseline", TERMINAL)
+def test_active_after_an_end_is_evidence(baseline):
+    """A job that had ended and is at work again works at the follow-up."""
+    guard = StaleGuard(baseline)
+    guard.see(baseline, 0.0, POLICY)
+    assert guard.settled_by is None
+    guard.see("active", 1.0, POLICY)
+    assert guard.settled_by == "evidence"
+
+
+@pytest.mark.parametrize(("baseline", "seen"), list(itertools.permutations(TERMINAL, 2)))
+def test_another_end_is_evidence(baseline, seen):
+    """Another terminal status than the baseline's can only be newer."""
+    guard = StaleGuard(baseline)
+    guard.see(seen, 0.0, POLICY)
+    assert guard.settled_by == "evidence"
+
+
+@pytest.mark.parametrize("status", ["queued", "ACTIVE", "cancelled", "Completed"])
+def test_an_unknown_word_is_no_evidence(status):
+    """A status that this version does not know proves nothing, and begins the window anew."""
+    guard = StaleGuard("completed")
+    for at in (0.0, 20.0, 40.0):
+        guard.see("completed", at, POLICY)
+    guard.see(status, 59.0, POLICY)
+    assert guard.settled_by is None
+    for at in (61.0, 80.0, 100.0):
+        guard.see("completed", at, POLICY)
+    assert guard.settled_by is None
+    guard.see("completed", 121.0, POLICY)
+    assert guard.settled_by == "grace"
+
+
+@pytest.mark.parametrize("baseline", ["active", None])
+@pytest.mark.parametrize("end", TERMINAL)
+def test_without_a_terminal_baseline_nothing_is_evidence(baseline, end):
+    """Of a job that was active, or not seen, the first end may be the turn before's: it must last."""
+    guard = StaleGuard(baseline)
+    guard.see("active", 0.0, POLICY)
+    for at in (10.0, 30.0, 50.0, 69.9):
+        guard.see(end, at, POLICY)
+        assert guard.settled_by is None
+    guard.see(end, 70.0, POLICY)
+    assert guard.settled_by == "grace"
+
+
+def test_activity_begins_the_window_anew():
+    """The first turn's end, then the second's work: only the second's end is believed."""
+    guard = StaleGuard("active")
+    for at in (0.0, 20.0, 40.0, 59.0):
+        guard.see("completed", at, POLICY)
+    guard.see("active", 60.0, POLICY)
+    assert not guard.settling
+    guard.see("completed", 70.0, POLICY)
+    assert guard.settled_by is None
+    for at in (80.0, 100.0, 129.0):
+        guard.see("completed", at, POLICY)
+    assert guard.settled_by is None
+    guard.see("completed", 130.0, POLICY)
+    assert guard.settled_by == "grace"
+
+
+def test_another_end_in_the_window_begins_it_anew():
+    """Completed, then failed: neither has lasted yet."""
+    guard = StaleGuard("active")
+    for at in (0.0, 20.0, 40.0):
+        guard.see("completed", at, POLICY)
+    guard.see("failed", 60.0, POLICY)
+    assert guard.settled_by is None
+    for at in (80.0, 100.0, 120.0):
+        guard.see("failed", at, POLICY)
+    assert guard.settled_by == "grace"
+
+
+def test_the_window_needs_four_looks():
+    """Sixty seconds with three looks are not enough."""
+    guard = StaleGuard("completed")
+    for at in (0.0, 200.0, 400.0):
+        guard.see("completed", at, POLICY)
+        assert guard.settled_by is None
+    guard.see("completed", 600.0, POLICY)
+    assert guard.settled_by == "grace"
+
+
+def test_the_window_needs_sixty_seconds():
+    """Forty looks in 59.9 seconds are not enough."""
+    guard = StaleGuard("completed")
+    for look in range(40):
+        guard.see("completed", look * 59.9 / 39, POLICY)
+    assert guard.settled_by is None
+    guard.see("completed", 60.0, POLICY)
+    assert guard.settled_by == "grace"
+
+
+def test_time_without_sight_does_not_count():
+    """Looks that failed are no looks, and the time until the next one is not part of the window."""
+    guard = StaleGuard("completed")
+    for at in (0.0, 5.0, 10.0, 15.0):
+        guard.see("completed", at, POLICY)
+    guard.miss()
+    guard.miss()
+    guard.see("completed", 70.0, POLICY)
+    assert guard.settled_by is None
+    guard.see("completed", 114.9, POLICY)
+    assert guard.settled_by is None
+    guard.see("completed", 115.0, POLICY)
+    assert guard.settled_by == "grace"
+
+
+def test_a_guard_that_ended_stays_ended():
+    """What comes later is the turn's own course."""
+    guard = StaleGuard("completed")
+    guard.see("active", 0.0, POLICY)
+    for at in range(1, 100):
+        guard.see("completed", float(at), POLICY)
+    assert guard.settled_by == "evidence"
+
+
+def test_one_look_counts_once():
+    """Several waits that share a look hand it on several times."""
+    track = JobTrack(JobRef("docs", "job_1", armed=True, baseline="completed"))
+    for at in (0.0, 59.0, 60.0):
+        job = record("completed")
+        for _ in range(5):
+            track.see(job, at, POLICY)
+    assert not track.settled
+    track.see(record("completed"), 60.0, POLICY)
+    assert track.settled
+
+
+# Through a handle ------------------------------------------------------------------------------
+
+
+def first(**fields):
+    return record("completed", pr_link=PULL + "1", **fields)
+
+
+def second(status="completed"):
+    return record(status, pr_link=PULL + "2")
+
+
+SCHEDULES = [
+    PollPolicy(),
+    PollPolicy(first=0.5, jitter=0.0),
+    PollPolicy(initial=1.0, factor=1.0),
+    PollPolicy(initial=30.0, factor=1.0, jitter=0.9),
+    PollPolicy(first=7.0, initial=13.0, factor=3.0, cap=120.0),
+    PollPolicy(per_second=0.2),
+    PollPolicy(floor=9.0, factor=1.1),
+]
+
+
+@pytest.mark.parametrize("stale", [0.0, 0.5, 3.0, 10.0, 20.0, 31.0, 44.0, 45.0])
+@pytest.mark.parametrize("poll", SCHEDULES, ids=range(len(SCHEDULES)))
+@pytest.mark.parametrize("baseline", ["completed", "failed", "active", "unseen"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_turn_never_ends_with_the_first_answer(stale, poll, baseline, elsewhere):
+    """However long the first answer is still shown, and whoever waits: the turn ends with its own."""
+    agent = FakeAgent(poll=poll, roll=0.99)
+    before = {"active": "active", "failed": record("failed", pr_link=PULL + "1")}.get(baseline, first())
+    stale_answer = before if baseline == "failed" else first()
+    agent.scripts["job_1"] = in_turn(down() if baseline == "unseen" else before)
+    job = agent.job()
+    turn = await job.send("Mention the CLI too")
+    agent.scripts["job_1"] = at_times((0.0, stale_answer), (stale, "active"), (stale + 80.0, second()))
+    if elsewhere:
+        turn = agent.job(JobRef.parse(str(turn.ref)))
+    done = await turn
+    assert done.pr_link == PULL + "2"
+    assert agent.sent == [("job_1", "Mention the CLI too")]
+    if baseline in ("active", "unseen"):
+        assert turn.settled_by == "grace"
+    else:
+        assert turn.settled_by == "evidence"
+
+
+@pytest.mark.parametrize("poll", SCHEDULES, ids=range(len(SCHEDULES)))
+async def test_an_identical_record_settles_by_grace_and_says_so(poll):
+    """The turn began and ended between two looks: nothing tells it apart, so it must last."""
+    agent = FakeAgent(in_turn(first()), poll=poll)
+    turn = await agent.job().send("Again")
+    looks_before, began = len(agent.looks), agent.clock.now()
+    assert await turn == first()
+    assert turn.settled_by == "grace"
+    assert turn.done
+    looks = agent.looks[looks_before:]
+    assert len(looks) >= 4
+    assert looks[-1] - looks[0] >= 60.0
+    assert agent.clock.now() - began >= 60.0
+    gaps = [after - before for before, after in itertools.pairwise(looks)]
+    assert max(gaps) <= 10.0 + 1e-9 or poll.per_second < 1
+
+
+async def test_a_pull_request_or_an_archival_date_is_no_evidence():
+    """They may be the first turn's, late."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = in_turn(
+        "completed", first(), first(extra={"archivedAt": "2026-01-01T00:00:00Z"})
+    )
+    await turn
+    assert turn.settled_by == "grace"
+
+
+async def test_the_answer_to_the_follow_up_is_no_evidence():
+    """The POST may answer active and the next look still show the end before."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    assert turn.status == "active"
+    assert not turn.done
+    assert turn.settled_by is None
+    assert turn.ref == JobRef("docs", "job_1", armed=True, baseline="completed")
+
+
+async def test_a_follow_up_that_answers_completed_is_not_done():
+    """The POST's own answer may be the first turn's end."""
+    agent = FakeAgent(in_turn(first()))
+
+    async def answer():
+        return first()
+
+    agent.on_send = answer
+    turn = await agent.job().send("Again")
+    assert turn.job == first()
+    assert not turn.done
+
+
+@pytest.mark.parametrize(("status", "error"), [("failed", True), ("archived", False)])
+async def test_another_end_ends_the_turn_at_once(status, error):
+    """Completed before, failed or archived now: that is news."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = in_turn(status)
+    if error:
+        with pytest.raises(JobFailedError):
+            await turn
+    else:
+        assert (await turn).status == status
+    assert turn.settled_by == "evidence"
+    assert agent.clock.now() < 1
+
+
+async def test_a_failure_that_lasts_is_the_turns_own():
+    """Failed before and failed after settles by grace, and is raised then."""
+    agent = FakeAgent(in_turn("failed"))
+    turn = await agent.job().send("Again")
+    with pytest.raises(JobFailedError):
+        await turn
+    assert turn.settled_by == "grace"
+
+
+async def test_the_window_waits_out_an_outage():
+    """Looks that fail while the result settles count for nothing."""
+    agent = FakeAgent(at_times((0, "completed"), (20, down()), (100, "completed")))
+    turn = await agent.job().send("Again")
+    await turn
+    assert turn.settled_by == "grace"
+    assert agent.clock.now() > 130
+
+
+async def test_the_window_begins_anew_elsewhere():
+    """What one process has seen of the window is not carried to another."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    with pytest.raises(JobTimeoutError) as caught:
+        await turn.wait(timeout=50)
+    elsewhere = agent.job(str(caught.value.ref))
+    assert isinstance(elsewhere, Turn)
+    began = agent.clock.now()
+    await elsewhere
+    assert elsewhere.settled_by == "grace"
+    assert agent.clock.now() - began >= 60
+
+
+async def test_evidence_disarms_the_reference():
+    """Once the turn was seen at work, whoever goes on may believe the next end."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    assert turn.ref.armed
+    agent.scripts["job_1"] = in_turn("active")
+    await turn.refresh()
+    assert turn.settled_by == "evidence"
+    assert not turn.ref.armed
+    agent.scripts["job_1"] = in_turn("completed")
+    began = agent.clock.now()
+    await agent.job(turn.ref)
+    assert agent.clock.now() == began
+
+
+async def test_a_reference_from_before_is_unarmed():
+    """Taken before the follow-up, it names the job and guards nothing."""
+    agent = FakeAgent(in_turn("completed"))
+    job = agent.job()
+    before = job.ref
+    await job.send("Again")
+    assert not before.armed
+    assert job.ref.armed
+
+
+async def test_refresh_knows_of_the_guard():
+    """A task that looks once and reschedules itself asks done, not the record."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    looked = await turn.refresh()
+    assert looked.done
+    assert not turn.done
+    for _ in range(4):
+        await agent.clock.sleep(20)
+        await turn.refresh()
+    assert turn.done
+    assert turn.settled_by == "grace"
+
+
+# Sending ---------------------------------------------------------------------------------------
+
+
+async def test_one_look_and_one_post():
+    """The baseline is one look without retries; then the follow-up goes out once."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Mention the CLI too")
+    assert agent.asked == [("docs", "job_1", False)]
+    assert agent.sent == [("job_1", "Mention the CLI too")]
+    assert isinstance(turn, Turn)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_a_refusal_of_the_baseline_raises_before_the_post(status):
+    """A key that may not read, or a job that is not there, costs no follow-up."""
+    agent = FakeAgent(in_turn(refused(status)))
+    with pytest.raises((AuthenticationError, PermissionDeniedError, NotFoundError)):
+        await agent.job().send("Again")
+    assert agent.sent == []
+
+
+@pytest.mark.parametrize(
+    "error", [lost(), down(), refused(429), refused(400), refused(409), UnexpectedResponseError("no job")]
+)
+async def test_other_failures_leave_the_baseline_unseen(error):
+    """The follow-up goes out all the same, and its result must settle."""
+    agent = FakeAgent(in_turn(error))
+    turn = await agent.job().send("Again")
+    assert len(agent.sent) == 1
+    assert turn.ref == JobRef("docs", "job_1", armed=True)
+    agent.scripts["job_1"] = in_turn("active", "completed")
+    await turn
+    assert turn.settled_by == "grace"
+
+
+@pytest.mark.parametrize("prompt", ["", None, 3, b"x", ["x"]])
+async def test_a_prompt_is_checked_before_any_request(prompt):
+    """Nothing is asked and nothing sent."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError) as caught:
+        await agent.job().send(prompt)
+    assert caught.value.field == "prompt"
+    assert agent.looks == []
+
+
+async def test_on_active_is_checked_before_any_request():
+    """A word that it does not know is refused."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError) as caught:
+        await agent.job().send("Again", on_active="queue")
+    assert caught.value.field == "on_active"
+    assert agent.looks == []
+
+
+async def test_on_active_raise():
+    """Of an active job, and of one whose turn before has not ended, nothing is sent."""
+    agent = FakeAgent(in_turn("active"))
+    job = agent.job()
+    with pytest.raises(StateError, match="on_active"):
+        await job.send("Again", on_active="raise")
+    assert agent.sent == []
+    agent.scripts["job_1"] = in_turn("completed")
+    await job.send("Again", on_active="raise")
+    with pytest.raises(StateError):
+        await job.send("And again", on_active="raise")
+    assert len(agent.sent) == 1
+
+
+async def test_on_active_raise_wants_to_know():
+    """When the status cannot be seen, the failure is raised rather than the risk taken."""
+    agent = FakeAgent(in_turn(down()))
+    with pytest.raises(ServerError):
+        await agent.job().send("Again", on_active="raise")
+    assert agent.sent == []
+
+
+async def test_on_active_wait():
+    """The follow-up goes out when the turn before has ended; that end is the baseline."""
+    agent = FakeAgent(at_times((0, "active"), (100, "failed")))
+    turn = await agent.job().send("Again", on_active="wait")
+    assert agent.clock.now() >= 100
+    assert len(agent.sent) == 1
+    assert turn.ref == JobRef("docs", "job_1", armed=True, baseline="failed")
+
+
+async def test_an_unknown_status_counts_as_active():
+    """A word added next year is not an end."""
+    agent = FakeAgent(in_turn("queued"))
+    job = agent.job()
+    with pytest.raises(StateError):
+        await job.send("Again", on_active="raise")
+    turn = await job.send("Again")
+    assert turn.ref.baseline == "active"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        APIConnectionError("no route", sent="no"),
+        QuotaExceededError("used up"),
+        ConfigurationError("no key"),
+        refused(429),
+        refused(404),
+        refused(409),
+    ],
+)
+async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
+    """What was not sent, or was refused, changes nothing."""
+    agent = FakeAgent(in_turn("completed"))
+
+    async def fail():
+        return error
+
+    agent.on_send = fail
+    job = agent.job()
+    with pytest.raises(type(error)):
+        await job.send("Again")
+    assert not job.ref.armed
+    assert job.done
+    assert (await job).status == "completed"
+
+
+@pytest.mark.parametrize(
+    "error", [OutcomeUnknownError("?", operation="send_message"), lost(), down(), RuntimeError("odd")]
+)
+async def test_a_follow_up_of_unknown_outcome_is_guarded(error):
+    """It may be at work: whoever waits for the job does not take the old end for the new."""
+    agent = FakeAgent(in_turn("completed"))
+
+    async def fail():
+        return error
+
+    agent.on_send = fail
+    job = agent.job()
+    with pytest.raises(type(error)):
+        await job.send("Again")
+    assert job.ref == JobRef("docs", "job_1", armed=True, baseline="completed")
+    agent.scripts["job_1"] = at_times((0, "completed"), (30, "active"), (50, second()))
+    assert await job == second()
+
+
+async def test_a_cancelled_follow_up_is_guarded():
+    """Cancelled on the way, it may have arrived."""
+    agent = FakeAgent(in_turn("completed"))
+    agent.on_send = asyncio.Event().wait
+    job = agent.job()
+    sending = asyncio.create_task(job.send("Again"))
+    await agent.clock.settle()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert job.ref.armed
+
+
+# Several turns ---------------------------------------------------------------------------------
+
+
+async def test_an_earlier_turn_waits_for_the_newest():
+    """The handle, the first turn and the second all end with the second's result."""
+    agent = FakeAgent(in_turn(first()))
+    job = agent.job()
+    one = await job.send("One")
+    waiting = asyncio.gather(job.wait(), one.wait())
+    await agent.clock.settle()
+    two = await one.send("Two")
+    now = agent.clock.now()
+    agent.scripts["job_1"] = at_times((0, first()), (now + 30, "active"), (now + 60, second()))
+    third = await two
+    assert [third, *await waiting] == [second()] * 3
+
+
+async def test_the_second_of_two_turns_in_a_row_does_not_end_with_the_first():
+    """Sent before the first was seen at work: the activity that comes may be the first's."""
+    agent = FakeAgent(in_turn(record("completed", pr_link=PULL + "0")))
+    job = agent.job()
+    one = await job.send("One")
+    two = await job.send("Two")
+    assert two.ref.baseline == "active"
+    now = agent.clock.now()
+    agent.scripts["job_1"] = at_times(
+        (0, record("completed", pr_link=PULL + "0")),
+        (now + 10, "active"),
+        (now + 40, first()),
+        (now + 85, "active"),
+        (now + 120, second()),
+    )
+    assert (await two).pr_link == PULL + "2"
+    assert one.settled_by == two.settled_by == "grace"
+
+
+async def test_a_turn_after_a_settled_one_is_guarded_by_its_own_baseline():
+    """The first was seen through to its end; that end is the second's baseline."""
+    agent = FakeAgent(in_turn("completed", "active", first()))
+    one = await agent.job().send("One")
+    await one
+    two = await one.send("Two")
+    assert two.ref.baseline == "completed"
+    agent.scripts["job_1"] = in_turn(first(), "active", second())
+    assert await two == second()
+    assert two.settled_by == "evidence"
+
+
+async def test_a_turn_of_another_process():
+    """Its armed reference is all that is needed to wait for it, also while its first answer is stale."""
+    here, there = FakeAgent(in_turn(first())), FakeAgent(in_turn(first()))
+    text = str((await there.job().send("From there")).ref)
+    here.scripts["job_1"] = at_times((0, first()), (45, "active"), (60, second()))
+    assert await here.job(text) == second()
+
+
+async def test_a_look_from_before_says_nothing_of_the_turn():
+    """A poll that began before the follow-up and ends after it is not believed."""
+    agent = FakeAgent(in_turn("active"))
+    agent.exclusive, agent.latency = False, 5.0
+    job = agent.job()
+    waiting = asyncio.create_task(job.wait())
+    await agent.clock.sleep(0.1)
+    assert agent.under_way
+    agent.latency, agent.scripts["job_1"] = 0.0, in_turn("completed")
+    turn = await job.send("Again")
+    await agent.clock.sleep(8.0)
+    assert turn.settled_by is None
+    assert turn.status == "completed"
+    await waiting
+    assert turn.settled_by == "grace"
+
+
+async def test_looks_while_the_follow_up_is_on_its_way_settle_nothing():
+    """A POST of two minutes: the old end that is seen meanwhile is no grace, however long it lasts."""
+    agent = FakeAgent(in_turn(first()))
+
+    async def slowly():
+        await agent.clock.sleep(120)
+        return "active"
+
+    agent.on_send = slowly
+    job = agent.job()
+    sending = asyncio.create_task(job.send("Again"))
+    await agent.clock.sleep(0.1)
+    waiting = asyncio.create_task(job.wait())
+    await sending
+    assert not waiting.done()
+    now = agent.clock.now()
+    agent.scripts["job_1"] = at_times((0, first()), (now + 40, "active"), (now + 60, second()))
+    assert await waiting == second()
+
+
+@pytest.mark.parametrize("refused_first", [True, False])
+async def test_two_follow_ups_at_once(refused_first):
+    """One refused, one sent: the guard of the one that was sent stands."""
+    agent = FakeAgent(in_turn("completed"))
+    delays = [1.0, 2.0]
+
+    async def answer():
+        delay = delays.pop(0)
+        await agent.clock.sleep(delay)
+        return refused(429) if (delay == 1.0) is refused_first else "active"
+
+    agent.on_send = answer
+    job = agent.job()
+    results = await asyncio.gather(job.send("One"), job.send("Two"), return_exceptions=True)
+    turn = results[1 if refused_first else 0]
+    assert isinstance(turn, Turn)
+    assert turn.ref.armed
+    assert not turn.done
+    now = agent.clock.now()
+    agent.scripts["job_1"] = at_times((0, "completed"), (now + 40, "active"), (now + 50, second()))
+    assert await turn == second()
+
+
+async def test_a_timeout_around_a_turn_leaves_nothing():
+    """The scope ends the wait; the guard stands for the next."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await turn
+    assert turn.ref.armed
+    assert len(agent.scheduler()) == 0
+    assert tasks_left() == []

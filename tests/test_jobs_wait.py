@@ -1,0 +1,683 @@
+"""The wait for one job: when it looks, what it bears, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import copy
+import itertools
+import pickle
+
+import anyio
+import pytest
+from job_fakes import FakeAgent, answered_with, at_times, down, in_turn, lost, record, refused, tasks_left
+
+from mintlify_async.errors import (
+    APIConnectionError,
+    APIStatusError,
+    AuthenticationError,
+    ConfigurationError,
+    JobFailedError,
+    JobTimeoutError,
+    MintlifyError,
+    NotFoundError,
+    RateLimitError,
+    ServerError,
+    StateError,
+    UnexpectedResponseError,
+)
+from mintlify_async.jobs import JobRef
+from mintlify_async.retry import PollPolicy
+
+PULL = "https://github.com/a/b/pull/1"
+
+
+def gaps(agent):
+    return [after - before for before, after in itertools.pairwise(agent.looks)]
+
+
+# When it looks ---------------------------------------------------------------------------------
+
+
+async def test_wait_polls_until_done():
+    """Every poll is one GET without retries; the last record is the result."""
+    agent = FakeAgent(in_turn("active", "active", record("completed", pr_link=PULL)))
+    done = await agent.job().wait()
+    assert done == record("completed", pr_link=PULL)
+    assert agent.asked == [("docs", "job_1", False)] * 3
+
+
+async def test_awaiting_a_handle_is_waiting():
+    """``await job`` is ``await job.wait()``."""
+    agent = FakeAgent(in_turn("active", "completed"))
+    job = agent.job()
+    assert (await job).status == "completed"
+    assert job.status == "completed"
+    assert job.done
+
+
+async def test_the_first_look_comes_soon_and_intervals_grow():
+    """2 s, then half as much again each time, 30 s at most."""
+    agent = FakeAgent(at_times((0, "active"), (200, "completed")))
+    await agent.job()
+    assert agent.looks[0] == 0
+    assert gaps(agent)[:8] == pytest.approx([2.0, 3.0, 4.5, 6.75, 10.125, 15.1875, 22.78125, 30.0])
+    assert max(gaps(agent)) == 30.0
+
+
+@pytest.mark.parametrize(("roll", "second"), [(0.0, 1.6), (0.999999, 2.4)])
+async def test_intervals_are_jittered(roll, second):
+    """A fifth to either side, so that many waits do not beat in time; 30 s stays the most."""
+    agent = FakeAgent(at_times((0, "active"), (300, "completed")), roll=roll)
+    await agent.job()
+    assert gaps(agent)[0] == pytest.approx(second, abs=1e-4)
+    assert max(gaps(agent)) <= 30.0
+
+
+async def test_intervals_are_never_under_a_second():
+    """Whatever the schedule says."""
+    agent = FakeAgent(at_times((0, "active"), (20, "completed")), poll=PollPolicy(initial=0.01, factor=1.0))
+    await agent.job()
+    assert min(gaps(agent)) >= 1.0
+
+
+@pytest.mark.parametrize("status", ["queued", "COMPLETED", "running", ""])
+async def test_an_unlisted_status_keeps_polling(status):
+    """A state added next year must not end, or break, the wait; it is shown as it came."""
+    seen = []
+    agent = FakeAgent(in_turn(status, "completed"))
+    job = agent.job()
+    await job.wait(on_change=lambda now: seen.append(now.status))
+    assert seen == [status, "completed"]
+
+
+async def test_a_finished_handle_looks_afresh():
+    """What was done may have been archived since."""
+    agent = FakeAgent(in_turn("completed", "archived"))
+    job = agent.job()
+    assert (await job).status == "completed"
+    assert (await job).status == "archived"
+    assert len(agent.looks) == 2
+
+
+async def test_retry_after_is_read_on_every_answer():
+    """On refusals and on successes, in seconds; each answer anew."""
+    agent = FakeAgent(
+        in_turn(
+            refused(429, retry_after=40.0),
+            answered_with("active", {"Retry-After": "50"}),
+            answered_with("active", {"retry-after-ms": "20000"}),
+            "active",
+            "completed",
+        )
+    )
+    await agent.job()
+    assert gaps(agent) == pytest.approx([40.0, 50.0, 20.0, 6.75])
+
+
+async def test_a_reset_header_on_a_success_is_no_pause():
+    """It says when a window ends, with every answer of many services."""
+    agent = FakeAgent(in_turn(answered_with("active", {"X-RateLimit-Reset": "3600"}), "completed"))
+    await agent.job()
+    assert gaps(agent) == [2.0]
+
+
+@pytest.mark.parametrize("absurd", ["86400", "1e9", "-5", "soon", "", "9" * 400])
+async def test_an_absurd_retry_after_is_bounded(absurd):
+    """Five minutes at most; what cannot be read counts for nothing."""
+    agent = FakeAgent(in_turn(answered_with("active", {"Retry-After": absurd}), "completed"))
+    await agent.job()
+    assert gaps(agent)[0] <= 300.0
+
+
+async def test_a_pause_holds_for_who_comes_later():
+    """A second wait for the same job does not break the pause that the service asked for."""
+    agent = FakeAgent(in_turn(refused(429, retry_after=60.0), "completed"))
+    first = asyncio.create_task(agent.job().wait())
+    await agent.clock.sleep(10)
+    await agent.job()
+    await first
+    assert agent.looks == [0.0, 60.0]
+
+
+# What it bears ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error", [lost(), down(), refused(500), refused(429), refused(408), UnexpectedResponseError("html")]
+)
+async def test_an_outage_is_borne_for_five_minutes(error):
+    """Lost connections, 5xx, 429 and unreadable bodies do not end a wait that can still succeed."""
+    agent = FakeAgent(at_times((0, "active"), (10, error), (295, "completed")))
+    assert (await agent.job()).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (lost(), APIConnectionError),
+        (down(), ServerError),
+        (refused(429), RateLimitError),
+        (UnexpectedResponseError("html", excerpt="<html>"), UnexpectedResponseError),
+    ],
+)
+async def test_an_outage_without_a_break_is_raised(error, kind):
+    """After five minutes the last failure is the answer."""
+    agent = FakeAgent(at_times((0, "active"), (10, error)))
+    with pytest.raises(kind) as caught:
+        await agent.job()
+    assert str(caught.value) == str(error)
+    first_failure = next(at for at in agent.looks if at >= 10)
+    assert 300 <= agent.clock.now() - first_failure <= 330
+
+
+async def test_one_success_breaks_the_outage():
+    """Failures are counted from the last answer on."""
+    agent = FakeAgent(at_times((0, down()), (250, "active"), (285, down()), (560, "completed")))
+    assert (await agent.job()).status == "completed"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 405, 409, 410, 422, 302])
+async def test_a_refusal_is_raised_at_once(status):
+    """A key or a path that is wrong does not mend by waiting."""
+    agent = FakeAgent(in_turn(refused(status)))
+    with pytest.raises(APIStatusError) as caught:
+        await agent.job()
+    assert caught.value.status == status
+    assert len(agent.looks) == 1
+
+
+async def test_404_is_raised_at_once():
+    """A job that this process did not create is not there."""
+    agent = FakeAgent(in_turn(refused(404)))
+    with pytest.raises(NotFoundError):
+        await agent.job()
+    assert len(agent.looks) == 1
+
+
+async def test_404_is_borne_after_a_creation():
+    """For 30 s the job may not be there yet."""
+    agent = FakeAgent(at_times((0, refused(404)), (25, "completed")))
+    assert (await agent.created()).status == "completed"
+
+
+async def test_404_is_not_borne_for_longer():
+    """Then there is none."""
+    agent = FakeAgent(in_turn(refused(404)))
+    with pytest.raises(NotFoundError):
+        await agent.created()
+    assert 30 < agent.clock.now() <= 60
+
+
+async def test_an_error_of_the_program_is_raised():
+    """What is neither the service's nor the network's is not borne."""
+    agent = FakeAgent(in_turn(ZeroDivisionError("a bug")))
+    with pytest.raises(ZeroDivisionError):
+        await agent.job()
+
+
+# How it ends -----------------------------------------------------------------------------------
+
+
+async def test_failed_raises_unless_asked_not_to():
+    """``check=False`` returns the record; awaiting again raises anew."""
+    agent = FakeAgent(in_turn("failed"))
+    job = agent.job()
+    for _ in range(2):
+        with pytest.raises(JobFailedError) as caught:
+            await job
+        assert caught.value.job == record("failed")
+    assert (await job.wait(check=False)).status == "failed"
+    assert len(agent.looks) == 3
+
+
+@pytest.mark.parametrize("status", ["archived", "completed"])
+async def test_an_end_without_a_pull_request_returns(status):
+    """No file may have changed; that is a success."""
+    agent = FakeAgent(in_turn(status))
+    assert (await agent.job()).pr_link is None
+
+
+async def test_a_timeout_bounds_the_whole_wait():
+    """The error carries the reference and the last record, and says that the job goes on."""
+    agent = FakeAgent(in_turn("active"))
+    with pytest.raises(JobTimeoutError, match="goes on at the service") as caught:
+        await agent.job().wait(timeout=100)
+    error = caught.value
+    assert isinstance(error, TimeoutError)
+    assert (error.ref, error.job, error.waited) == (JobRef("docs", "job_1"), record("active"), 100.0)
+    assert agent.clock.now() == 100.0
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.ref, again.job, str(again)) == (error.ref, error.job, str(error))
+
+
+async def test_the_default_timeout_is_half_an_hour():
+    """A wait without an end must be asked for."""
+    agent = FakeAgent(in_turn("active"))
+    with pytest.raises(JobTimeoutError) as caught:
+        await agent.job()
+    assert caught.value.waited == 1800.0
+
+
+async def test_no_timeout():
+    """``None`` waits as long as it takes."""
+    agent = FakeAgent(at_times((0, "active"), (100_000, "completed")))
+    assert (await agent.job().wait(timeout=None)).status == "completed"
+
+
+async def test_one_last_look_at_the_deadline():
+    """What ended just before the deadline is not missed."""
+    agent = FakeAgent(at_times((0, "active"), (99.9, "completed")))
+    assert (await agent.job().wait(timeout=100)).status == "completed"
+    assert agent.looks[-1] == 100.0
+
+
+async def test_a_timeout_of_nothing_still_looks():
+    """``timeout=0`` is one look."""
+    agent = FakeAgent(in_turn("active"))
+    with pytest.raises(JobTimeoutError):
+        await agent.job().wait(timeout=0)
+    assert len(agent.looks) == 1
+    agent = FakeAgent(in_turn("completed"))
+    assert (await agent.job().wait(timeout=0)).status == "completed"
+
+
+async def test_a_hanging_poll_does_not_outlast_the_deadline():
+    """A server that says nothing is left at the deadline, its poll called off."""
+    agent = FakeAgent(in_turn("active"))
+    agent.latency = 3600.0
+    with pytest.raises(JobTimeoutError) as caught:
+        await agent.job().wait(timeout=30)
+    assert caught.value.waited == 30.0
+    assert caught.value.job is None
+    assert agent.under_way == {}
+    assert tasks_left() == []
+
+
+async def test_a_last_look_that_hangs_has_a_second():
+    """The look that begins at the deadline is not waited for without end."""
+    agent = FakeAgent(in_turn("active"))
+
+    async def get_job(job_id, *, project_id, retry):
+        agent.latency = 3600.0 if agent.clock.now() >= 30 else 0.0
+        return await FakeAgent.get_job(agent, job_id, project_id=project_id, retry=retry)
+
+    agent.get_job = get_job
+    with pytest.raises(JobTimeoutError) as caught:
+        await agent.job().wait(timeout=30)
+    assert caught.value.waited == 31.0
+
+
+async def test_a_pause_past_the_deadline_ends_the_wait_there():
+    """The service asked not to be asked before; the deadline stands."""
+    agent = FakeAgent(in_turn(refused(429, retry_after=120.0)))
+    with pytest.raises(JobTimeoutError):
+        await agent.job().wait(timeout=60)
+    assert agent.clock.now() == 60.0
+    assert agent.looks == [0.0]
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "60", True])
+async def test_a_timeout_is_checked(timeout):
+    """No number of seconds, no wait."""
+    agent = FakeAgent()
+    for call in (agent.job().wait(timeout=timeout),):
+        with pytest.raises(ConfigurationError, match="None waits without end") as caught:
+            await call
+        assert caught.value.field == "timeout"
+    with pytest.raises(ConfigurationError):
+        agent.job().watch(timeout=timeout)
+    assert agent.looks == []
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments"),
+    [
+        ("until", {"until": "merged"}),
+        ("until", {"until": None}),
+        ("pr_grace", {"until": "pr", "pr_grace": -1}),
+        ("pr_grace", {"until": "pr", "pr_grace": None}),
+        ("on_change", {"on_change": "print"}),
+    ],
+)
+async def test_arguments_are_checked(field, arguments):
+    """Each is named before any request."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError) as caught:
+        await agent.job().wait(**arguments)
+    assert caught.value.field == field
+    assert agent.looks == []
+
+
+async def test_a_coroutine_function_is_no_callback():
+    """Nobody would await what it returns."""
+
+    async def on_change(job):
+        raise AssertionError
+
+    with pytest.raises(ConfigurationError):
+        await FakeAgent().job().wait(on_change=on_change)
+
+
+# Until the pull request ------------------------------------------------------------------------
+
+
+async def test_a_pull_request_that_comes_late():
+    """Completed first, its link some seconds later."""
+    agent = FakeAgent(at_times((0, "active"), (20, "completed"), (50, record("completed", pr_link=PULL))))
+    assert (await agent.job().wait(until="pr")).pr_link == PULL
+
+
+async def test_a_pull_request_that_does_not_come():
+    """The grace over, the job is returned without one; looks are 10 s apart at most."""
+    agent = FakeAgent(at_times((0, "active"), (100, "completed")))
+    done = await agent.job().wait(until="pr", pr_grace=45)
+    assert done.pr_link is None
+    end = next(at for at in agent.looks if at >= 100)
+    assert agent.clock.now() == pytest.approx(end + 45)
+    assert all(
+        after - before <= 10 for before, after in itertools.pairwise(a for a in agent.looks if a >= end)
+    )
+
+
+@pytest.mark.parametrize("status", ["archived", "failed"])
+async def test_other_ends_have_no_pull_request_to_wait_for(status):
+    """They return at once."""
+    agent = FakeAgent(in_turn(status))
+    assert (await agent.job().wait(until="pr", check=False)).status == status
+    assert agent.clock.now() == 0
+
+
+async def test_a_deadline_within_the_grace_returns_the_job():
+    """It has ended; it would be wrong to say that it goes on."""
+    agent = FakeAgent(in_turn("completed"))
+    assert (await agent.job().wait(timeout=20, until="pr")).status == "completed"
+    assert agent.clock.now() == 20
+
+
+# Seeing it change ------------------------------------------------------------------------------
+
+
+async def test_on_change_sees_each_record_once():
+    """The first record, then each that differs."""
+    seen = []
+    agent = FakeAgent(in_turn("active", "active", record("active", model="m"), lost(), "completed"))
+    await agent.job().wait(on_change=seen.append)
+    assert seen == [record("active"), record("active", model="m"), record("completed")]
+
+
+async def test_on_change_does_not_see_the_turn_before():
+    """A progress bar does not show the old end as the new one's."""
+    seen = []
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = in_turn("completed", "completed", "active", "completed")
+    await turn.wait(on_change=lambda job: seen.append(job.status))
+    assert seen == ["active", "completed"]
+
+
+async def test_what_on_change_raises_ends_its_wait_only():
+    """The others of the same job, and the scheduler, go on."""
+    agent = FakeAgent(in_turn("active", "active", "completed"))
+
+    def on_change(job):
+        raise ZeroDivisionError("a bug of the caller's")
+
+    job = agent.job()
+    results = await asyncio.gather(job.wait(on_change=on_change), job.wait(), return_exceptions=True)
+    assert isinstance(results[0], ZeroDivisionError)
+    assert results[1].status == "completed"
+
+
+async def test_on_change_runs_in_the_waiters_context():
+    """Polls run in an empty context, callbacks in that of whoever waits."""
+    name = contextvars.ContextVar("name", default="nobody")
+    seen, polled = [], []
+    agent = FakeAgent(in_turn("active", "completed"))
+    real = agent.get_job
+
+    async def get_job(job_id, *, project_id, retry):
+        polled.append(name.get())
+        return await real(job_id, project_id=project_id, retry=retry)
+
+    agent.get_job = get_job
+    name.set("alice")
+    await agent.job().wait(on_change=lambda job: seen.append(name.get()))
+    assert seen == ["alice", "alice"]
+    assert polled == ["nobody", "nobody"]
+
+
+async def test_watch_yields_on_change_only():
+    """The first record, then each that differs; it ends after the last."""
+    agent = FakeAgent(in_turn("active", "active", record("active", model="m"), lost(), "completed"))
+    seen = [job async for job in agent.job().watch()]
+    assert seen == [record("active"), record("active", model="m"), record("completed")]
+    assert gaps(agent) == pytest.approx([2.0, 3.0, 4.5, 6.75])
+
+
+@pytest.mark.parametrize("status", ["completed", "archived", "failed"])
+async def test_watch_of_a_job_that_has_ended(status):
+    """One record, a failed one, too, and no error."""
+    agent = FakeAgent(in_turn(status))
+    assert [job.status async for job in agent.job().watch()] == [status]
+
+
+async def test_watch_of_a_turn_does_not_yield_the_turn_before():
+    """It ends with the turn's own end."""
+    agent = FakeAgent(in_turn("completed"))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = in_turn("completed", "active", "failed")
+    assert [job.status async for job in turn.watch()] == ["active", "failed"]
+
+
+async def test_nothing_is_asked_between_two_steps():
+    """An iterator that was left by ``break`` costs nothing, and needs no closing."""
+    agent = FakeAgent(at_times((0, "active"), (50, "completed")))
+    watch = agent.job().watch()
+    async for _ in watch:
+        break
+    assert len(agent.scheduler()) == 0
+    await agent.clock.sleep(100)
+    assert len(agent.looks) == 1
+    assert (await anext(watch)).status == "completed"
+    with pytest.raises(StopAsyncIteration):
+        await anext(watch)
+
+
+async def test_a_cancelled_step_loses_no_record():
+    """Iteration may go on; also when the record had come already."""
+    agent = FakeAgent(in_turn("active", "completed"))
+    watch = agent.job().watch()
+    step = asyncio.create_task(anext(watch))
+    await asyncio.sleep(0)
+    step.cancel()
+    await asyncio.wait([step])
+    loop = asyncio.get_running_loop()
+    agent.scripts["job_1"] = lambda now: loop.call_soon(step.cancel) and "active"
+    step = asyncio.create_task(anext(watch))
+    await asyncio.wait([step])
+    assert step.cancelled()
+    agent.scripts["job_1"] = in_turn("completed")
+    assert [job.status async for job in watch] == ["active", "completed"]
+
+
+async def test_a_watch_has_one_consumer():
+    """A second step at once is a clear error, and the first goes on."""
+    agent = FakeAgent(in_turn("active"))
+    watch = agent.job().watch()
+    step = asyncio.create_task(anext(watch))
+    await asyncio.sleep(0)
+    with pytest.raises(StateError):
+        await anext(watch)
+    assert (await step).status == "active"
+
+
+async def test_a_watch_times_out():
+    """From its first step; then it is over."""
+    agent = FakeAgent(in_turn("active"))
+    watch = agent.job().watch(timeout=60)
+    await agent.clock.sleep(500)
+    assert (await anext(watch)).status == "active"
+    with pytest.raises(JobTimeoutError):
+        await anext(watch)
+    assert agent.clock.now() == 560
+    with pytest.raises(StopAsyncIteration):
+        await anext(watch)
+
+
+async def test_a_watch_can_be_closed():
+    """Closing twice is harmless."""
+    watch = FakeAgent().job().watch()
+    await watch.aclose()
+    await watch.aclose()
+    assert [job async for job in watch] == []
+
+
+# What a handle shows ---------------------------------------------------------------------------
+
+
+def test_a_handle_does_no_io_by_itself():
+    """Properties are None before the first look; there is no loop here at all."""
+    agent = FakeAgent()
+    job = agent.job()
+    assert (job.job, job.raw, job.status, job.pr_link, job.settled_by) == (None,) * 5
+    assert job.done is False
+    assert (job.id, job.project_id) == ("job_1", "docs")
+    assert repr(job) == "<JobHandle job_1 not seen yet>"
+    assert agent.looks == []
+
+
+async def test_refresh_is_one_look():
+    """It may be retried, it updates what the handle shows, and it raises what it meets."""
+    agent = FakeAgent(in_turn("active", answered_with("completed", {"x-request-id": "r1"}), refused(404)))
+    job = agent.job()
+    assert (await job.refresh()).status == "active"
+    assert not job.done
+    assert await job.refresh() == record("completed")
+    assert job.done
+    assert job.raw.headers["x-request-id"] == "r1"
+    with pytest.raises(NotFoundError):
+        await job.refresh()
+    assert job.done
+    assert agent.asked == [("docs", "job_1", True)] * 3
+
+
+async def test_two_refreshes_at_one_moment():
+    """The later record is the one that is shown."""
+    agent = FakeAgent(in_turn("active", "completed"))
+    job = agent.job()
+    await job.refresh()
+    await job.refresh()
+    assert job.status == "completed"
+
+
+# Cancelling ------------------------------------------------------------------------------------
+
+
+async def test_gather_takes_handles():
+    """``asyncio.gather(job1, job2)`` and ``asyncio.wait_for(job, …)`` take a handle as it is."""
+    agent = FakeAgent(at_times((0, "active"), (10, "completed")))
+    one, two = agent.job(), agent.job()
+    assert [job.status for job in await asyncio.gather(one, two)] == ["completed"] * 2
+    assert (await asyncio.wait_for(agent.job(), 60)).status == "completed"
+
+
+async def test_task_groups_take_the_coroutine():
+    """``create_task(job.wait())`` in asyncio's and anyio's groups."""
+    agent = FakeAgent(at_times((0, "active"), (10, "completed")))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(agent.job().wait())
+    assert task.result().status == "completed"
+    async with anyio.create_task_group() as anyio_group:
+        anyio_group.start_soon(agent.job().wait)
+
+
+def scopes():
+    return {
+        "asyncio.timeout": lambda: asyncio.timeout(0.05),
+        "anyio.fail_after": lambda: anyio.fail_after(0.05),
+        "anyio.move_on_after": lambda: anyio.move_on_after(0.05),
+    }
+
+
+@pytest.mark.parametrize("scope", scopes())
+@pytest.mark.parametrize("call", ["await", "wait", "refresh", "watch", "send"])
+async def test_scopes_around_every_awaitable(scope, call):
+    """Each ends what hangs inside it, and leaves no task, no poll and a scheduler that works."""
+    agent = FakeAgent(in_turn("active"))
+    agent.clock.auto = False
+    agent.latency = 1.0
+    job = agent.job()
+    calls = {
+        "await": lambda: job,
+        "wait": job.wait,
+        "refresh": job.refresh,
+        "watch": lambda: anext(job.watch()),
+        "send": lambda: job.send("Again"),
+    }
+    timed_out = False
+    try:
+        async with _entered(scopes()[scope]()):
+            await calls[call]()
+    except TimeoutError:
+        timed_out = True
+    assert timed_out is (scope != "anyio.move_on_after")
+    assert agent.under_way == {}
+    assert tasks_left() == []
+    assert len(agent.scheduler()) == 0
+    agent.clock.auto, agent.latency = True, 0.0
+    agent.scripts["job_1"] = in_turn("completed")
+    assert (await agent.job()).status == "completed"
+
+
+class _entered:
+    """A scope of either library as an asynchronous one."""
+
+    def __init__(self, scope):
+        self.scope = scope
+
+    async def __aenter__(self):
+        if hasattr(self.scope, "__aenter__"):
+            return await self.scope.__aenter__()
+        return self.scope.__enter__()
+
+    async def __aexit__(self, *error):
+        if hasattr(self.scope, "__aexit__"):
+            return await self.scope.__aexit__(*error)
+        return self.scope.__exit__(*error)
+
+
+async def test_closing_the_session_ends_every_wait():
+    """A clear error at once, for waits that have begun and for new ones."""
+    agent = FakeAgent(in_turn("active"))
+    job = agent.job()
+    waits = [asyncio.create_task(job.wait()), asyncio.create_task(agent.job().wait(timeout=None))]
+    watch = asyncio.create_task(_all(job.watch()))
+    await agent.clock.sleep(10)
+    agent.close()
+    for task in [*waits, watch]:
+        with pytest.raises(StateError, match="closed"):
+            await task
+    with pytest.raises(StateError):
+        await job
+    assert tasks_left() == []
+
+
+async def _all(watch):
+    return [job async for job in watch]
+
+
+def test_every_error_can_be_copied():
+    """Several waits of one job raise copies of what one poll brought."""
+    for error in (lost(), down(), refused(429, 3.0), UnexpectedResponseError("x", excerpt="<html>")):
+        again = copy.copy(error)
+        assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
+
+
+async def test_waits_of_one_job_do_not_share_an_exception():
+    """A traceback belongs to one task."""
+    agent = FakeAgent(in_turn(refused(401)))
+    results = await asyncio.gather(agent.job(), agent.job(), return_exceptions=True)
+    assert [type(error) for error in results] == [AuthenticationError] * 2
+    assert results[0] is not results[1]
+    assert all(isinstance(error, MintlifyError) for error in results)
