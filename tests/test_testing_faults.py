@@ -206,12 +206,11 @@ async def test_more_promised_than_sent(client, service):
             await response.read()
 
 
-@pytest.mark.shows_secrets("the bare client's own error shows the request's headers")
 async def test_less_promised_than_sent(client, service):
-    """The length is too small: the client meets bytes that belong to no answer."""
+    """The length is too small: some bytes belong to no answer."""
     service.script.create_job(body=BODY, fault=WrongLength(by=-5))
-    with pytest.raises(aiohttp.ClientResponseError, match="Data after"):
-        await post(client, service)
+    async with post(client, service) as response:
+        assert await response.read() == BODY[:-5]
 
 
 async def test_broken_chunking(client, service, clock):

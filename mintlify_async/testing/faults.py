@@ -12,6 +12,7 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import ClassVar, Literal
 
@@ -387,12 +388,18 @@ class GzipBomb(Fault):
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
         """Send spaces, very well packed."""
-        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-        megabyte = b" " * 1_000_000
-        packed = [packer.compress(megabyte) for _ in range(self.size_bytes // len(megabyte))]
-        packed.append(packer.compress(b" " * (self.size_bytes % len(megabyte))) + packer.flush())
-        await _send_gzip(wire, answer, [b"".join(packed)])
+        await _send_gzip(wire, answer, [packed_spaces(self.size_bytes)])
         await _end_in_order(wire, answer)
+
+
+@lru_cache(maxsize=4)
+def packed_spaces(size_bytes: int) -> bytes:
+    """Return so many spaces as gzip, made once: packing a large bomb takes a good part of a second."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    megabyte = b" " * 1_000_000
+    packed = [packer.compress(megabyte) for _ in range(size_bytes // len(megabyte))]
+    packed.append(packer.compress(b" " * (size_bytes % len(megabyte))) + packer.flush())
+    return b"".join(packed)
 
 
 @frozen

@@ -13,8 +13,11 @@ from typing import Any
 __all__ = ["BlockedConnection", "NetworkGuard"]
 
 
-class BlockedConnection(RuntimeError):  # noqa: N818 - it says what happened to the connection
-    """A test tried to reach another machine."""
+class BlockedConnection(OSError):  # noqa: N818 - it says what happened to the connection
+    """A test tried to reach another machine.
+
+    An ``OSError``, because only for that does every client close what it had opened.
+    """
 
 
 def is_local(host: object) -> bool:

@@ -48,7 +48,7 @@ def mintlify_guard() -> Generator[NetworkGuard]:
     finally:
         guard.off()
     if guard.attempts:
-        pytest.fail(f"the test tried to reach {', '.join(guard.attempts)}", pytrace=False)
+        pytest.fail(f"the test tried to reach {', '.join(dict.fromkeys(guard.attempts))}", pytrace=False)
 
 
 @pytest.fixture
@@ -83,17 +83,22 @@ async def _mintlify_anyio_session(mintlify_service: LocalService) -> AsyncGenera
 
 def pytest_configure(config: pytest.Config) -> None:
     """Add the fixtures for pytest-asyncio where that plugin is in use."""
-    if config.pluginmanager.hasplugin("asyncio"):
+    if _has_pytest_asyncio(config):
         from . import pytest_asyncio_fixtures
 
         config.pluginmanager.register(pytest_asyncio_fixtures, "mintlify_async_asyncio_fixtures")
+
+
+def _has_pytest_asyncio(config: pytest.Config) -> bool:
+    """Say whether pytest-asyncio runs here, loaded by its entry point or by ``-p``."""
+    return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio.plugin"))
 
 
 def _name(what: str, request: pytest.FixtureRequest) -> str:
     """Return the fixture that lives on the loop which runs the test."""
     if "anyio_backend" in request.fixturenames:
         return f"_mintlify_anyio_{what}"
-    if not request.config.pluginmanager.hasplugin("asyncio"):
+    if not _has_pytest_asyncio(request.config):
         raise pytest.UsageError(
             f"mintlify_{what} needs pytest-asyncio, or a test marked with pytest.mark.anyio"
         )
