@@ -1,0 +1,184 @@
+"""``python -m benchmarks``: run rows, print them, write JSON and the chart."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import environment
+
+if TYPE_CHECKING:
+    from .rounds import Row
+
+HERE = Path(__file__).resolve().parent
+CHARTED = ("burst", "trickled-instructions", "imports")
+COUNTED = {"mintlify-async", "aiohttp", "httpx-sse", "openai"}
+CALLED = {"mintlify-async", "aiohttp", "httpx", "openai"}
+
+
+class Effort(NamedTuple):
+    """How much is done: *rounds* of each comparison; *quick* is for the tests and shows nothing."""
+
+    rounds: int
+    quick: bool
+
+
+def streams(shape: str) -> Callable[[Effort], list[Row]]:
+    """Return the row of one shape of answer."""
+
+    def run(effort: Effort) -> list[Row]:
+        from .streams import SLOW, one_answer
+
+        rounds = min(effort.rounds, 3) if shape in SLOW else effort.rounds
+        return [asyncio.run(one_answer(shape, rounds=rounds, quick=effort.quick))]
+
+    return run
+
+
+def first(effort: Effort) -> list[Row]:
+    """Return the row of the first event."""
+    from .streams import first_event
+
+    return [asyncio.run(first_event(rounds=effort.rounds, quick=effort.quick))]
+
+
+def calls(effort: Effort) -> list[Row]:
+    """Return the rows of requests."""
+    from .calls import requests
+
+    wanted = [("get", 1), ("get", 5 if effort.quick else 200), ("create", 1)]
+    return [asyncio.run(requests(call, n, rounds=effort.rounds, quick=effort.quick)) for call, n in wanted]
+
+
+def counted(effort: Effort) -> list[Row]:
+    """Return the rows that callgrind counts."""
+    from .instructions import counted_calls, counted_import, counted_streams, installed
+
+    if not installed():
+        print("valgrind is not installed: no instructions are counted", file=sys.stderr)
+        return []
+    if effort.quick:
+        return [counted_import("import mintlify_async")]
+    shapes = [counted_streams(shape, COUNTED) for shape in ("burst", "trickled")]
+    return [*shapes, counted_calls("get", CALLED), counted_calls("create", CALLED)]
+
+
+def imported(effort: Effort) -> list[Row]:
+    """Return the rows of imports and of the command's help."""
+    from . import imports, instructions
+
+    counts = instructions.installed() and not effort.quick
+    rows = imports.imports(rounds=effort.rounds, counted=counts)
+    service = asyncio.run(imports.local_service(rounds=effort.rounds))
+    return [*rows, imports.command_help(rounds=effort.rounds), service]
+
+
+def held(effort: Effort) -> list[Row]:
+    """Return the rows of open streams, plain."""
+    from .held import open_streams
+
+    if effort.quick:
+        return open_streams(10, rounds=1, events=2)
+    rounds = min(effort.rounds, 3)
+    return [row for streams in (1_000, 5_000, 10_000) for row in open_streams(streams, rounds=rounds)]
+
+
+def held_tls(effort: Effort) -> list[Row]:
+    """Return the rows of open streams over TLS, on asyncio's loop and on uvloop's."""
+    from .held import open_streams
+
+    streams = 4 if effort.quick else 1_000
+    rows = open_streams(streams, rounds=1, events=2, tls=True)
+    if not effort.quick:
+        rows += open_streams(streams, rounds=1, events=2, tls=True, uvloop=True)
+    return rows
+
+
+def jobs(effort: Effort) -> list[Row]:
+    """Return the row of jobs that are waited for."""
+    from .waiting import waited_jobs
+
+    if effort.quick:
+        return [waited_jobs(20, rounds=1, seconds=0.1)]
+    return [waited_jobs(10_000, rounds=min(effort.rounds, 3))]
+
+
+def grown(effort: Effort) -> list[Row]:
+    """Return the row of growth."""
+    from .growth import growth
+
+    return [growth(rounds=min(effort.rounds, 5), quick=effort.quick)]
+
+
+ROWS: dict[str, Callable[[Effort], list[Row]]] = {
+    **{name: streams(name) for name in ("burst", "one", "packets", "trickled", "deltas", "event")},
+    "first": first,
+    "requests": calls,
+    "imports": imported,
+    "instructions": counted,
+    "growth": grown,
+    "streams": held,
+    "tls": held_tls,
+    "jobs": jobs,
+}
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "rows", nargs="*", metavar="ROW", help=f"which to run: {', '.join(ROWS)}; all by default"
+    )
+    parser.add_argument("--env", action="store_true", help="build .bench-env with the peers, and run there")
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds of each comparison (7)")
+    parser.add_argument("--quick", action="store_true", help="a small run of each row, for the tests")
+    parser.add_argument("--json", type=Path, help="write the figures here; rows it holds already stay")
+    parser.add_argument("--chart", type=Path, help="draw the chart here, from the figures in --json")
+    parser.add_argument(
+        "--profile", nargs="?", const="burst", metavar="SHAPE", help="show where the time goes"
+    )
+    options = parser.parse_args(given)
+    if unknown := set(options.rows) - set(ROWS):
+        parser.error(f"no such row: {', '.join(sorted(unknown))}")
+    return options
+
+
+def main(given: list[str]) -> int:
+    """Run what the command line asks for."""
+    options = arguments(given)
+    if options.env:
+        return environment.enter([word for word in given if word != "--env"])
+    if options.profile:
+        from .profiling import profile
+
+        print(profile(options.profile))
+        return 0
+    run_rows(options)
+    if options.chart:
+        from .chart import draw
+        from .report import load
+
+        rows = load(options.json)
+        draw([rows[name] for name in CHARTED if name in rows], options.chart)
+    return 0
+
+
+def run_rows(options: argparse.Namespace) -> None:
+    """Run the rows asked for, print each as it is done, and write it."""
+    from .report import save, table
+
+    effort = Effort(1 if options.quick else options.rounds, options.quick)
+    for name in options.rows or ([] if options.chart else ROWS):
+        rows = ROWS[name](effort)
+        for row in rows:
+            print(table(row), flush=True)
+        if options.json:
+            save(rows, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,274 @@
+"""A number of streams in; out: the memory of each, how long opening took, how late events came.
+
+Each subject is measured in a process of its own (this module, run), against
+the server in another: memory that one leaves behind would flatter the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from .rounds import Row, figure, ratios
+from .server import ServerAddress, running
+from .subjects import BODY, HEADERS, httpx_options, session_for, trusting
+
+__all__ = ["FOLLOWERS", "authority", "open_streams", "resident"]
+
+ROOT = Path(__file__).resolve().parent.parent
+OPENING_AT_ONCE = 200
+EVENTS_PER_SECOND = 2000.0
+STAMPED = b'"delta":"'
+Data = AsyncIterator[str]
+T = TypeVar("T")
+
+
+class Book:
+    """What is noted of the streams: how many are open, how late each event was, and its order."""
+
+    def __init__(self, streams: int) -> None:
+        """Expect *streams* of them."""
+        self.streams, self.open = streams, 0
+        self.all_open = asyncio.Event()
+        self.delays: list[float] = []
+
+    def opened(self) -> None:
+        """Note that one more has its first event."""
+        self.open += 1
+        if self.open == self.streams:
+            self.all_open.set()
+
+    def heard(self, delta: str, expected: int) -> None:
+        """Note an event, which says its number and when it was written; hold it against its order."""
+        late = time.monotonic()
+        number, stamp = delta.split()
+        assert int(number) == expected, (number, expected)
+        self.delays.append(late - float(stamp))
+
+
+class Follower(NamedTuple):
+    """A client that is compared: opened, it follows one held stream, noting in the book."""
+
+    name: str
+    needs: tuple[str, ...]
+    opened: Callable[[ServerAddress], Any]
+
+
+@asynccontextmanager
+async def ours(server: ServerAddress) -> AsyncIterator[Callable[[], Any]]:
+    """This package's text stream."""
+    async with session_for(server, "held") as session:
+
+        @asynccontextmanager
+        async def deltas() -> AsyncIterator[Any]:
+            async with session.ask("?") as reply:
+                yield reply.text_stream
+
+        yield deltas
+
+
+@asynccontextmanager
+async def bare_aiohttp(server: ServerAddress) -> AsyncIterator[Callable[[], Any]]:
+    """aiohttp's ``iter_any``, its reads taken to be whole events."""
+    import aiohttp
+
+    options: dict[str, Any] = {"ssl": trusting(server.authority)} if server.authority else {}
+    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+
+        @asynccontextmanager
+        async def deltas() -> AsyncIterator[Any]:
+            async with session.post(server.url("held"), json=BODY, headers=HEADERS, **options) as response:
+                yield stamps(response.content.iter_any())
+
+        yield deltas
+
+
+@asynccontextmanager
+async def httpx(server: ServerAddress) -> AsyncIterator[Callable[[], Any]]:
+    """httpx's ``aiter_bytes``, its reads taken to be whole events."""
+    import httpx as package
+
+    async with package.AsyncClient(**httpx_options(server)) as client:
+
+        @asynccontextmanager
+        async def deltas() -> AsyncIterator[Any]:
+            async with client.stream("POST", server.url("held"), json=BODY, headers=HEADERS) as response:
+                yield stamps(response.aiter_bytes())
+
+        yield deltas
+
+
+async def stamps(reads: AsyncIterator[bytes]) -> Data:
+    """Yield the deltas in *reads*, with no more parsing than that takes."""
+    async for data in reads:
+        for piece in data.split(STAMPED)[1:]:
+            yield piece.partition(b'"')[0].decode()
+
+
+FOLLOWERS = (
+    Follower("mintlify-async", ("mintlify_async",), ours),
+    Follower("aiohttp", ("aiohttp",), bare_aiohttp),
+    Follower("httpx", ("httpx",), httpx),
+)
+
+
+async def follow(deltas: Any, book: Book, opening: asyncio.Semaphore, rounds: int) -> None:
+    """Open one stream, then note each of its events until it ends."""
+    async with AsyncExitStack() as stack:
+        async with opening:
+            stream = await stack.enter_async_context(deltas())
+        book.opened()
+        expected = 0
+        async for delta in stream:
+            book.heard(delta, expected)
+            expected += 1
+        assert expected == rounds, (expected, rounds)
+
+
+def resident() -> int:
+    """Return the process's resident memory, in bytes."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+async def measure(follower: Follower, server: ServerAddress, streams: int, rounds: int) -> dict[str, float]:
+    """Open *streams*, hear *rounds* events on each; return the figures."""
+    async with follower.opened(server) as deltas:
+        await warm_up(deltas, server)
+        book, opening = Book(streams), asyncio.Semaphore(OPENING_AT_ONCE)
+        before, begun, cpu = resident(), time.monotonic(), time.process_time()
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(streams):
+                tasks.create_task(follow(deltas, book, opening, rounds))
+            await book.all_open.wait()
+            took, cpu = time.monotonic() - begun, time.process_time() - cpu
+            memory = (resident() - before) / streams
+            await control(server, f"emit/{rounds}/{EVENTS_PER_SECOND}")
+    assert len(book.delays) == streams * rounds
+    late = sorted(book.delays)
+    return {
+        "KiB each": memory / 1024,
+        "opened in, s": took,
+        "opening CPU, s": cpu,
+        "p50 delay, ms": 1e3 * late[len(late) // 2],
+        "p99 delay, ms": 1e3 * late[len(late) * 99 // 100],
+    }
+
+
+async def warm_up(deltas: Any, server: ServerAddress) -> None:
+    """Hear one event of one stream, so that what is made once is not counted."""
+    book = Book(1)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow(deltas, book, asyncio.Semaphore(1), 1))
+        await book.all_open.wait()
+        await control(server, "emit/1/100")
+
+
+async def control(server: ServerAddress, words: str) -> None:
+    """Tell the server what to do."""
+    import aiohttp
+
+    options: dict[str, Any] = {"ssl": trusting(server.authority)} if server.authority else {}
+    async with aiohttp.request("POST", f"{server.base_url}/control/{words}", **options) as response:
+        assert response.status == 200
+
+
+@contextmanager
+def authority() -> Iterator[tuple[str, str]]:
+    """Make a certificate authority and a certificate for loopback; give the files' names."""
+    import trustme
+
+    with tempfile.TemporaryDirectory() as folder:
+        made, trusted, own = trustme.CA(), Path(folder, "authority.pem"), Path(folder, "server.pem")
+        made.cert_pem.write_to_path(str(trusted))
+        made.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(own))
+        yield str(trusted), str(own)
+
+
+def child(name: str, server: ServerAddress, streams: int, rounds: int, *, uvloop: bool) -> dict[str, float]:
+    """Measure the subject *name* in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.held", name, server.base_url, str(streams), str(rounds)]
+    command += ["--authority", server.authority] if server.authority else []
+    command += ["--uvloop"] if uvloop else []
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def open_streams(
+    streams: int, *, rounds: int, events: int = 5, tls: bool = False, uvloop: bool = False
+) -> list[Row]:
+    """Measure *streams* held open at once: one row a figure."""
+    chosen = [one for one in FOLLOWERS if all(importlib.util.find_spec(name) for name in one.needs)]
+    subjects = {"mintlify-async": "mintlify-async", "control": "mintlify-async"}
+    subjects |= {one.name: one.name for one in chosen if one.name == "aiohttp" or streams <= 1000}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
+    with serving(tls=tls) as server:
+        for _ in range(rounds):
+            for label, name in subjects.items():
+                found[label].append(child(name, server, streams, events, uvloop=uvloop))
+    kind = ("-tls" if tls else "") + ("-uvloop" if uvloop else "")
+    return [held_row(f"open-{streams}{kind}", key, found) for key in found["aiohttp"][0]]
+
+
+def held_row(name: str, key: str, found: dict[str, list[dict[str, float]]]) -> Row:
+    """Return the row of one figure of the open streams."""
+    samples = {label: [each[key] for each in every] for label, every in found.items()}
+    costs = {label: figure(values) for label, values in samples.items()}
+    reach = {"opened in, s": {"aiohttp": 1.2}, "p99 delay, ms": {"aiohttp": 3.0}}.get(key, {})
+    what, _, unit = key.rpartition(" ")
+    return Row(f"{name}: {key}", f"{name}: {what}", unit, costs, ratios(samples, "mintlify-async"), reach, {})
+
+
+@contextmanager
+def serving(*, tls: bool) -> Iterator[ServerAddress]:
+    """Run the server, with TLS or without."""
+    if not tls:
+        with running() as server:
+            yield server
+        return
+    with authority() as files, running(files) as server:
+        yield server
+
+
+def main() -> None:
+    """Measure the subject named on the command line and print its figures as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=[one.name for one in FOLLOWERS])
+    parser.add_argument("base_url")
+    parser.add_argument("streams", type=int)
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("--authority")
+    parser.add_argument("--uvloop", action="store_true")
+    options = parser.parse_args()
+    follower = next(one for one in FOLLOWERS if one.name == options.name)
+    server = ServerAddress(options.base_url, options.authority)
+    work = measure(follower, server, options.streams, options.rounds)
+    print(json.dumps(run(work, uvloop=options.uvloop)))
+
+
+def run(work: Coroutine[Any, Any, T], *, uvloop: bool) -> T:
+    """Run *work* on asyncio's own loop or on uvloop's."""
+    if not uvloop:
+        return asyncio.run(work)
+    import uvloop as package
+
+    return package.run(work)
+
+
+if __name__ == "__main__":
+    main()
