@@ -1,0 +1,117 @@
+"""What was said so far and a new question come in; the messages that are sent with it go out. Pure.
+
+Everything that an answer brought is kept in a conversation; what is sent back of it is the words. A search's
+result is 50 to 100 KB of text that the service found itself: sending it with each later
+question would cost time and tell it nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from attrs import evolve, frozen
+
+from .errors import ConfigurationError
+from .parts import FilePart, Message, MessagePart, TextPart
+from .wire import NO_EXTRA
+
+__all__ = ["HISTORY_PARTS", "HistoryBounds", "messages_to_send", "turn_start"]
+
+HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
+"""The types of parts of earlier messages that are sent again; the service documents them all."""
+
+
+@frozen(kw_only=True)
+class HistoryBounds:
+    """How much of a conversation is sent with a question.
+
+    Args:
+        max_messages: The most messages in all, the question counted, system messages not; None: all.
+        max_characters: The most characters in all, likewise; None: all.
+        parts: The types of parts that are sent of earlier messages; None: all.
+
+    Raises:
+        ConfigurationError: A bound is below 1.
+    """
+
+    max_messages: int | None = None
+    max_characters: int | None = None
+    parts: Collection[str] | None = HISTORY_PARTS
+
+    def __attrs_post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("max_messages", "max_characters"):
+            bound = getattr(self, name)
+            if bound is None:
+                continue
+            if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
+                raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
+        if isinstance(self.parts, str):
+            raise ConfigurationError(
+                "history_parts must be a collection of part types, or None", field="history_parts"
+            )
+
+
+def messages_to_send(
+    history: Sequence[Message], question: Sequence[Message], bounds: HistoryBounds
+) -> list[Message]:
+    """Return the messages of the next request.
+
+    The question is always sent whole, and so are system messages. Of the rest, the newest
+    that fit are; what is sent never begins with an answer whose question is left out.
+    """
+    system = [message for message in history if message.role == "system"]
+    rest = [kept for kept in (_words(m, bounds.parts) for m in history if m.role != "system") if kept.parts]
+    return [*system, *_newest(rest, question, bounds), *question]
+
+
+def turn_start(messages: Sequence[Message]) -> int | None:
+    """Return where the last turn begins (its question's first message), or None when there is none."""
+    asked = [index for index, message in enumerate(messages) if message.role == "user"]
+    if not asked:
+        return None
+    start = asked[-1]
+    while start > 0 and messages[start - 1].role == "user":
+        start -= 1
+    return start
+
+
+def _words(message: Message, parts: Collection[str] | None) -> Message:
+    """Return *message* with only the parts that are sent again, and without what is said about it."""
+    kept = message.parts if parts is None else tuple(p for p in message.parts if p.type in parts and _says(p))
+    return evolve(message, parts=kept, metadata=None, extra=NO_EXTRA)
+
+
+def _says(part: MessagePart) -> bool:
+    return not isinstance(part, TextPart) or bool(part.text)
+
+
+def _newest(rest: list[Message], question: Sequence[Message], bounds: HistoryBounds) -> list[Message]:
+    """Return the end of *rest* that fits beside *question*."""
+    count = len(question)
+    characters = sum(map(_characters, question))
+    start = len(rest)
+    while start > 0:
+        count += 1
+        characters += _characters(rest[start - 1])
+        too_many = bounds.max_messages is not None and count > bounds.max_messages
+        too_long = bounds.max_characters is not None and characters > bounds.max_characters
+        if too_many or too_long:
+            break
+        start -= 1
+    while 0 < start < len(rest) and rest[start].role == "assistant":
+        start += 1
+    return rest[start:]
+
+
+def _characters(message: Message) -> int:
+    return sum(_lengths(message))
+
+
+def _lengths(message: Message) -> Iterator[int]:
+    for part in message.parts:
+        if isinstance(part, TextPart):
+            yield len(part.text)
+        elif isinstance(part, FilePart):
+            yield len(part.url)  # a file is often its own address: data:…

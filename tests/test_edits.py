@@ -1,0 +1,298 @@
+"""The edits of a chat surface: bounded in rate and length, and everything shown whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+
+import pytest
+
+from mintlify_async.cutting import Edit
+from mintlify_async.errors import (
+    AssistantError,
+    ConfigurationError,
+    PermissionDeniedError,
+    StateError,
+    StreamInterruptedError,
+)
+from mintlify_async.markdown import extras_markdown
+from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.faults import Cut
+
+
+@pytest.fixture
+async def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+async def service(clock):
+    async with LocalService(clock=clock) as service:
+        yield service
+
+
+@pytest.fixture
+async def session(service):
+    async with service.session() as session:
+        yield session
+
+
+def answer(*texts: str, end: bool = True) -> list[dict]:
+    """Return the events of an answer of one text in these pieces."""
+    deltas = [{"type": "text-delta", "id": "0", "delta": text} for text in texts]
+    last = [{"type": "text-end", "id": "0"}, {"type": "finish", "finishReason": "stop"}] if end else []
+    return [{"type": "start", "messageId": "m1"}, {"type": "text-start", "id": "0"}, *deltas, *last]
+
+
+def editing_tasks() -> list[asyncio.Task]:
+    return [task for task in asyncio.all_tasks() if task.get_name() == "mintlify-async edits"]
+
+
+async def collect(edits, seen: list[Edit]) -> None:
+    """Add each edit to *seen*, so that what came before an error is there."""
+    async for edit in edits:
+        seen.append(edit)
+
+
+async def show(edits, clock, *, takes: float = 0.0) -> tuple[list[Edit], list[tuple[float, float]]]:
+    """Consume like a chat surface whose every edit *takes* some time; return the edits and when each ran."""
+    seen, times = [], []
+    async for edit in edits:
+        begun = clock.now()
+        await clock.sleep(takes)
+        seen.append(edit)
+        times.append((begun, clock.now()))
+    return seen, times
+
+
+async def test_an_answer_grows_at_a_bounded_rate(service, session, clock):
+    """No edit begins sooner than ``every`` after the last was done; the text arrives whole."""
+    words = [f"word{n} " for n in range(400)]
+    service.script.ask(events=answer(*words), pause=0.05)
+    edits, times = await show(session.ask("Hi").edits(every=1.2, limit=4000), clock, takes=0.3)
+    assert edits[-1] == Edit(index=0, text="".join(words).strip(), delta=edits[-1].delta, final=True)
+    gaps = [begun - done for (_, done), (begun, _) in itertools.pairwise(times)]
+    assert min(gaps) >= 1.2 - 1e-9
+    assert 12 <= len(edits) <= 16  # 20 s of answer at one edit in 1.5 s: read on, not waited for
+    assert all(not edit.final for edit in edits[:-1])
+    assert all(later.text.startswith(edit.text) for edit, later in itertools.pairwise(edits))
+
+
+async def test_the_first_words_come_at_once(service, session, clock):
+    """A person who waits sees something as soon as there are two words: the last one is always held back."""
+    service.script.ask(events=[*answer("Hello there ", end=False), 5.0, *answer("you")[2:]])
+    async with session.ask("Hi") as reply:
+        edits = reply.edits(every=1.2, limit=2000)
+        first = await anext(edits)
+        assert (first.text, first.final, clock.now()) == ("Hello", False, 0.0)
+        assert [edit.text async for edit in edits][-1] == "Hello there you"
+
+
+async def test_a_burst_is_one_edit(service, session, clock):
+    """What is there at once is shown at once."""
+    service.script.ask(events=answer("All ", "of ", "it ", "at once."))
+    await clock.settle()
+    edits, _ = await show(session.ask("Hi").edits(every=1.2), clock)
+    assert edits[-1].text == "All of it at once."
+    assert len(edits) <= 2
+
+
+async def test_a_long_answer_goes_on_in_the_next_message(service, session, clock):
+    """Each message ends with one final edit; code blocks are whole in each."""
+    text = "Intro.\n\n```python\n" + "print('hello')\n" * 60 + "```\n\n" + "And the rest of it. " * 30
+    service.script.ask(events=answer(*[text[i : i + 7] for i in range(0, len(text), 7)]), pause=0.005)
+    edits, _ = await show(session.ask("Hi").edits(every=0.5, limit=500), clock)
+    finals = [edit for edit in edits if edit.final]
+    assert [edit.index for edit in finals] == list(range(edits[-1].index + 1))
+    assert all(edit.text.count("```") % 2 == 0 for edit in edits)
+    assert all(len(edit.text) <= 500 for edit in edits)
+    printed = "".join(edit.text for edit in finals)
+    assert printed.count("print('hello')") == 60
+    assert printed.count("And the rest of it.") == 30
+
+
+async def test_a_failure_comes_after_the_last_text(service, session, clock):
+    """What had come is shown whole before the error."""
+    service.script.ask(
+        events=[*answer("Half ", "an answ", end=False), {"type": "error", "errorText": "overloaded"}]
+    )
+    seen = []
+    with pytest.raises(AssistantError, match="overloaded"):
+        await collect(session.ask("Hi").edits(every=1.2, tail=lambda reply: "below"), seen)
+    assert (seen[-1].text, seen[-1].final) == ("Half an answ", True)
+    assert not editing_tasks()
+
+
+async def test_a_cut_comes_after_the_last_text(service, session, clock):
+    """A connection lost in the middle: the same."""
+    service.script.ask(events=answer("Half ", "an answ", end=False), done=False, fault=Cut(at=-1, how="rst"))
+    seen = []
+    with pytest.raises(StreamInterruptedError):
+        await collect(session.ask("Hi").edits(), seen)
+    assert seen[-1].text == "Half an answ"
+
+
+async def test_a_refusal_is_raised_at_once(service, session):
+    """No text, no edit: the refusal itself."""
+    service.script.ask(status=403)
+    seen = []
+    with pytest.raises(PermissionDeniedError):
+        await collect(session.ask("Hi").edits(), seen)
+    assert not seen
+
+
+async def test_an_answer_without_text_gives_no_edit(service, session):
+    """The loop's body does not run: the bot says something of its own."""
+    service.script.ask(events=[{"type": "start", "messageId": "m"}, {"type": "finish"}])
+    assert [edit async for edit in session.ask("Hi").edits()] == []
+
+
+async def test_break_leaves_nothing_behind(service, session, clock):
+    """The task ends, and the service sees the client leave."""
+    service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
+    async for _ in session.ask("Hi").edits(every=1.2):
+        break
+    gc.collect()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not editing_tasks()
+    await clock.settle()
+    assert service.requests[-1].client_left
+
+
+async def test_close_and_the_block_leave_nothing_behind(service, session, clock):
+    """At the block's end the task has ended and the reply is closed."""
+    service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
+    reply = session.ask("Hi")
+    async with reply.edits(every=1.2) as edits:
+        await anext(edits)
+    assert not editing_tasks()
+    assert reply.closed
+    await edits.close()
+    assert [edit async for edit in edits] == []
+
+
+async def test_a_cancelled_consumer_leaves_nothing_behind(service, session, clock):
+    """Cancelled in a step or between two: the same."""
+    for takes in (0.0, 50.0):
+        service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
+
+        async def consume(takes: float = takes) -> None:
+            async with session.ask("Hi") as reply:
+                await show(reply.edits(every=1.2), clock, takes=takes)
+
+        task = asyncio.create_task(consume())
+        await clock.sleep(10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        del task
+        await clock.settle()
+        assert not editing_tasks()
+
+
+async def test_a_step_that_is_cancelled_loses_nothing(service, session, clock):
+    """A timeout around a step: iteration goes on."""
+    service.script.ask(events=answer("one ", "two ", "three ", "four"), pause=3.0)
+    async with session.ask("Hi") as reply:
+        edits = reply.edits(every=0.1)
+        texts = []
+        while True:
+            try:
+                async with clock.deadline(clock.now() + 1.0):
+                    texts.append((await anext(edits)).text)
+            except TimeoutError:
+                continue
+            except StopAsyncIteration:
+                break
+    assert texts[-1] == "one two three four"
+
+
+async def test_closing_the_reply_elsewhere_ends_quietly(service, session, clock):
+    """What had come is shown, then it is over; a tail belongs to whole answers alone."""
+    service.script.ask(events=[*answer("some ", "words", end=False), 100.0])
+    reply = session.ask("Hi")
+    edits = reply.edits(every=0.5, tail=lambda reply: "Sources: none")
+    assert (await anext(edits)).text == "some"
+    await reply.close()
+    assert [edit.text async for edit in edits] == ["some words"]
+
+
+async def test_one_reader_at_a_time(service, session, clock):
+    """A second step meanwhile is a mistake."""
+    service.script.ask(events=[5.0, *answer("Hello")])
+    edits = session.ask("Hi").edits()
+    task = asyncio.create_task(anext(edits))
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match="another task"):
+        await anext(edits)
+    assert (await task).text == "Hello"
+    await edits.close()
+
+
+async def test_a_character_in_two_deltas_is_shown_whole(service, session, clock):
+    """Half a surrogate pair waits for its other half."""
+    service.script.ask(events=[*answer("Hi \ud83d", end=False), 5.0, *answer("\ude00 there")[2:]])
+    texts = [edit.text async for edit in session.ask("Hi").edits(every=0.1)]
+    assert texts[-1] == "Hi 😀 there"
+    assert all("\ufffd" not in text for text in texts)
+
+
+async def test_two_texts_of_one_answer_do_not_run_together(service, session, clock):
+    """What is said before and after a search stands in two paragraphs."""
+    events = [
+        {"type": "text-start", "id": "a"},
+        {"type": "text-delta", "id": "a", "delta": "I will look."},
+        {"type": "text-end", "id": "a"},
+        {"type": "text-start", "id": "b"},
+        {"type": "text-delta", "id": "b", "delta": "Found it."},
+        {"type": "text-end", "id": "b"},
+        {"type": "finish"},
+    ]
+    service.script.ask(events=events)
+    texts = [edit.text async for edit in session.ask("Hi").edits()]
+    assert texts[-1] == "I will look.\n\nFound it."
+
+
+async def test_a_tail_comes_below_and_the_suggestions_go(service, session, clock):
+    """With a tail the suggestions block is no part of the text, at any moment."""
+    text = "See the guide.\n\n```suggestions\n(Quick start)[/quickstart]\n```\n"
+    source = {"type": "source-url", "sourceId": "s", "url": "https://docs.acme.com/guide", "title": "Guide"}
+    service.script.ask(events=[source, *answer(*text)[1:]], pause=0.05)
+    edits = session.ask("Hi").edits(
+        every=0.1, tail=lambda reply: extras_markdown(reply, site="https://docs.acme.com")
+    )
+    texts = [edit.text async for edit in edits]
+    assert texts[-1] == (
+        "See the guide.\n\n**Sources**\n\n- [Guide](https://docs.acme.com/guide)\n\n"
+        "**See also**\n\n- [Quick start](https://docs.acme.com/quickstart)"
+    )
+    assert not any("sugg" in text or "`" in text for text in texts)
+
+
+async def test_a_reply_that_was_begun_is_shown_from_its_beginning(service, session, clock):
+    """Some events may have been read before."""
+    service.script.ask(events=answer("one ", "two ", "three"))
+    async with session.ask("Hi") as reply:
+        while reply.text != "one two ":
+            await anext(reply)
+        assert [edit.text async for edit in reply.edits()][-1] == "one two three"
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("every", -1),
+        ("every", float("nan")),
+        ("every", float("inf")),
+        ("every", "1"),
+        ("every", True),
+        ("limit", 10),
+    ],
+)
+async def test_bad_arguments_are_named(session, argument, value):
+    """Before anything is sent."""
+    with pytest.raises(ConfigurationError) as caught:
+        session.ask("Hi").edits(**{argument: value})
+    assert caught.value.field == argument
