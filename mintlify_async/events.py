@@ -566,6 +566,10 @@ def build_event(content: Any, data: str) -> StreamEvent:
     kind = wire.get("type")
     if not isinstance(kind, str):
         raise unreadable("the event is no object with a type", data)
+    if kind in _DELTAS and len(wire) == 3:
+        delta = _delta(kind, wire)
+        if delta is not None:
+            return delta
     cls = EVENT_TYPES.get(kind)
     if cls is not None:
         return _structure(cls, wire, data)
@@ -608,5 +612,21 @@ def _two_texts(cls: type[_EventT], first: str, second: str) -> Callable[[str, st
 
 
 make_text_delta: Final = _two_texts(TextDelta, "id", "delta")
-make_reasoning_delta: Final = _two_texts(ReasoningDelta, "id", "delta")
-make_tool_input_delta: Final = _two_texts(ToolInputDelta, "tool_call_id", "input_text_delta")
+
+_DELTAS: Final[dict[str, tuple[str, str, Callable[[str, str], StreamEvent]]]] = {
+    "text-delta": ("id", "delta", make_text_delta),
+    "reasoning-delta": ("id", "delta", _two_texts(ReasoningDelta, "id", "delta")),
+    "tool-input-delta": (
+        "toolCallId",
+        "inputTextDelta",
+        _two_texts(ToolInputDelta, "tool_call_id", "input_text_delta"),
+    ),
+}
+"""The types that come in hundreds: their two fields, and what makes them."""
+
+
+def _delta(kind: str, wire: dict[str, Any]) -> StreamEvent | None:
+    """Return the event when it is a delta with its two texts and nothing else."""
+    first, second, make = _DELTAS[kind]
+    name, delta = wire.get(first), wire.get(second)
+    return make(name, delta) if isinstance(name, str) and isinstance(delta, str) else None

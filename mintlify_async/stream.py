@@ -231,9 +231,11 @@ class MessageStream:
 
     def _take(self, data: str, content: Any) -> StreamEvent | None:
         """Take an event that is no plain text delta, or that something is wrong with."""
-        if data == _DONE:
+        while data == _DONE:
             self.done_seen = True
-            return self.next_event()
+            if not self._queue:
+                return self._at_rest()
+            data, content = self._queue.popleft(), MISSING
         try:
             return self._fold_event(self._build(data, content))
         except StreamError as error:

@@ -233,6 +233,16 @@ def test_events_after_the_end_still_count() -> None:
     assert outcome.stream.done_seen
 
 
+def test_any_number_of_done_marks() -> None:
+    """Thousands of [DONE] are one, with events between them and after."""
+    done = b"data: [DONE]\n\n" * 5000
+    outcome = Outcome(
+        MessageStream(), done + body_of(*TEXT) + done + body_of(FINISH) + done + b"data: [DONE]"
+    )
+    assert outcome.error is None
+    assert outcome.stream.events_seen == 4
+
+
 def test_an_unterminated_last_event_is_delivered() -> None:
     """The last event without its blank line counts when it is whole; here it carries the thread."""
     body = body_of(*TEXT) + b'data: {"type":"finish","threadId":"t"}'
