@@ -280,8 +280,8 @@ class Transport:
         try:
             async with self._clock.deadline(self._clock.now() + ERROR_SECONDS):
                 await _read_up_to(response, ERROR_MAX_BYTES, piece)
-        except FOREIGN_ERRORS:
-            pass
+        except FOREIGN_ERRORS as error:
+            summarize(error)
         finally:
             response.close()
         return b"".join(piece)[:ERROR_MAX_BYTES]
@@ -501,11 +501,12 @@ class LiveResponse:
 
     def _salvage(self, error: BaseException) -> bytes:
         """Return the bytes that aiohttp holds back once it has an error to raise."""
+        cause = summarize(error)
         if self._failure is None:
             lost = APIConnectionError(
                 "ask: the connection was lost in the middle of the answer", operation="ask"
             )
-            self._failure = (lost, summarize(error))
+            self._failure = (lost, cause)
         # Not in its signature, but it is how the stored error is taken back; a test pins it.
         self._content.set_exception(cast(Any, None))
         try:
@@ -600,7 +601,12 @@ def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def summarize(error: BaseException) -> CauseSummary:
-    """Return a stand-in for *error* that cannot show a key or a header."""
+    """Return a stand-in for *error* that cannot show a key or a header; *error* itself is let go.
+
+    aiohttp raises one and the same object whenever a response was closed, and each raise
+    adds the frames it passed to that object: kept, they would keep every reply alive.
+    """
+    error.__traceback__ = error.__context__ = None
     text = ""
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
         # Their texts hold whole header blocks.

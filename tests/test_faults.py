@@ -1,4 +1,4 @@
-"""The catalogue of faults over the four operations: what is raised, what was sent and how often, what was kept.
+"""The catalogue of faults over the four operations: what is raised, what was sent how often, what is kept.
 
 Each fault is played by the local service on a real socket. What the catalogue
 promises of leaks and of keys is checked by the fixtures under every test.
@@ -477,10 +477,14 @@ async def test_a_stream_that_breaks_keeps_what_had_arrived(session, service, nam
     """Everything decoded is delivered first; the error has the partial message."""
     service.script.ask(body=BODY, fault=STREAM_CUTS[name])
     seen = []
-    with pytest.raises(StreamInterruptedError) as caught:
-        async with session.ask("Hi") as reply:
-            async for event in reply:
-                seen.append(event.type)
+
+    async def read(reply):
+        async for event in reply:
+            seen.append(event.type)
+
+    async with session.ask("Hi") as reply:
+        with pytest.raises(StreamInterruptedError) as caught:
+            await read(reply)
     assert seen == ["start", "text-start", "text-delta"]
     assert caught.value.partial.text == caught.value.text == "Hello "
     assert caught.value.events_seen == 3

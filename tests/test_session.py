@@ -1,4 +1,4 @@
-"""Lifetimes: one session over several loops and threads, borrowed, closed, left, forked; hooks and options."""
+"""Lifetimes: one session over several loops and threads, borrowed, closed, left, forked; its hooks."""
 
 from __future__ import annotations
 

@@ -27,6 +27,10 @@ EPOCH: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: where the wall clock starts, so that dates in tests never change."""
 
 
+def _nothing() -> None:
+    """Stand in for an action that was called off."""
+
+
 class _Entry:
     """One thing that is due at a moment; smaller is earlier, and first come comes first."""
 
@@ -50,6 +54,7 @@ class _Entry:
         """Call it off; harmless when it already ran."""
         if not self.cancelled:
             self.cancelled = True
+            self.action = _nothing  # what it held may go now, not when it would have been due
             self.lane.forget_one()
 
 

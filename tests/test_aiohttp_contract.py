@@ -1,0 +1,122 @@
+"""What this package takes for granted of aiohttp, pinned on whatever version is installed.
+
+``constraints.txt`` installs the newest that was tried; the lowest that
+``pyproject.toml`` allows is run by the release checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from mintlify_async.testing import LocalService
+from mintlify_async.testing.faults import BrokenChunking, Close, Reset
+from mintlify_async.transport import _Body, _translate  # pyright: ignore[reportPrivateUsage] - they are what is pinned
+
+
+@pytest.fixture
+async def service():
+    async with LocalService() as service:
+        yield service
+
+
+@pytest.mark.parametrize("fault", [Close(), Reset(), Close(unread=True)], ids=lambda fault: repr(fault))
+async def test_aiohttp_never_sends_a_post_twice(service, fault):
+    """It sends a GET a second time by itself; should it ever do so with a POST, this fails."""
+    service.script.create_job(fault=fault, times=None)
+    async with aiohttp.ClientSession() as client:
+        with pytest.raises(aiohttp.ClientError):
+            await client.post(f"{service.base_url}/v2/agent/acme/job", data=_Body(b'{"prompt": "x"}'))
+    assert len(service.requests) == 1
+
+
+async def test_the_body_is_written_before_the_headers_leave(service):
+    """So that a body that was never written means that nothing was sent."""
+    sent_headers = []
+
+    class Watched(_Body):
+        async def write(self, writer):
+            sent_headers.append(writer.transport.get_write_buffer_size())
+            assert not service.requests
+            await asyncio.sleep(0.02)
+            assert not service.requests, "the headers left before the body"
+            await super().write(writer)
+
+    async with aiohttp.ClientSession() as client:
+        body = Watched(b'{"prompt": "x"}')
+        async with client.post(
+            f"{service.base_url}/v2/agent/acme/job",
+            data=body,
+            headers={"Authorization": f"Bearer {service.admin_key}"},
+        ) as response:
+            assert response.status == 201
+    assert sent_headers == [0]
+    assert body.sent_at is not None
+
+
+async def test_a_body_knows_that_it_was_not_written():
+    """Nobody listens, so nothing was handed to a connection."""
+    body = _Body(b"{}")
+    async with aiohttp.ClientSession() as client:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await client.post("http://127.0.0.1:1/", data=body)
+    assert body.sent_at is None
+
+
+async def test_bytes_behind_an_error_can_be_taken_back(service):
+    """``set_exception(None)`` is outside the annotated type; the salvage of received text rests on it."""
+    service.script.ask(chunks=[b"data: 1\n\n", 0.02, b"data: 2\n\n"], fault=None)
+    service.script.ask(body=b"data: 1\n\ndata: 2\n\n", fault=BrokenChunking(9, "fin"))
+    async with aiohttp.ClientSession() as client:
+        url = f"{service.base_url}/discovery/v2/assistant/acme-docs/message"
+        await (await client.post(url, json={})).read()
+        response = await client.post(url, json={})
+        await asyncio.sleep(0.05)
+        content = response.content
+        if content.exception() is None:  # the pure-Python parser may not have noticed yet
+            response.close()
+        with pytest.raises((aiohttp.ClientError, RuntimeError)):
+            await content.readany()
+        content.set_exception(None)
+        assert content.read_nowait() == b"data: 1\n\n"
+        response.close()
+
+
+async def test_closing_a_response_wakes_its_reader(service):
+    """``session.close()`` does not, which is why every live answer is closed first."""
+    service.script.ask(events=[{"type": "start"}, 60.0])
+    async with aiohttp.ClientSession() as client:
+        response = await client.post(f"{service.base_url}/discovery/v2/assistant/acme-docs/message", json={})
+        await response.content.readany()
+        reader = asyncio.create_task(response.content.readany())
+        await asyncio.sleep(0)
+        response.close()
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await reader
+
+
+def test_foreign_errors_are_translated_to_the_most_specific():
+    """Failures that no server on loopback can play."""
+    from mintlify_async.protocol import Assumptions, create_job_request
+    from mintlify_async.timeouts import Timeouts
+
+    request = create_job_request(Assumptions(), "acme", "x")
+    limits = Timeouts()
+    key = aiohttp.client_reqrep.ConnectionKey("host", 443, True, True, None, None, None)
+    cases = [
+        (aiohttp.ClientConnectorDNSError(key, OSError(-2, "no name")), "dns", "no"),
+        (aiohttp.ClientConnectorCertificateError(key, ValueError("expired")), "certificate", "no"),
+        (aiohttp.ServerFingerprintMismatch(b"a", b"b", "h", 1), "certificate", "no"),
+        (aiohttp.ClientProxyConnectionError(key, OSError(111, "refused")), "proxy", "no"),
+        (aiohttp.ConnectionTimeoutError("x"), "timeout", "no"),
+        (aiohttp.ServerDisconnectedError(), "lost", "maybe"),
+        (aiohttp.ClientOSError(104, "reset"), "lost", "maybe"),
+        (TimeoutError(), "timeout", "maybe"),
+    ]
+    for foreign, reason, sent in cases:
+        body = _Body(b"{}")
+        body.sent_at = 1.0 if sent == "maybe" else None
+        ours = _translate(foreign, request, body, limits, 60.0, "request")
+        assert (ours.reason, ours.sent) == (reason, sent), foreign

@@ -1,0 +1,143 @@
+"""Errors: one tree, one useful line, everything kept through pickle and copy."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+
+import pytest
+from secret_guard import Keys
+
+import mintlify_async
+from mintlify_async import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    AssistantError,
+    ConfigurationError,
+    Job,
+    JobFailedError,
+    JobRef,
+    JobTimeoutError,
+    Message,
+    MintlifyError,
+    OutcomeUnknownError,
+    QuotaExceededError,
+    RateLimitError,
+    StateError,
+    StoreConflictError,
+    StreamDecodeError,
+    StreamInterruptedError,
+    StreamStateError,
+    Thread,
+    UnexpectedResponseError,
+)
+from mintlify_async.errors import CauseSummary, printable
+
+JOB = Job(id="job_1", status="failed")
+KEPT = {"partial": Message.user("Hello", id="m1"), "thread": Thread("t1"), "events_seen": 3}
+EXAMPLES = [
+    ConfigurationError("prompt is empty", field="prompt"),
+    StateError("closed"),
+    StoreConflictError("somebody else"),
+    QuotaExceededError("used up", retry_after=3.5, limit="create_job"),
+    APIConnectionError("no route", sent="no", operation="ask", reason="dns", sent_at=1.0),
+    APITimeoutError("late", phase="connect", seconds=10, sent="no", operation="ask"),
+    OutcomeUnknownError("may exist", operation="create_job", project_id="p", status=502, headers={"a": "b"}),
+    APIStatusError("418", status=418, body="tea", headers={"a": "b"}, request_id="r", retry_after=1.0),
+    RateLimitError("429", status=429, retry_after=86400.0, operation="ask"),
+    UnexpectedResponseError("html", excerpt="<html>", status=200, headers={"a": "b"}),
+    StreamInterruptedError("cut", **KEPT),
+    StreamDecodeError("bad", excerpt="{", index=4, **KEPT),
+    StreamStateError("no part", event_type="text-delta", event_id="0", **KEPT),
+    AssistantError("sorry", error_text="sorry", **KEPT),
+    JobFailedError(JOB),
+    JobTimeoutError(JobRef("p", "job_1"), JOB, 12.34),
+]
+
+
+def passed_on(error):
+    """Return *error* as another process, a copy and a deep copy get it."""
+    return [pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)]
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_everything_an_error_carries_survives(error):
+    """Its class, its text, each attribute, notes and the scrubbed cause."""
+    error.__cause__ = CauseSummary("aiohttp.ClientOSError: reset")
+    error.add_note("seen by a test")
+    for again in passed_on(error):
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+        assert again.args == error.args
+        assert str(again.__cause__) == "aiohttp.ClientOSError: reset"
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_prints_one_useful_line(error):
+    """Not empty, no line break, of bounded length."""
+    assert str(error)
+    assert "\n" not in str(error)
+    assert len(str(error)) < 1000
+
+
+def test_a_foreign_cause_is_not_carried_along():
+    """Only a summary of it is: the object itself may hold a key, or not be picklable."""
+    error = APIConnectionError("lost")
+    error.__cause__ = OSError("private")
+    assert pickle.loads(pickle.dumps(error)).__cause__ is None
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (ConfigurationError, ValueError),
+        (StateError, RuntimeError),
+        (APITimeoutError, TimeoutError),
+        (JobTimeoutError, TimeoutError),
+    ],
+)
+def test_errors_are_the_builtin_that_users_catch(error, builtin):
+    """``except TimeoutError`` works as in asyncio."""
+    assert issubclass(error, builtin)
+    assert issubclass(error, MintlifyError)
+
+
+def test_every_error_is_in_the_tree_and_exported():
+    """Nothing outside MintlifyError is raised on purpose."""
+    classes = [c for _, c in inspect.getmembers(mintlify_async.errors, inspect.isclass)]
+    ours = [c for c in classes if c.__module__ == "mintlify_async.errors" and c is not CauseSummary]
+    assert all(issubclass(c, MintlifyError) for c in ours)
+    assert {c.__name__ for c in ours} <= set(mintlify_async.__all__)
+
+
+def test_a_timeout_of_a_job_names_it_and_says_that_it_goes_on():
+    """The reference is there to wait again."""
+    error = JobTimeoutError(JobRef("p", "job_1"), Job(id="job_1", status="active"), 12.34)
+    assert str(error) == "job job_1: active after 12.3 s; it goes on at the service"
+    assert error.ref == JobRef("p", "job_1")
+
+
+def test_a_thread_key_does_not_travel_in_a_pickle():
+    """A pickled error is a log: the thread's id is enough to find it."""
+    key = Keys().thread
+    error = StreamInterruptedError("cut", thread=Thread("t1", key))
+    assert key.encode() not in pickle.dumps(error)
+    assert copy.copy(error).thread.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\r\nb", "a\\r\\nb"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("ü", "ü"),
+        ("\ud800", "\\ud800"),
+        ("x" * 300, "x" * 200 + "…"),
+    ],
+)
+def test_server_text_is_made_printable_and_short(text, shown):
+    """No forged log lines, no terminal commands."""
+    assert printable(text) == shown
