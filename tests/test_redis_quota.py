@@ -291,6 +291,16 @@ async def test_a_cancelled_look_gives_its_slot_back(redis_client: Any, clock: Sy
     assert await granted(quota, clock, 1) == 1
 
 
+@pytest.mark.parametrize("connections", [1, 100])
+async def test_more_callers_than_connections_wait_their_turn(
+    redis_server: RedisServer, clock: SystemClock, connections: int
+):
+    """A pool refuses what goes beyond its connections; 400 callers at once are no outage."""
+    async with redis_server.client(max_connections=connections) as client:
+        quota = Quota.interface(create_job=300, store=RedisQuotaStore(client, timeout=5))
+        assert sum(await asyncio.gather(*(granted(quota, clock, 1) for _ in range(400)))) == 300
+
+
 async def test_a_client_that_sends_the_script_twice_takes_one_slot(redis_client: Any, clock: SystemClock):
     """A client's own retry after a lost answer runs the script again: the same slot, not a second one."""
 
@@ -423,6 +433,18 @@ async def test_a_partition_is_no_hang(clock: SystemClock, on_store_error: Any):
         async with asyncio.timeout(10):
             assert await granted(quota, clock, 500) == (0 if on_store_error == "raise" else 2)
             await quota.observe("create_job", ACME, 429, {}, 5.0)
+
+
+async def test_a_partition_stops_a_crowd_once(clock: SystemClock):
+    """Five hundred callers at once on a Redis that never answers wait for one timeout, not one each."""
+    server, port = await silent_server()
+    from redis.asyncio import Redis
+
+    async with server, Redis(host="127.0.0.1", port=port, socket_timeout=3600) as client:
+        quota = Quota.interface(store=RedisQuotaStore(client, timeout=0.2, probe_every=60))
+        async with asyncio.timeout(10):
+            counts = await asyncio.gather(*(granted(quota, clock, 1) for _ in range(500)))
+        assert sum(counts) == 0
 
 
 async def test_an_answer_is_not_lost_over_the_store(clock: SystemClock):
