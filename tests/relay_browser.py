@@ -79,6 +79,9 @@ def _install(npm: str, release: str, sources: list[Path], folder: Path) -> None:
         (work / "package.json").write_text(json.dumps(manifest))
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
         _run([npm, "install", *quiet], work)
+        got = json.loads((work / "node_modules" / "ai" / "package.json").read_text())["version"]
+        assert f"{got}.".startswith(f"{release}."), got
+        assert not (work / "node_modules" / "@ai-sdk" / "react" / "node_modules" / "ai").exists()
         _run([npm, "run", "build"], work)
         try:
             work.rename(folder)

@@ -6,16 +6,31 @@ import asyncio
 import io
 import json
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import uvicorn
 
+from mintlify_async.clock import SystemClock
+from mintlify_async.contrib.relay import OpenReply, Question, ThreadSeal
+from mintlify_async.contrib.relay.answer import Teller
+from mintlify_async.stream import MessageStream
+
 SECRET = "a secret of the tests, of more than thirty-two characters"
 
-__all__ = ["SECRET", "Page", "events", "serving", "thread_token", "until", "user_message"]
+__all__ = [
+    "SECRET",
+    "Page",
+    "Replay",
+    "events",
+    "opened_with",
+    "serving",
+    "thread_token",
+    "until",
+    "user_message",
+]
 
 
 @asynccontextmanager
@@ -107,3 +122,57 @@ class Page:
         status, content, _ = await self.post(body)
         assert status == 200, content
         return content
+
+
+class Replay:
+    """A reply whose bytes are all there: the stream's own logic, and no connection."""
+
+    def __init__(self, body: bytes, *, then: Awaitable[object] | None = None) -> None:
+        """Hold *body*; await *then* before its end."""
+        self._stream = MessageStream()
+        self._stream.feed(body)
+        self._then = then
+        self.closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> Replay:
+        return self
+
+    async def __anext__(self) -> Any:
+        event = self._stream.next_event()
+        if event is None and not self._stream.ended:
+            if self._then is not None:
+                await self._then
+            self._stream.feed_eof()
+            event = self._stream.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def run(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def opened_with(
+    body: bytes, *, then: Awaitable[object] | None = None, clock: Any = None, **settings: Any
+) -> OpenReply:
+    """Return an open reply that consists of *body*, with the relay's *settings*."""
+    usual: dict[str, Any] = {
+        "mode": "safe",
+        "clock": clock or SystemClock(),
+        "keep_alive": None,
+        "stall": None,
+        "seal": ThreadSeal([SECRET]),
+        "on_finish": None,
+        "on_unfinished": None,
+        "error_text": None,
+    }
+    reply: Any = Replay(body, then=then)
+    question = Question(messages=[])
+    teller = Teller(**(usual | settings))
+    return OpenReply(reply, question=question, thread=None, user="u", teller=teller, leave=lambda: None)

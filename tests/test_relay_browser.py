@@ -200,4 +200,4 @@ async def test_what_old_pages_do_not_know_harms_none(release):
         (text,) = await here.answers()
         assert text.startswith("Hello")
         assert text.endswith("again <img src=x onerror=alert(1)>")
-        assert await here.page.locator(".sources a").all_inner_texts() == ["https://docs.example/a"]
+        assert await here.page.locator(".sources a").all_inner_texts() == ["/a"]

@@ -8,7 +8,7 @@ import { Markdown } from "./markdown.jsx";
 import { safeHref, sourcesOf, splitSuggestions, textOf } from "./message.js";
 
 const transport = new DefaultChatTransport({ api: "/api/chat" });
-const STARTERS = ["How do I get started?", "How do I log in by SSO?", "Can I self-host it?"];
+const STARTERS = ["How do I get started?", "How do I log in by SSO?", "What are the limits?"];
 
 export function Assistant() {
   const { messages, sendMessage, setMessages, regenerate, stop, status, error } = useChat({ transport });

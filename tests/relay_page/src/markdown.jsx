@@ -1,4 +1,4 @@
-// Enough Markdown for an answer: paragraphs, headings, lists, fenced code, and **bold**, `code`, [links](/path).
+// Enough Markdown for an answer: paragraphs, headings, lists, tables, fenced code; **bold**, `code`, [links](/path).
 // It makes React elements, never HTML, so that nothing in an answer can run in the page.
 import { safeHref } from "./message.js";
 
@@ -19,6 +19,7 @@ function blocks(text) {
       const heading = /^(#{1,4}) (.*)$/.exec(lines[0]);
       if (heading && lines.length === 1) found.push({ kind: "heading", text: heading[2] });
       else if (lines.every((line) => /^([-*]|\d+\.) /.test(line))) found.push({ kind: "list", lines });
+      else if (lines.every((line) => line.startsWith("|"))) found.push({ kind: "table", lines });
       else found.push({ kind: "paragraph", text: part.trim() });
     }
   });
@@ -32,7 +33,24 @@ function Block({ kind, text, lines }) {
     const Tag = /^\d/.test(lines[0]) ? "ol" : "ul";
     return <Tag>{lines.map((line, index) => <li key={index}>{spans(line.replace(/^([-*]|\d+\.) /, ""))}</li>)}</Tag>;
   }
+  if (kind === "table") return <Table lines={lines} />;
   return <p>{spans(text)}</p>;
+}
+
+function Table({ lines }) {
+  const cells = (line) => line.replace(/^\||\|\s*$/g, "").split("|").map((cell) => spans(cell.trim()));
+  const [head, ...rows] = lines.filter((line) => !/^[|\s:-]+$/.test(line)).map(cells);
+  if (!head) return null;
+  return (
+    <table>
+      <thead><tr>{head.map((cell, index) => <th key={index}>{cell}</th>)}</tr></thead>
+      <tbody>
+        {rows.map((row, index) => (
+          <tr key={index}>{row.map((cell, column) => <td key={column}>{cell}</td>)}</tr>
+        ))}
+      </tbody>
+    </table>
+  );
 }
 
 function spans(text) {

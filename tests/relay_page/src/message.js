@@ -16,13 +16,15 @@ export function safeHref(href) {
   return /^https?:\/\//i.test(href) ? href : undefined;
 }
 
-// Sources come as parts of their own and as the results of the search tool.
+// Sources come as parts of their own and as the results of the search tool; each page is shown once.
 export function sourcesOf(message) {
   const found = new Map();
   const add = (href, title) => {
     if (typeof href !== "string" || href === "") return;
     const link = /^[a-z][a-z0-9+.-]*:/i.test(href) || href.startsWith("/") ? href : `/${href}`;
-    if (safeHref(link) !== undefined && !found.has(link)) found.set(link, { href: link, title: title || link });
+    if (safeHref(link) === undefined) return;
+    const page = new URL(link, "https://docs.invalid").pathname;
+    if (!found.has(page)) found.set(page, { href: link.replace(/#.*/, ""), title: title || page });
   };
   for (const part of message.parts) {
     if (part.type === "source-url") add(part.url, part.title);

@@ -1,0 +1,170 @@
+"""An open answer as an ASGI server carries it: silence, readers who stall, servers of other kinds."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_kit import events, opened_with
+
+from mintlify_async.contrib.relay import RelayResponse
+from mintlify_async.testing import VirtualClock
+
+BODY = (
+    b'data: {"type":"start","messageId":"m"}\n\n'
+    b'data: {"type":"text-start","id":"0"}\n\n'
+    b'data: {"type":"text-delta","id":"0","delta":"Hi"}\n\n'
+    b'data: {"type":"finish"}\n\n'
+)
+
+
+class Server:
+    """What an ASGI server is for an app: it takes messages, and says when the reader has left."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.left = asyncio.Event()
+
+    async def receive(self) -> dict[str, Any]:
+        await self.left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def run(self, response: RelayResponse, http_version: str = "1.1") -> None:
+        await response({"type": "http", "http_version": http_version}, self.receive, self.send)
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        return dict(self.sent[0]["headers"])
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(message.get("body", b"") for message in self.sent)
+
+
+async def test_each_event_is_one_message():
+    """Nothing waits for the next event; the last message ends the body."""
+    server = Server()
+    opened = opened_with(BODY)
+    await server.run(opened.response())
+    assert [message["type"] for message in server.sent] == ["http.response.start"] + [
+        "http.response.body"
+    ] * 6
+    assert [message["more_body"] for message in server.sent[1:]] == [True] * 5 + [False]
+    assert [event["type"] for event in events(server.body)] == ["start", "text-start", "text-delta", "finish"]
+    assert opened.reply.closed
+
+
+@pytest.mark.parametrize(("version", "header"), [("1.0", True), ("1.1", True), ("2", False), ("3", False)])
+async def test_http_2_forbids_the_connection_field(version, header):
+    """A server that speaks it would refuse the whole answer."""
+    server = Server()
+    await server.run(opened_with(BODY).response(), version)
+    assert (b"connection" in server.headers) is header
+
+
+async def test_silence_is_filled():
+    """A comment each quarter of a minute; an event begins the silence anew."""
+    clock = VirtualClock()
+    server = Server()
+    opened = opened_with(BODY, then=clock.sleep(50), clock=clock, keep_alive=15)
+    await server.run(opened.response())
+    assert server.body.count(b": keep-alive\n\n") == 3
+    assert server.body.endswith(b": keep-alive\n\ndata: [DONE]\n\n")
+    assert [event["type"] for event in events(server.body)][-1] == "finish"
+
+
+async def test_a_reader_who_does_not_read_is_given_up():
+    """After a minute for one piece; the answer is closed and told as left."""
+    clock = VirtualClock()
+    told: list[str] = []
+    opened = opened_with(
+        BODY, clock=clock, stall=60, on_unfinished=lambda answer: told.append(answer.outcome)
+    )
+
+    class Stuck(Server):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if b"text-delta" in message.get("body", b""):
+                await asyncio.Event().wait()
+
+    began = clock.now()
+    await Stuck().run(opened.response())
+    assert clock.now() - began == 60
+    assert opened.reply.closed
+    assert told == ["left"]
+
+
+async def test_a_server_may_say_it_by_an_error():
+    """Some raise when the reader has left, instead of a message."""
+    told: list[str] = []
+    opened = opened_with(BODY, on_unfinished=lambda answer: told.append(answer.outcome))
+
+    class Gone(Server):
+        async def send(self, message: Any) -> None:
+            if message["type"] == "http.response.body":
+                raise OSError("broken pipe")
+
+    await Gone().run(opened.response())
+    assert opened.reply.closed
+    assert told == ["left"]
+
+
+async def test_another_error_is_the_servers_to_see():
+    """A mistake is not taken for a reader who left, and the answer is closed all the same."""
+    opened = opened_with(BODY)
+
+    class Broken(Server):
+        async def send(self, message: Any) -> None:
+            raise ValueError("a bug")
+
+    with pytest.raises(ValueError, match="a bug"):
+        await Broken().run(opened.response())
+    assert opened.reply.closed
+
+
+async def test_a_hook_runs_to_its_end():
+    """The reader leaves while the app stores the finished answer: it is stored."""
+    server = Server()
+    stored: list[str] = []
+
+    async def store(answer: Any) -> None:
+        server.left.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        stored.append(answer.message.text)
+
+    await server.run(opened_with(BODY, on_finish=store).response())
+    assert stored == ["Hi"]
+
+
+async def test_a_finish_counts_though_the_reader_left():
+    """The answer was whole when the page was closed."""
+    server = Server()
+    told: list[str] = []
+    opened = opened_with(
+        BODY,
+        then=asyncio.Event().wait(),
+        on_finish=lambda answer: told.append(answer.outcome),
+    )
+    running = asyncio.create_task(server.run(opened.response()))
+    while b"finish" not in server.body:
+        await asyncio.sleep(0)
+    server.left.set()
+    await running
+    assert told == ["finished"]
+
+
+async def test_frames_for_another_framework():
+    """They can be read without the response; the block closes the answer."""
+    async with opened_with(BODY) as opened:
+        body = b"".join([frame async for frame in opened.frames()])
+    assert events(body)[-1]["type"] == "finish"
+    assert opened.reply.closed
+    await opened.close()  # harmless
