@@ -26,7 +26,7 @@ from .keys import Key
 from .models import Job
 from .protocol import Answer, Assumptions, Request, read_job, request_id, safe_headers, status_error
 from .quota import Lease, Quota, QuotaScope
-from .retry import Failure, RetryBudget, RetryPolicy, retry_after_seconds
+from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
 from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
 
@@ -257,7 +257,7 @@ class Dispatcher:
 _warned: set[str] = set()  # once a process is enough for a notice that concerns its developer
 
 
-def _outcome(failed: Failed) -> str:
+def _outcome(failed: Failed) -> Outcome:
     if isinstance(failed, APIConnectionError):
         return "not_sent" if failed.sent == "no" else "unknown"
     if isinstance(failed, UnexpectedResponseError):
@@ -270,7 +270,7 @@ def _outcome(failed: Failed) -> str:
 def _failure(request: Request, failed: Failed) -> Failure:
     return Failure(
         kind="agent_post" if request.is_agent_post else "ask" if request.operation == "ask" else "get",
-        outcome=_outcome(failed),  # pyright: ignore[reportArgumentType] - one of its four words
+        outcome=_outcome(failed),
         status=getattr(failed, "status", None),
         retry_after=getattr(failed, "retry_after", None),
         permanent=isinstance(failed, APIConnectionError) and failed.reason == "certificate",

@@ -105,7 +105,7 @@ class Request:
     route: str
     body: bytes | None = field(default=None, repr=False)
     key_kind: KeyKind
-    headers: Mapping[str, str] = field(factory=dict, repr=False)
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
     project_id: str | None = None
     job_id: str | None = None
     domain: str | None = None

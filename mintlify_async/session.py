@@ -402,6 +402,7 @@ class MintlifySession:
             max_event_bytes=options.max_event_bytes,
             max_reply_bytes=options.max_reply_bytes,
             comments_are_activity=limits.comments_are_activity,
+            clock=self._clock,
         )
         return Reply(lambda: self._open(request, limits), settings, observe=lambda: self._observe(request))
 
@@ -596,7 +597,7 @@ def _environment(name: str) -> str | None:
 
 def _caller() -> str:
     """Return the place outside this package that is making a session."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mintlify_async."):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -326,8 +326,9 @@ def _close_connector(connector: aiohttp.BaseConnector) -> None:
 
 def _begin_close(connector: aiohttp.BaseConnector) -> None:
     """Close the sockets; what remains, waiting for TLS to say goodbye, is left."""
-    closing = connector.close()
+    closing = cast(object, connector.close())
     if isinstance(closing, Coroutine):
+        closing = cast("Coroutine[Any, Any, None]", closing)
         with suppress(StopIteration):
             closing.send(None)
         closing.close()
