@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from contextlib import suppress
 from typing import Any, Final, NoReturn, cast
 
 from .errors import (
@@ -194,7 +195,8 @@ class MessageStream:
         self._eof = True
         self._cause = cause
         if not self._decoder.too_large:
-            self._last = self._decoder.close()
+            with suppress(StreamDecodeError):  # the last line is too large: said when it is its turn
+                self._last = self._decoder.close()
 
     # What comes out ---------------------------------------------------------------------------
 

@@ -10,6 +10,11 @@ import leak_guard
 import pytest
 import redis_server
 import secret_guard
+from hypothesis import HealthCheck, settings
+
+# No test is timed: a busy machine must not fail one.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``python3 -m tests --require-real``: a missing real part fails instead of being skipped."""
