@@ -58,7 +58,7 @@ def _install(npm: str, sources: tuple[str, ...], folder: Path) -> None:
 
 
 async def chat(base_url: str, domain: str, assistant_key: str, *questions: str) -> dict[str, Any]:
-    """Ask *questions* one after the other; return the whole history as the client holds it, and the thread."""
+    """Ask *questions* one after the other; return the client's whole history, and the thread."""
     settings = {
         "BASE_URL": base_url,
         "DOMAIN": domain,

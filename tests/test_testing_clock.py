@@ -12,6 +12,7 @@ import pytest
 
 from mintlify_async import Clock, ConfigurationError
 from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.idle import BLIND_GRACE, Pulse
 
 
 async def test_half_an_hour_of_polls_is_quick():
@@ -61,6 +62,24 @@ async def test_a_request_under_way_holds_the_time():
             timer.cancel()
     assert not fired
     assert clock.now() == 0
+
+
+async def test_a_loop_that_shows_nothing(monkeypatch):
+    """Where the ready queue cannot be seen (uvloop), quiet in real time stands for it."""
+    pulse = Pulse.of(asyncio.get_running_loop())
+    monkeypatch.setattr(pulse, "_ready", None)
+    monkeypatch.setattr(pulse, "grace", BLIND_GRACE)
+    clock, fired = VirtualClock(), []
+    async with LocalService(clock=clock) as service, aiohttp.ClientSession() as client:
+        for _ in range(10):
+            timer = clock.call_at(clock.now() + 1, lambda: fired.append(True))
+            async with client.get(f"{service.base_url}/nothing") as response:
+                await response.read()
+            timer.cancel()
+        assert not fired
+        for _ in range(10):
+            await clock.sleep(60)
+    assert clock.now() == 600
 
 
 async def test_a_worker_thread_holds_the_time():

@@ -1,4 +1,4 @@
-"""The service as a process: a ready line, a log, a clean stop; and the published JavaScript client against it."""
+"""The service as a process: a ready line, a log, a clean stop; the published JavaScript client against it."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ async def test_ready_line_log_and_clean_stop():
     """One line on standard output; requests on standard error, no key among them; SIGTERM ends it with 0."""
     async with served() as (address, process):
         url = f"{address}/v2/agent/acme/job"
-        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEYS.admin}"}) as client:
-            async with client.post(url, json={"prompt": "A secret prompt"}) as response:
-                assert response.status == 201
+        key = {"Authorization": f"Bearer {KEYS.admin}"}
+        call = {"url": url, "json": {"prompt": "A secret prompt"}, "headers": key}
+        async with aiohttp.ClientSession() as client, client.post(**call) as response:
+            assert response.status == 201
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
     assert process.returncode == 0
@@ -109,7 +110,7 @@ def clean(message):
 
 
 async def test_the_published_client_reads_the_same():
-    """DefaultChatTransport and readUIMessageStream of ai 7 fold each answer as our reply does, over two turns."""
+    """DefaultChatTransport and readUIMessageStream of ai 7 fold both answers as our reply does."""
     async with served() as (address, _):
         seen = await node_client.chat(address, "acme-docs", KEYS.assistant, *QUESTIONS)
         async with MintlifySession(

@@ -22,8 +22,8 @@ __all__ = ["IdleMember", "Pulse", "default_grace"]
 QUIET_TURNS = 4
 """Turns without anything ready before a loop counts as idle; one is enough on Linux, the rest is margin."""
 
-BLIND_TURNS = 40
-"""The same for loops that do not show their ready queue (uvloop): there only patience tells."""
+BLIND_GRACE = 0.004
+"""Seconds without anyone asking for the time, for loops that do not show their ready queue (uvloop)."""
 
 SLOW_TURN = 0.0005
 """Seconds between two looks while a worker thread is busy, so that it gets the processor."""
@@ -36,6 +36,10 @@ class IdleMember(Protocol):
 
     def on_idle(self) -> bool:
         """Act; return whether to be called at the next idle moment, too."""
+        ...
+
+    def was_used(self) -> bool:
+        """Say whether somebody used this since the last call: a sign of work where nothing else shows it."""
         ...
 
 
@@ -63,9 +67,8 @@ class Pulse:
         self._quiet = 0
         self._quiet_since = 0.0
         self._ready: object = getattr(loop, "_ready", None)  # asyncio's own loops; no public way to see it
-        self._turns_needed = QUIET_TURNS if self._ready is not None else BLIND_TURNS
         self._threads: CapacityLimiter | None = None
-        self.grace = 0.0 if self._ready is not None else 0.001
+        self.grace = 0.0 if self._ready is not None else BLIND_GRACE
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop) -> Pulse:
@@ -112,15 +115,22 @@ class Pulse:
     def _is_quiet(self) -> bool:
         """Count one more turn in which nothing else was ready; say whether that was enough."""
         loop = self._loop()
-        if loop is None or (self._ready is not None and self._ready):
+        if loop is None or self._something_ran():
             self._quiet = 0
             return False
         if self._quiet == 0:
             self._quiet_since = loop.time()
         self._quiet += 1
-        if self._quiet < self._turns_needed:
+        if self._quiet < QUIET_TURNS:
             return False
         return not self.grace or loop.time() - self._quiet_since >= self.grace
+
+    def _something_ran(self) -> bool:
+        """Say whether anything besides this look is ready, or was at work since the last look."""
+        if self._ready is not None:
+            return bool(self._ready)
+        used = [member.was_used() for member in self._members]  # of each: a look uses the sign up
+        return any(used)
 
     def _threads_busy(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Say whether a worker thread of anyio or of the loop's own executor is at work."""

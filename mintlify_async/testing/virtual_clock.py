@@ -104,6 +104,10 @@ class _Lane:
         self._joined = bool(self._heap) and self._clock.auto
         return self._joined
 
+    def was_used(self) -> bool:
+        """Say whether anybody used the clock since the last call."""
+        return self._clock.take_used()
+
     def run_due(self) -> None:
         """Let everything go on that is due by now, in order."""
         now, loop = self._clock.now(), self._loop()
@@ -149,6 +153,7 @@ class VirtualClock:
         self._now = start
         self._wall_offset = epoch - start
         self._holds = 0
+        self._used = False
         self._order = count()
         self._lanes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = weakref.WeakKeyDictionary()
 
@@ -163,6 +168,7 @@ class VirtualClock:
 
     def now(self) -> float:
         """Return the virtual seconds; they never go back."""
+        self._used = True
         return self._now
 
     def wall(self) -> float:
@@ -223,6 +229,11 @@ class VirtualClock:
         finally:
             self._holds -= 1
 
+    def take_used(self) -> bool:
+        """Return whether anybody used the clock since the last call."""
+        used, self._used = self._used, False
+        return used
+
     def move_to(self, at: float) -> None:
         """Set the time to *at*, never back; wakes nobody by itself."""
         self._now = max(self._now, at)
@@ -239,6 +250,7 @@ class VirtualClock:
     ) -> _Entry:
         """Run *action* when the time reaches *due*: at once then, or on the loop when it has a *context*."""
         lane = self._lane()
+        self._used = True
         entry = _Entry(due, next(self._order), action, context, lane)
         if due < float("inf"):
             lane.add(entry)
@@ -258,6 +270,9 @@ class _Once:
 
     def on_idle(self) -> bool:
         _wake(self._future)
+        return False
+
+    def was_used(self) -> bool:
         return False
 
 
