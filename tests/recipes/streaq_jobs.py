@@ -1,0 +1,71 @@
+"""Agent jobs created in a web handler and waited for by streaq workers, any of which may die at any moment.
+
+uvicorn streaq_jobs:app         streaq run streaq_jobs:worker
+"""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+from redis.asyncio import Redis
+from streaq import TaskStatus, Worker
+
+from mintlify_async import MintlifySession, Quota
+from mintlify_async.contrib.redis import RedisLedger, RedisQuotaStore
+
+
+@asynccontextmanager
+async def new_session() -> AsyncIterator[MintlifySession]:
+    async with Redis.from_url(os.environ["REDIS_URL"]) as redis:
+        quota = Quota.interface(mode="wait", store=RedisQuotaStore(redis))
+        async with MintlifySession(ledger=RedisLedger(redis), quota=quota) as session:
+            yield session
+
+
+# The workers: one session each, made by the lifespan. What a dead worker had is another's
+# after idle_timeout; that counts as a try, so max_tries is off.
+
+worker: Worker[MintlifySession] = Worker(
+    redis_url=os.environ["REDIS_URL"],
+    lifespan=new_session,
+    concurrency=100,
+    idle_timeout=float(os.environ.get("IDLE_TIMEOUT", "60")),
+)
+
+
+@worker.task(max_tries=None, timeout=None, ttl=timedelta(days=1))
+async def wait_for_job(ref: str) -> dict[str, Any]:
+    done = await worker.context.job(ref).wait(timeout=None, check=False)
+    return done.to_wire()
+
+
+# The web side: create, hand over. Repeating the request is safe at every point.
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async with worker, new_session() as app.state.session:
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/jobs")
+async def create(request_id: str, prompt: str) -> dict[str, str]:
+    job = await app.state.session.create_job(prompt, dedupe_key=request_id)
+    task = wait_for_job.enqueue(str(job.ref))
+    task.id = job.id  # streaq ignores an id that it already has
+    if await worker.status_by_id(job.id) != TaskStatus.DONE:
+        await task
+    return {"id": job.id}
+
+
+@app.get("/jobs/{job_id}")
+async def result(job_id: str) -> Any:
+    if await worker.status_by_id(job_id) != TaskStatus.DONE:
+        raise HTTPException(404, "not finished yet")
+    return (await worker.result_by_id(job_id)).result

@@ -1,0 +1,233 @@
+"""The recipes for work queues: workers are killed at random, every result arrives, none is made twice."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import random
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from redis_server import RedisServer
+
+from mintlify_async.testing import JobLife, LocalService
+
+pytest.importorskip("saq", reason="saq is not installed")
+pytest.importorskip("streaq", reason="streaq is not installed")
+httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+
+RECIPES = Path(__file__).parent / "recipes"
+JOBS = 50
+KILLS = 8
+LIMIT_SECONDS = 150.0
+"""When a recipe that lost a job is said to have lost it."""
+
+
+class Workers:
+    """Worker processes of one recipe, to be killed at random."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._running: list[asyncio.subprocess.Process] = []
+        self.killed = 0
+
+    async def start(self) -> None:
+        with self._log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, cwd=RECIPES, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        self._running.append(process)
+
+    async def kill(self, which: int) -> None:
+        process = self._running.pop(which)
+        process.kill()
+        await process.wait()
+        self.killed += 1
+
+    async def stop(self) -> None:
+        while self._running:
+            await self.kill(0)
+
+    async def kill_at_random(self, dice: random.Random) -> None:
+        """Kill one worker of two at a random moment, *KILLS* times, and start another in its place."""
+        for _ in range(KILLS):
+            await asyncio.sleep(dice.uniform(0.2, 2.5))
+            await self.kill(dice.randrange(len(self._running)))
+            await self.start()
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[LocalService]:
+    async with LocalService(life=JobLife(seconds=4)) as service:
+        yield service
+
+
+@pytest.fixture
+def recipe(
+    service: LocalService, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], ModuleType]:
+    """Import a recipe as its user would, with the settings in the environment; times are shortened."""
+    for name, value in {
+        "REDIS_URL": redis_server.url,
+        "MINTLIFY_BASE_URL": service.base_url,
+        "MINTLIFY_PROJECT_ID": service.project_id,
+        "MINTLIFY_ADMIN_API_KEY": service.admin_key,
+        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
+        "MINTLIFY_DOMAIN": service.domain,
+        "HEARTBEAT": "2",
+        "IDLE_TIMEOUT": "2",
+        "PAUSE": "2",
+        "AGAIN": "* * * * * */3",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(str(RECIPES))
+
+    def load(name: str) -> ModuleType:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return importlib.import_module(name)
+
+    return load
+
+
+@asynccontextmanager
+async def web(app: Any) -> AsyncIterator[Any]:
+    """Serve *app* in this process."""
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://web") as client,
+    ):
+        yield client
+
+
+async def create_twice(client: Any, number: int) -> str:
+    """Send one request twice, as an impatient browser does; return the one job's id."""
+    query = {"request_id": f"request-{number}", "prompt": f"Fix typo {number}"}
+    answers = await asyncio.gather(*(client.post("/jobs", params=query) for _ in range(2)))
+    assert [answer.status_code for answer in answers] == [200, 200]
+    (job_id,) = {answer.json()["id"] for answer in answers}
+    return job_id
+
+
+async def all_results(ids: list[str], look: Callable[[str], Any]) -> dict[str, Any]:
+    """Ask until every job has a result."""
+    found: dict[str, Any] = {}
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while len(found) < len(ids):
+            for job_id in ids:
+                if job_id not in found and (answer := await look(job_id)) is not None:
+                    found[job_id] = answer
+            await asyncio.sleep(0.2)
+    return found
+
+
+def check(service: LocalService, ids: list[str], results: dict[str, Any]) -> None:
+    assert len(set(ids)) == JOBS
+    assert service.requests.count("create_job") == JOBS
+    assert {job_id: found["status"] for job_id, found in results.items()} == dict.fromkeys(ids, "completed")
+    assert all(found["prLink"] for found in results.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("saq_jobs", ["-m", "saq", "saq_jobs.settings"]),
+        ("streaq_jobs", ["-m", "streaq", "run", "streaq_jobs:worker"]),
+    ],
+)
+async def test_killed_workers_lose_nothing(
+    recipe: Callable[[str], ModuleType], service: LocalService, tmp_path: Path, name: str, command: list[str]
+):
+    """Fifty jobs, each requested twice; eight kills: every result arrives, and there were fifty POSTs."""
+    workers, dice = Workers([sys.executable, *command], tmp_path / "workers.log"), random.Random(name)
+    await workers.start()
+    await workers.start()
+    try:
+        async with web(recipe(name).app) as client:
+            killing = asyncio.create_task(workers.kill_at_random(dice))
+            ids = [await create_twice(client, number) for number in range(JOBS)]
+
+            async def look(job_id: str) -> Any:
+                answer = await client.get(f"/jobs/{job_id}")
+                return answer.json() if answer.status_code == 200 else None
+
+            results = await all_results(ids, look)
+            await killing
+    finally:
+        await workers.stop()
+    check(service, ids, results)
+    assert workers.killed == KILLS + 2
+
+
+async def test_looks_that_come_back_later_lose_nothing(
+    recipe: Callable[[str], ModuleType], service: LocalService, redis_client: Any, tmp_path: Path
+):
+    """The reschedule style under the same kills; no task runs for longer than a look."""
+    workers = Workers([sys.executable, "-m", "saq", "saq_looks.settings"], tmp_path / "workers.log")
+    looks, dice = recipe("saq_looks"), random.Random(7)
+    await workers.start()
+    await workers.start()
+
+    async def look(job_id: str) -> Any:
+        found = await redis_client.hget("job-results", job_id)
+        return None if found is None else json.loads(found)
+
+    try:
+        async with service.session() as session:
+            killing = asyncio.create_task(workers.kill_at_random(dice))
+            jobs = [await session.create_job(f"Fix typo {number}") for number in range(JOBS)]
+            for job in jobs:
+                await looks.hand_over(str(job.ref))
+            results = await all_results([job.id for job in jobs], look)
+            await killing
+    finally:
+        await workers.stop()
+        await looks.queue.disconnect()
+        await looks.redis.aclose()
+    check(service, [job.id for job in jobs], results)
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")  # SAQ's own call
+async def test_what_saq_loses_is_handed_over_again(
+    recipe: Callable[[str], ModuleType], redis_client: Any, service: LocalService
+):
+    """A sweeper that dies between its two steps leaves a task in no list; the recipe puts it back."""
+    jobs = recipe("saq_jobs")
+    async with web(jobs.app) as client:
+        await create_twice(client, 1)
+        queue = jobs.queue
+        task = await queue.dequeue(timeout=1)
+        await task.update(status="active")
+        await queue.abort(task, "swept")  # the first step; the second, a retry, never comes
+        assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [0, 0, 0]
+        await redis_client.delete(task.abort_id)  # lasts five seconds
+        await jobs.hand_over_again({})
+        await jobs.hand_over_again({})
+        assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [1, 0, 1]
+
+
+async def test_repeating_the_request_does_nothing_more(
+    recipe: Callable[[str], ModuleType], redis_client: Any, service: LocalService
+):
+    """However often the browser asks, there is one POST and one task; after the result, no new one."""
+    jobs = recipe("saq_jobs")
+    async with web(jobs.app) as client:
+        job_id = await create_twice(client, 1)
+        assert (await client.get(f"/jobs/{job_id}")).status_code == 404
+        task = await jobs.queue.dequeue(timeout=1)
+        assert task.kwargs["ref"] in {ref.decode() for ref in await redis_client.smembers("open-jobs")}
+        assert await jobs.queue.count("queued") == 0
+        await redis_client.hset("job-results", job_id, "{}")
+        await redis_client.delete("open-jobs")
+        assert await create_twice(client, 1) == job_id
+        assert await redis_client.scard("open-jobs") == 0
+    assert service.requests.count("create_job") == 1
