@@ -433,6 +433,13 @@ class LocalService:
 
     async def _send(self, http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
         """Send *answer* by the rules of HTTP."""
+        if answer.whole:
+            response: web.StreamResponse = web.Response(
+                status=answer.status, headers=answer.headers, body=answer.content
+            )
+            await response.prepare(http)
+            await response.write_eof()
+            return response
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
         if answer.chunked:
             response.enable_chunked_encoding()

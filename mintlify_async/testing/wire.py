@@ -80,6 +80,11 @@ class Answer:
         """The whole body, without its pauses."""
         return b"".join(piece for piece in self.body if isinstance(piece, bytes))
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing stands between the pieces: head and body go out in one write."""
+        return not self.chunked and all(isinstance(piece, bytes) for piece in self.body)
+
     def with_headers(self, headers: Mapping[str, str]) -> Answer:
         """Return the same answer with *headers* besides its own; the same name replaces."""
         return evolve(self, headers=merged_headers(self.headers, headers))
