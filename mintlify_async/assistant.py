@@ -27,8 +27,10 @@ from .protocol import Assumptions, response_info
 from .stream import MessageStream
 
 if TYPE_CHECKING:
+    from .clock import Clock
+    from .edits import Edits
     from .hooks import Observation
-    from .message import SourceLink
+    from .message import AnswerSource
     from .transport import LiveResponse
 
 __all__ = ["Reply", "Snapshots", "TextStream"]
@@ -47,6 +49,7 @@ class ReplySettings:
         max_event_bytes: The largest event.
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment ends a silence.
+        clock: The session's.
     """
 
     assumptions: Assumptions
@@ -55,6 +58,7 @@ class ReplySettings:
     max_event_bytes: int
     max_reply_bytes: int
     comments_are_activity: bool
+    clock: Clock
 
 
 class Reply:
@@ -145,7 +149,7 @@ class Reply:
         return thread.id if thread is not None else None
 
     @property
-    def sources(self) -> list[SourceLink]:
+    def sources(self) -> list[AnswerSource]:
         """The pages that the answer rests on, in order, each once."""
         return self._stream.sources if self._stream is not None else []
 
@@ -153,6 +157,11 @@ class Reply:
     def finish_reason(self) -> str | None:
         """Why the answer ended, as the service says: ``stop``, ``length``, …; None when it did not say."""
         return self._stream.finish_reason if self._stream is not None else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer's end was announced, not merely its connection closed."""
+        return self._stream is not None and self._stream.complete
 
     @property
     def aborted(self) -> bool:
@@ -190,6 +199,40 @@ class Reply:
         Each snapshot costs in proportion to the message; for plain text use :attr:`text_stream`.
         """
         return Snapshots(self)
+
+    def edits(
+        self, *, every: float = 1.2, limit: int = 1900, tail: Callable[[Reply], str] | None = None
+    ) -> Edits:
+        """Return an async iterator of a chat surface's messages as they grow.
+
+        Each :class:`Edit` holds a message's whole text and what to append to it: send it when its
+        ``index`` is new, else edit that message. This reply is read on while you do. Whatever
+        happens, everything that had come is shown before the iterator ends or raises. Breaking it
+        off gives the reply up.
+
+        Args:
+            every: Seconds from when you are done with one edit until the next, at least; Telegram
+                and Slack bear about one a second in one chat.
+            limit: The longest message, in UTF-16 code units, as Telegram counts (its bound is 4096;
+                Discord's is 2000). A longer answer goes on in another message, cut between
+                paragraphs or words; a code block is closed and opened again.
+            tail: Makes what is said below a complete answer, such as ``extras_markdown``; the
+                ``suggestions`` block is then left out of the text.
+
+        Raises:
+            ConfigurationError: *every* or *limit* is wrong.
+
+        Example::
+
+            async for edit in reply.edits(every=1.2, limit=4096):
+                if edit.index == len(sent):
+                    sent.append(await message.answer(edit.text))
+                else:
+                    await sent[-1].edit_text(edit.text)
+        """
+        from .edits import Edits  # loaded when it is used: only chat surfaces need it
+
+        return Edits(self, self._settings.clock, every=every, limit=limit, tail=tail)
 
     async def final(self) -> Message:
         """Read to the end and return the whole message.
