@@ -86,6 +86,30 @@ asyncio.run(main())
 """
 
 
+DRIVE_RELAY = """
+import os
+os.environ["RELAY_SECRET"] = "s" * 40
+import asyncio
+import httpx
+from app import app, lifespan
+
+QUESTION = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "How do I log in?"}]}
+BODY = {"id": "c1", "messages": [QUESTION], "trigger": "submit-message"}
+
+async def main():
+    transport = httpx.ASGITransport(app)
+    async with lifespan(app), httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        refused = await client.post("/api/chat", json=BODY)
+        assert refused.status_code == 401, refused.text
+        client.cookies.set("browser", "b1")
+        answer = await client.post("/api/chat", json=BODY)
+        assert answer.status_code == 200 and answer.text.rstrip().endswith("data: [DONE]"), answer.text
+        assert "thread_1" not in answer.text and "thread_key" not in answer.text
+
+asyncio.run(main())
+"""
+
+
 def environment(service: LocalService) -> dict[str, str]:
     """Return what ``serve`` tells its user to export, and no other setting of ours."""
     kept = {
@@ -133,7 +157,8 @@ async def check_python(block: Block, tmp_path: Path, service: LocalService, driv
 
 def test_every_block_is_run():
     """A block of a kind that nothing runs would rot."""
-    assert {block.kind for block in PYTHON} <= {"script", "fastapi", "pytest"}
+    elsewhere = {"redis", "recipe_streaq_jobs"}  # test_readme_redis runs these
+    assert {block.kind for block in PYTHON} <= {"script", "fastapi", "pytest", *elsewhere}
     assert len(SCRIPTS) >= 5
 
 
@@ -158,6 +183,13 @@ async def test_the_fastapi_example(tmp_path):
     (block,) = [block for block in PYTHON if block.kind == "fastapi"]
     async with LocalService() as service:
         await check_python(block, tmp_path, scripted(service), DRIVE_FASTAPI)
+
+
+async def test_the_relay_example(tmp_path):
+    """A page that is signed in gets its answer as events; nothing of the service's thread is in it."""
+    (block,) = [block for block in PYTHON if block.kind == "relay"]
+    async with LocalService() as service:
+        await check_python(block, tmp_path, service, DRIVE_RELAY)
 
 
 def scripted(service: LocalService) -> LocalService:
