@@ -165,6 +165,8 @@ class AsCompleted:
         if self._group is None:
             self._enter()
         wait = await self._finished.next()
+        if wait is None:
+            raise StopAsyncIteration
         handle = self._owners.pop(wait)
         self._ended = not self._owners
         if isinstance(wait.error, JobTimeoutError | StateError):
@@ -185,6 +187,7 @@ class AsCompleted:
     async def aclose(self) -> None:
         """Stop polling; twice is harmless."""
         self._ended = True
+        self._finished.close()
         group, self._group = self._group, None
         if group is not None:
             group.leave()
@@ -224,20 +227,30 @@ class _Finished:
     def __init__(self) -> None:
         self._waits: deque[JobWait] = deque()
         self._woken: asyncio.Future[None] | None = None
+        self._closed = False
 
     def add(self, wait: JobWait) -> None:
+        """Take in a wait that is over."""
         self._waits.append(wait)
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        self._wake()
 
-    async def next(self) -> JobWait:
-        """Return the next; a cancelled call loses none."""
+    def close(self) -> None:
+        """Hand out no more, not to a step that waits either."""
+        self._closed = True
+        self._wake()
+
+    async def next(self) -> JobWait | None:
+        """Return the next, or None when closed; a cancelled call loses none."""
         if self._woken is not None:
             raise StateError("this iterator is already being stepped; one consumer at a time")
         try:
-            while not self._waits:
+            while not self._waits and not self._closed:
                 self._woken = asyncio.get_running_loop().create_future()
                 await self._woken
         finally:
             self._woken = None
-        return self._waits.popleft()
+        return None if self._closed else self._waits.popleft()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)

@@ -320,8 +320,7 @@ class JobHandle:
 
     def begin(self, rules: WaitRules, timeout: float | None) -> JobWait:
         """Return a wait for this job that has not entered the scheduler; for this package's own use."""
-        calls = self._calls
-        return JobWait(self._track, rules, calls.poll, calls.rng, calls.clock.now(), timeout)
+        return JobWait(self._track, rules, self._calls, timeout)
 
     def scheduler(self) -> PollScheduler:
         """Return the session's scheduler on this loop; for this package's own use."""
@@ -406,13 +405,7 @@ class JobWatch:
 
 async def _until_over(scheduler: PollScheduler, wait: JobWait) -> None:
     """Stand in the scheduler until *wait* is over."""
-    woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def wake(_: JobWait) -> None:
-        if not woken.done():
-            woken.set_result(None)
-
-    wait.notify = wake
+    wait.woken = woken = asyncio.get_running_loop().create_future()
     try:
         scheduler.enter(wait)
         await woken

@@ -72,9 +72,6 @@ class Poller(Protocol):
     over: bool
     """Whether it has what it waited for."""
 
-    timer: Timer | None
-    """The scheduler's: goes off at the deadline."""
-
     entered: bool
     """The scheduler's: whether it stands there."""
 
@@ -106,9 +103,9 @@ class _Watch:
 
     __slots__ = ("began", "due", "key", "not_before", "pollers", "task")
 
-    def __init__(self, key: tuple[str, str]) -> None:
+    def __init__(self, key: tuple[str, str], pollers: list[Poller]) -> None:
         self.key = key
-        self.pollers: list[Poller] = []
+        self.pollers = pollers
         self.due = float("inf")
         self.not_before = 0.0  # the service asked for a pause until then
         self.began = 0.0
@@ -136,6 +133,8 @@ class PollScheduler:
         self._slot = float("-inf")  # when the cap lets the next poll begin
         self._running: set[asyncio.Task[None]] = set()
         self._dying: set[asyncio.Task[None]] = set()
+        self._deadlines: list[tuple[float, int, Poller]] = []
+        self._waiting = 0
         self._timer: Timer | None = None
         self._timer_at = 0.0
         self._closed = False
@@ -156,20 +155,22 @@ class PollScheduler:
             raise _closed()
         watch = self._watches.get(poller.key)
         if watch is None:
-            watch = self._watches[poller.key] = _Watch(poller.key)
-        watch.pollers.append(poller)
+            watch = self._watches[poller.key] = _Watch(poller.key, [poller])
+        else:
+            watch.pollers.append(poller)
         poller.entered = True
+        self._waiting += 1
         if poller.deadline is not None:
             self._set_deadline(poller, poller.deadline)
         if watch.task is None:
             self._plan(watch, min(watch.due, poller.due))
-            self._set_timer()
+        self._set_timer()
 
     def leave(self, poller: Poller) -> None:
         """Stop looking for *poller*; harmless when it has left. Afterwards, await :meth:`drained`."""
         if not poller.entered:
             return
-        _release(poller)
+        self._release(poller)
         watch = self._watches[poller.key]
         watch.pollers.remove(poller)
         if not watch.pollers:
@@ -203,29 +204,46 @@ class PollScheduler:
             watch.task.add_done_callback(self._dying.discard)
         if not self._watches:
             self._heap.clear()
+            self._deadlines.clear()
             self._cancel_timer()
+
+    def _release(self, poller: Poller) -> None:
+        poller.entered = False
+        self._waiting -= 1
+        if len(self._deadlines) > 2 * self._waiting + 64:  # most are of waits that ended well before
+            self._deadlines = [entry for entry in self._deadlines if entry[2].entered]
+            heapq.heapify(self._deadlines)
 
     # Deadlines --------------------------------------------------------------------------------
 
     def _set_deadline(self, poller: Poller, at: float) -> None:
-        poller.timer = self._clock.call_at(at, lambda: self._deadline_came(poller))
+        self._order += 1
+        heapq.heappush(self._deadlines, (at, self._order, poller))
 
-    def _deadline_came(self, poller: Poller) -> None:
-        """Give up; but a last look that is under way, or about to begin, has a moment."""
-        poller.timer = None
-        if poller.over or not poller.entered or poller.deadline is None:
-            return
+    def _next_deadline(self) -> float:
+        """Return when the first of those who still wait gives up."""
+        while self._deadlines and not self._deadlines[0][2].entered:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else float("inf")
+
+    def _end_late(self) -> None:
+        """Give up what is past its deadline; but a last look under way, or about to begin, has a moment."""
+        now = self._clock.now()
+        while self._next_deadline() <= now:
+            _, _, poller = heapq.heappop(self._deadlines)
+            until = self._last_chance(poller)
+            if now < until:
+                self._set_deadline(poller, until)
+            else:
+                poller.give_up(now)
+                self.leave(poller)
+
+    def _last_chance(self, poller: Poller) -> float:
+        assert poller.deadline is not None
         watch = self._watches[poller.key]
-        now, until = self._clock.now(), poller.deadline
         if watch.task is not None:
-            until = max(until, watch.began + LAST_LOOK)
-        elif watch.due <= poller.deadline:
-            until += LAST_LOOK
-        if now < until:
-            self._set_deadline(poller, until)
-        else:
-            poller.give_up(now)
-            self.leave(poller)
+            return max(poller.deadline, watch.began + LAST_LOOK)
+        return poller.deadline + LAST_LOOK if watch.due <= poller.deadline else poller.deadline
 
     # Polls begin and end ----------------------------------------------------------------------
 
@@ -247,16 +265,17 @@ class PollScheduler:
         return None
 
     def _set_timer(self) -> None:
+        """Wake when the next poll may begin, or the next wait gives up."""
+        at = self._next_deadline()
         watch = self._next()
-        if watch is None or len(self._running) >= self._policy.concurrency:
-            self._cancel_timer()  # the end of a poll sets it again
-            return
-        at = max(watch.due, self._slot)
+        if watch is not None and len(self._running) < self._policy.concurrency:
+            at = min(at, max(watch.due, self._slot))
         if self._timer is not None and self._timer_at == at:
             return
         self._cancel_timer()
-        self._timer_at = at
-        self._timer = contextvars.Context().run(self._clock.call_at, at, self._on_timer)
+        if at < float("inf"):
+            self._timer_at = at
+            self._timer = contextvars.Context().run(self._clock.call_at, at, self._on_timer)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -266,6 +285,7 @@ class PollScheduler:
     def _on_timer(self) -> None:
         self._timer = None
         self._begin_polls()
+        self._end_late()
         self._set_timer()
 
     def _begin_polls(self) -> None:
@@ -308,10 +328,11 @@ class PollScheduler:
 
     def _let_go(self, watch: _Watch) -> None:
         """Drop those of *watch* that are over, and *watch* with the last."""
-        for poller in watch.pollers:
-            if poller.over:
-                _release(poller)
-        watch.pollers = [poller for poller in watch.pollers if poller.entered]
+        over = [poller for poller in watch.pollers if poller.over]
+        for poller in over:
+            self._release(poller)
+        if over:
+            watch.pollers = [poller for poller in watch.pollers if not poller.over]
         if not watch.pollers and self._watches.get(watch.key) is watch:
             watch.task = None  # it is about to end by itself
             self._drop(watch)
@@ -335,13 +356,6 @@ class PollScheduler:
             asks = raw and ("retry-after" in raw.headers or "retry-after-ms" in raw.headers)
             asked = retry_after_seconds(raw.headers, self._clock.wall()) if raw and asks else None
         return min(asked or 0.0, self._policy.retry_after_cap)
-
-
-def _release(poller: Poller) -> None:
-    poller.entered = False
-    if poller.timer is not None:
-        poller.timer.cancel()
-        poller.timer = None
 
 
 def _closed() -> StateError:

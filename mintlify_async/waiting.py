@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import copy
 import inspect
 import math
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from attrs import frozen
 
-from .clock import Timer
+from .clock import Clock
 from .errors import (
     APIConnectionError,
     APIStatusError,
@@ -107,28 +108,44 @@ def check_timeout(timeout: object) -> None:
             raise ConfigurationError(f"{error}; None waits without end", field="timeout") from None
 
 
+class WaitCalls(Protocol):
+    """What a wait needs of a session."""
+
+    @property
+    def clock(self) -> Clock:
+        """The session's clock."""
+        ...
+
+    @property
+    def poll(self) -> PollPolicy:
+        """When to look, and what to bear."""
+        ...
+
+    def rng(self) -> float:
+        """Return a number from 0 up to 1."""
+        ...
+
+
 class JobWait:
     """One wait for one job, by its own clock and rules; fed by the scheduler.
 
     Args:
         track: What is known of the job; others may share it.
         rules: What to wait for.
-        poll: When to look.
-        roll: The dice.
-        now: The monotonic time.
-        timeout: When to give up, in seconds from *now*, or None.
+        calls: When to look, the dice and the clock.
+        timeout: When to give up, in seconds from now, or None.
 
     Attributes:
-        notify: Set by whoever waits: called once, when the wait is over; must not raise.
+        woken: Set by whoever waits alone: gets a result when the wait is over.
+        notify: Set by whoever waits for many: called once, when the wait is over; must not raise.
     """
 
     __slots__ = (
         "_began",
+        "_calls",
         "_failing_since",
         "_looks",
-        "_poll",
         "_pr_until",
-        "_roll",
         "_rules",
         "_told",
         "deadline",
@@ -137,24 +154,23 @@ class JobWait:
         "error",
         "notify",
         "over",
-        "timer",
         "track",
+        "woken",
     )
 
     def __init__(
         self,
         track: JobTrack,
         rules: WaitRules,
-        poll: PollPolicy,
-        roll: Callable[[], float],
-        now: float,
+        calls: WaitCalls,
         timeout: float | None,
     ) -> None:
-        """Begin at *now*."""
+        """Begin now."""
+        now = calls.clock.now()
         self.track = track
         self._rules = rules
-        self._poll = poll
-        self._roll = roll
+        self._calls = calls
+        self.woken: asyncio.Future[None] | None = None
         self.notify: Callable[[JobWait], object] | None = None
         self._began = now
         self._looks = 0
@@ -162,11 +178,10 @@ class JobWait:
         self._pr_until: float | None = None
         self._told: Job | None = None
         self.deadline: float | None = None if timeout is None else now + timeout
-        self.due = self._by_deadline(now + poll.first)
+        self.due = self._by_deadline(now + calls.poll.first)
         self.error: Exception | None = None
         self.over = False
         self.entered = False
-        self.timer: Timer | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -227,7 +242,7 @@ class JobWait:
                 raise _own(look.error)
             return
         self._failing_since = None
-        self.track.see(look.job, look.ended, self._poll)
+        self.track.see(look.job, look.ended, self._calls.poll)
         if not look.job.done:
             self._tell(look.job)
         elif self.track.settled:
@@ -238,14 +253,14 @@ class JobWait:
         """Return whether the wait goes on after a look that failed."""
         error, created_at = look.error, self.track.created_at
         if isinstance(error, NotFoundError):
-            return created_at is not None and look.ended - created_at <= self._poll.not_found
+            return created_at is not None and look.ended - created_at <= self._calls.poll.not_found
         if isinstance(error, APIStatusError) and error.status < 500 and error.status not in _BORNE_STATUSES:
             return False
         if not isinstance(error, APIStatusError | APIConnectionError | UnexpectedResponseError):
             return False
         if self._failing_since is None:
             self._failing_since = look.ended
-        return look.ended - self._failing_since < self._poll.outage
+        return look.ended - self._failing_since < self._calls.poll.outage
 
     def _tell(self, job: Job) -> None:
         """Hand out a record that is another than the last; a terminal one only once it is believed."""
@@ -270,9 +285,9 @@ class JobWait:
 
     def _plan(self, look: Look) -> None:
         """Set when to look next; also when a change ends this step, for the one after it."""
-        delay = self._poll.delay(self._looks, self._roll())
+        delay = self._calls.poll.delay(self._looks, self._calls.rng())
         if self.track.settling or self._pr_until is not None:
-            delay = min(delay, self._poll.settle_gap)
+            delay = min(delay, self._calls.poll.settle_gap)
         due = look.ended + delay
         if self._pr_until is not None:
             due = min(due, self._pr_until)
@@ -289,6 +304,8 @@ class JobWait:
     def _finish(self) -> None:
         if not self.over:
             self.over = True
+            if self.woken is not None and not self.woken.done():
+                self.woken.set_result(None)
             if self.notify is not None:
                 self.notify(self)
 

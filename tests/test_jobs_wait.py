@@ -617,7 +617,7 @@ async def test_scopes_around_every_awaitable(scope, call):
     }
     timed_out = False
     try:
-        async with _entered(scopes()[scope]()):
+        async with Entered(scopes()[scope]()):
             await calls[call]()
     except TimeoutError:
         timed_out = True
@@ -630,7 +630,7 @@ async def test_scopes_around_every_awaitable(scope, call):
     assert (await agent.job()).status == "completed"
 
 
-class _entered:
+class Entered:
     """A scope of either library as an asynchronous one."""
 
     def __init__(self, scope):

@@ -1,0 +1,257 @@
+"""Many jobs at once: wait_all and as_completed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import anyio
+import pytest
+from job_fakes import FakeAgent, at_times, in_turn, lost, refused, tasks_left
+
+from mintlify_async.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    JobFailedError,
+    JobTimeoutError,
+    NotFoundError,
+    StateError,
+)
+from mintlify_async.groups import as_completed, wait_all
+
+
+def ending(at, status="completed"):
+    return at_times((0, "active"), (at, status))
+
+
+def four(agent):
+    """Return handles of four jobs that end in the order 2, 0, 3, 1; job 3 fails."""
+    for number, script in enumerate([ending(20), ending(80), ending(5), ending(40, "failed")]):
+        agent.scripts[f"job_{number}"] = script
+    return [agent.job(f"job_{number}") for number in range(4)]
+
+
+async def test_wait_all_keeps_the_order():
+    """The records come in the order of the handles, not of the ends."""
+    agent = FakeAgent()
+    done = await wait_all(four(agent), check=False)
+    assert [job.id for job in done] == ["job_0", "job_1", "job_2", "job_3"]
+    assert [job.status for job in done] == ["completed", "completed", "completed", "failed"]
+
+
+async def test_wait_all_raises_the_first_failure():
+    """The other waits are left at once; their jobs go on."""
+    agent = FakeAgent()
+    with pytest.raises(JobFailedError) as caught:
+        await wait_all(four(agent))
+    assert caught.value.job.id == "job_3"
+    assert agent.clock.now() < 80
+    assert len(agent.scheduler()) == 0
+    assert tasks_left() == []
+
+
+async def test_wait_all_returns_exceptions():
+    """Each in its place, the others beside it."""
+    agent = FakeAgent()
+    handles = four(agent)
+    agent.scripts["job_0"] = in_turn(refused(404))
+    results = await wait_all(handles, timeout=60, return_exceptions=True)
+    assert [type(result).__name__ for result in results] == [
+        "NotFoundError",
+        "JobTimeoutError",
+        "Job",
+        "JobFailedError",
+    ]
+
+
+async def test_wait_all_times_out():
+    """The timeout bounds the whole wait."""
+    agent = FakeAgent()
+    with pytest.raises(JobTimeoutError):
+        await wait_all(four(agent)[:2], timeout=50)
+    assert agent.clock.now() == 50
+    assert len(agent.scheduler()) == 0
+
+
+async def test_wait_all_of_nothing():
+    """An empty list, at once."""
+    assert await wait_all([]) == []
+
+
+async def test_wait_all_takes_one_handle_twice():
+    """Both places get the record."""
+    agent = FakeAgent(ending(10))
+    job = agent.job()
+    assert [done.id for done in await wait_all(iter([job, job]))] == ["job_1"] * 2
+
+
+@pytest.mark.parametrize("jobs", [None, 3, "job_1", ["job_1"], [None]])
+async def test_only_handles_are_taken(jobs):
+    """A string is no handle: session.job() makes one."""
+    with pytest.raises(ConfigurationError) as caught:
+        await wait_all(jobs)
+    assert caught.value.field == "jobs"
+    with pytest.raises(ConfigurationError):
+        as_completed(jobs)
+
+
+async def test_a_cancelled_wait_all_leaves_nothing():
+    """No poll, no timer, no task; with the scopes of both libraries."""
+    agent = FakeAgent()
+    agent.clock.auto = False
+    handles = four(agent)
+    with anyio.move_on_after(0.05) as scope:
+        await wait_all(handles)
+    assert scope.cancelled_caught
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(wait_all(handles), 0.05)
+    assert len(agent.scheduler()) == 0
+    assert tasks_left() == []
+
+
+async def test_wait_all_of_several_sessions():
+    """Each polls its own jobs."""
+    one, two = FakeAgent(ending(10)), FakeAgent(ending(20))
+    two.clock = one.clock
+    done = await wait_all([one.job(), two.job()])
+    assert [job.status for job in done] == ["completed"] * 2
+    assert one.looks
+    assert two.looks
+
+
+async def test_as_completed_yields_in_the_order_of_the_ends():
+    """A failed job like any other, without raising."""
+    agent = FakeAgent()
+    ended = [job async for job in as_completed(four(agent))]
+    assert [job.id for job in ended] == ["job_2", "job_0", "job_3", "job_1"]
+    assert [job.status for job in ended] == ["completed", "completed", "failed", "completed"]
+    assert all(job.done for job in ended)
+    assert len(agent.scheduler()) == 0
+
+
+async def test_as_completed_yields_the_handles_it_was_given():
+    """Not copies, and each once for each time that it was given."""
+    agent = FakeAgent(ending(10))
+    job = agent.job()
+    assert [ended async for ended in as_completed([job, job])] == [job, job]
+
+
+async def test_as_completed_yields_what_can_be_waited_for_no_longer():
+    """Not done, and awaiting it says why."""
+    agent = FakeAgent()
+    handles = four(agent)
+    agent.scripts["job_1"] = in_turn(refused(401))
+    ended = [job async for job in as_completed(handles)]
+    assert ended[0].id == "job_1"
+    assert not ended[0].done
+    with pytest.raises(AuthenticationError):
+        await ended[0]
+
+
+async def test_as_completed_times_out():
+    """What has ended comes first; then the error, then the end."""
+    agent = FakeAgent()
+    iterator = as_completed(four(agent), timeout=30)
+    ended = [(await anext(iterator)).id, (await anext(iterator)).id]
+    with pytest.raises(JobTimeoutError):
+        await anext(iterator)
+    assert agent.clock.now() == 30
+    assert ended == ["job_2", "job_0"]
+    assert len(agent.scheduler()) == 0
+    assert [job async for job in iterator] == []
+
+
+async def test_as_completed_asks_nothing_before_its_first_step():
+    """Making one is free, and it needs no closing."""
+    agent = FakeAgent()
+    iterator = as_completed(four(agent))
+    await agent.clock.sleep(10)
+    assert agent.looks == []
+    del iterator
+
+
+async def test_break_ends_the_polling():
+    """Nothing is asked any more, and no task is left, with and without a block."""
+    agent = FakeAgent()
+    async for job in as_completed(four(agent)):
+        assert job.id == "job_2"
+        break
+    gc.collect()
+    assert len(agent.scheduler()) == 0
+    async with as_completed(four(agent)) as ended:
+        async for _ in ended:
+            break
+    assert len(agent.scheduler()) == 0
+    looks = len(agent.looks)
+    await agent.clock.sleep(100)
+    assert len(agent.looks) == looks
+    assert tasks_left() == []
+
+
+async def test_polling_goes_on_between_two_steps():
+    """A slow consumer finds what has ended meanwhile."""
+    agent = FakeAgent()
+    iterator = as_completed(four(agent))
+    first = await anext(iterator)
+    await agent.clock.sleep(200)
+    assert first.id == "job_2"
+    rest = [job.id async for job in iterator]
+    assert rest == ["job_0", "job_3", "job_1"]
+    assert agent.clock.now() < 215
+
+
+async def test_a_cancelled_step_loses_no_handle():
+    """The next step goes on."""
+    agent = FakeAgent()
+    iterator = as_completed(four(agent))
+    with anyio.move_on_after(0):
+        await anext(iterator)
+    step = asyncio.create_task(anext(iterator))
+    await asyncio.sleep(0)
+    with pytest.raises(StateError):
+        await anext(iterator)
+    step.cancel()
+    await asyncio.wait([step])
+    assert len([job async for job in iterator]) == 4
+
+
+async def test_closing_the_session_ends_as_completed():
+    """An error, rather than handles that look as if they had ended."""
+    agent = FakeAgent()
+    iterator = as_completed(four(agent))
+    await anext(iterator)
+    agent.close()
+    with pytest.raises(StateError):
+        await anext(iterator)
+    assert [job async for job in iterator] == []
+
+
+async def test_as_completed_of_nothing():
+    """It ends at once."""
+    assert [job async for job in as_completed([])] == []
+
+
+async def test_as_completed_bears_what_a_wait_bears():
+    """An outage ends no job."""
+    agent = FakeAgent(at_times((0, lost()), (100, "completed")))
+    assert [job.status async for job in as_completed([agent.job()])] == ["completed"]
+
+
+async def test_as_completed_is_closed_from_elsewhere():
+    """Twice is harmless, and a step that waits then ends."""
+    agent = FakeAgent(in_turn("active"))
+    iterator = as_completed([agent.job()])
+    step = asyncio.create_task(anext(iterator, None))
+    await agent.clock.settle()
+    await iterator.aclose()
+    await iterator.aclose()
+    assert await step is None
+    assert len(agent.scheduler()) == 0
+
+
+async def test_handles_that_are_not_found():
+    """404 at once is an answer, too."""
+    agent = FakeAgent(in_turn(refused(404)))
+    (handle,) = [job async for job in as_completed([agent.job()])]
+    with pytest.raises(NotFoundError):
+        await handle

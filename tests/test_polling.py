@@ -1,0 +1,342 @@
+"""The scheduler: one for all waits, never twice at once, spread, capped, and nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import tracemalloc
+
+import pytest
+from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks_left
+
+from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
+from mintlify_async.groups import wait_all
+from mintlify_async.polling import PollScheduler
+from mintlify_async.retry import PollPolicy
+
+
+def names(count):
+    return [f"job_{number}" for number in range(count)]
+
+
+async def test_it_has_no_life_of_its_own():
+    """No task and no timer before the first wait, and none after the last."""
+    agent = FakeAgent(at_times((0, "active"), (10, "completed")))
+    scheduler = agent.scheduler()
+    assert tasks_left() == []
+    assert scheduler._timer is None
+    await agent.job()
+    assert tasks_left() == []
+    assert scheduler._timer is None
+    await asyncio.sleep(0)
+    assert (len(scheduler), scheduler._heap, scheduler._running, scheduler._dying) == (0, [], set(), set())
+
+
+async def test_waits_of_one_job_share_its_polls():
+    """Ten waits cost the polls of one."""
+    agent = FakeAgent(at_times((0, "active"), (20, "completed")))
+    await asyncio.gather(*(agent.job() for _ in range(10)))
+    alone = FakeAgent(at_times((0, "active"), (20, "completed")))
+    await alone.job()
+    assert agent.looks == alone.looks
+
+
+async def test_a_job_is_never_asked_twice_at_once():
+    """Slow answers, and waits that come meanwhile: the fake agent refuses a second question."""
+    agent = FakeAgent(at_times((0, "active"), (30, "completed")))
+    agent.latency = 5.0
+
+    async def come(after):
+        await agent.clock.sleep(after)
+        return await agent.job()
+
+    done = await asyncio.gather(*(come(after) for after in (0, 0.1, 1, 3, 6, 6.5, 11, 40)))
+    assert {job.status for job in done} == {"completed"}
+
+
+async def test_a_look_that_began_before_a_wait_is_not_fresh_for_it():
+    """Its answer may be older than the wait; so it asks again."""
+    agent = FakeAgent(in_turn("completed", "archived"))
+    agent.latency = 5.0
+    first = asyncio.create_task(agent.job().wait())
+    await agent.clock.sleep(1)
+    second = asyncio.create_task(agent.job().wait())
+    assert (await first).status == "completed"
+    assert (await second).status == "archived"
+    assert agent.looks == [0.0, 5.0]
+
+
+async def test_each_wait_keeps_its_own_rules():
+    """One times out, one does not mind a failure, one takes it for an error."""
+    agent = FakeAgent(at_times((0, "active"), (50, "failed")))
+    short, lenient, strict = await asyncio.gather(
+        agent.job().wait(timeout=10),
+        agent.job().wait(check=False),
+        agent.job().wait(),
+        return_exceptions=True,
+    )
+    assert isinstance(short, JobTimeoutError)
+    assert lenient.status == "failed"
+    assert strict.job.status == "failed"
+
+
+async def test_each_wait_bears_on_its_own():
+    """A handle that created the job bears a 404, a stranger to it does not."""
+    agent = FakeAgent(at_times((0, refused(404)), (10, "completed")))
+    created, stranger = await asyncio.gather(agent.created(), agent.job(), return_exceptions=True)
+    assert created.status == "completed"
+    assert isinstance(stranger, NotFoundError)
+
+
+@pytest.mark.parametrize("cancelled", range(3))
+@pytest.mark.parametrize("moment", [0.0, 0.5, 1.0, 4.0])
+async def test_cancelling_one_of_three_leaves_the_others_right(cancelled, moment):
+    """Whichever it is, and whether a poll is under way or not."""
+    agent = FakeAgent(at_times((0, "active"), (20, "completed")))
+    agent.latency = 1.0
+    waits = [asyncio.create_task(agent.job().wait()) for _ in range(3)]
+    await agent.clock.sleep(moment)
+    waits[cancelled].cancel()
+    done = await asyncio.gather(*waits, return_exceptions=True)
+    assert isinstance(done.pop(cancelled), asyncio.CancelledError)
+    assert [job.status for job in done] == ["completed"] * 2
+    assert tasks_left() == []
+
+
+async def test_the_last_to_go_takes_the_poll_with_it():
+    """No poll outlives the wait that it was for."""
+    agent = FakeAgent(in_turn("active"))
+    agent.latency = 100.0
+    wait = asyncio.create_task(agent.job().wait())
+    await agent.clock.sleep(1)
+    assert agent.under_way
+    wait.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wait
+    assert agent.under_way == {}
+    assert tasks_left() == []
+
+
+async def test_a_cancelled_wait_is_not_told_of_later_looks():
+    """Its callback is not called for a poll that others are waiting for."""
+    agent = FakeAgent(in_turn("completed"))
+    agent.latency = 5.0
+    told = []
+    one = asyncio.create_task(agent.job().wait(on_change=told.append))
+    two = asyncio.create_task(agent.job().wait())
+    await agent.clock.sleep(1)
+    one.cancel()
+    await two
+    assert told == []
+    assert one.cancelled()
+
+
+async def test_a_poll_that_somebody_else_cancels_is_made_again():
+    """A stranger's ``task.cancel()`` on everything does not stall who still waits."""
+    agent = FakeAgent(in_turn("completed"))
+    agent.latency = 5.0
+    wait = asyncio.create_task(agent.job().wait())
+    await agent.clock.sleep(1)
+    for task in tasks_left():
+        if task is not wait:
+            task.cancel()
+    assert (await wait).status == "completed"
+    assert len(agent.looks) == 2
+
+
+async def test_polls_are_capped_a_second():
+    """50 a second by default: in any second, over many jobs, however they began."""
+    agent = FakeAgent()
+    await asyncio.gather(*agent.jobs(names(400), lambda: in_turn("active", "completed")))
+    assert len(agent.looks) == 800
+    for number, at in enumerate(agent.looks[:-50]):
+        assert agent.looks[number + 50] - at >= 1.0 - 1e-9
+
+
+async def test_polls_are_spread():
+    """Waits that begin together do not poll together."""
+    agent = FakeAgent()
+    await asyncio.gather(*agent.jobs(names(50), lambda: in_turn("completed")))
+    between = [after - before for before, after in itertools.pairwise(agent.looks)]
+    assert between == pytest.approx([0.02] * 49)
+
+
+async def test_the_cap_is_a_setting():
+    """A round over many jobs takes as long as it says."""
+    agent = FakeAgent(poll=PollPolicy(per_second=10))
+    await asyncio.gather(*agent.jobs(names(100), lambda: in_turn("completed")))
+    assert agent.looks[-1] == pytest.approx(9.9)
+
+
+async def test_no_job_starves_under_the_cap():
+    """Whoever is due first is first: every job is asked about equally often."""
+    agent = FakeAgent(poll=PollPolicy(per_second=2))
+    handles = agent.jobs(names(60), lambda: in_turn("active"))
+    await wait_all(handles, timeout=600, return_exceptions=True)
+    counts = [sum(1 for _, job, _ in agent.asked if job == name) for name in names(60)]
+    assert min(counts) >= max(counts) - 2
+    assert len(agent.asked) <= 2 * 602
+
+
+async def test_polls_under_way_are_bounded():
+    """A service that hangs does not pile up requests."""
+    agent = FakeAgent(poll=PollPolicy(concurrency=7, per_second=1000))
+    agent.latency = 30.0
+    await asyncio.gather(*agent.jobs(names(40), lambda: in_turn("completed")))
+    assert agent.most_under_way == 7
+
+
+async def test_a_high_cap_gives_way_to_others():
+    """At thousands a second no more than a few polls begin in one step of the loop."""
+    agent = FakeAgent(poll=PollPolicy(per_second=5000))
+    began = []
+    real = agent.get_job
+
+    async def get_job(job_id, *, project_id, retry):
+        began.append(tick[0])
+        return await real(job_id, project_id=project_id, retry=retry)
+
+    agent.get_job = get_job
+    tick = [0]
+    running = True
+
+    def count():
+        tick[0] += 1
+        if running:
+            asyncio.get_running_loop().call_soon(count)
+
+    wait = asyncio.create_task(wait_all(agent.jobs(names(100), lambda: in_turn("completed"))))
+    await agent.clock.settle()
+    await wait
+    running = False
+    assert max(len(list(group)) for _, group in itertools.groupby(began)) <= 100
+    assert len(agent.looks) == 100
+
+
+async def test_ten_thousand_waits():
+    """All end, in the time that the cap allows, and nothing is left of them."""
+    count = 10_000
+    agent = FakeAgent(poll=PollPolicy(per_second=1000))
+    handles = agent.jobs(names(count), lambda: at_times((0, "active"), (30, "completed")))
+    done = await wait_all(handles, timeout=None)
+    assert {job.status for job in done} == {"completed"}
+    assert [job.id for job in done] == names(count)
+    assert tasks_left() == []
+    assert len(agent.scheduler()) == 0
+    assert agent.scheduler()._heap == []
+
+
+async def test_memory_of_a_wait():
+    """With its handle, its last record and a task around it a wait stays under 2.5 KB."""
+    count = 1000
+    agent = FakeAgent(poll=PollPolicy(per_second=1000))
+    ended = asyncio.Event()
+    for name in names(count):
+        agent.scripts[name] = _until(ended, name)
+    gc.collect()
+    tracemalloc.start()
+    handles = [agent.job(name) for name in names(count)]
+    waiting = asyncio.gather(*(handle.wait() for handle in handles))
+    await agent.clock.sleep(1.5)
+    assert all(handle.job for handle in handles)
+    agent.looks.clear()
+    agent.asked.clear()
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    ended.set()
+    await waiting
+    assert used / count < 2600  # design: 2.5 KB
+
+
+def _until(ended, name):
+    return lambda now: record("completed" if ended.is_set() else "active", name)
+
+
+async def test_waits_that_came_and_went_leave_no_memory():
+    """A scheduler that lives for weeks does not grow."""
+    agent = FakeAgent(poll=PollPolicy(per_second=1000))
+    keep = asyncio.create_task(agent.job().wait(timeout=None))
+    agent.scripts["job_1"] = in_turn("active")
+    for _ in range(20):
+        await asyncio.gather(*agent.jobs(names(50)[2:], lambda: in_turn("completed")))
+    await agent.clock.sleep(60)
+    assert len(agent.scheduler()) == 1
+    assert len(agent.scheduler()._heap) <= 2
+    keep.cancel()
+    await asyncio.wait([keep])
+
+
+async def test_no_exception_is_reported_as_never_retrieved(caplog):
+    """Errors that meet a wait that was cancelled at the same time are no noise."""
+    agent = FakeAgent(in_turn(refused(401)))
+    waits = [asyncio.create_task(agent.job().wait())]
+    agent.scripts["job_1"] = lambda now: waits[0].cancel() and refused(401)
+    with pytest.raises(asyncio.CancelledError):
+        await waits[0]
+    waits.clear()
+    gc.collect()
+    assert not [line for line in caplog.records if line.levelname in ("ERROR", "WARNING")]
+
+
+async def test_closing_twice_is_harmless():
+    """And an empty scheduler closes, too."""
+    scheduler = PollScheduler(FakeAgent())
+    scheduler.close()
+    await scheduler.aclose()
+
+
+async def test_a_callback_may_close_the_session():
+    """Closing from inside a look ends everything cleanly."""
+    agent = FakeAgent(in_turn("active"))
+    results = await asyncio.gather(
+        agent.job().wait(on_change=lambda job: agent.close()), agent.job().wait(), return_exceptions=True
+    )
+    assert [type(error).__name__ for error in results] == ["StateError"] * 2
+    assert tasks_left() == []
+
+
+async def test_an_outage_over_many_jobs():
+    """Every wait bears it and ends well."""
+    agent = FakeAgent()
+    handles = agent.jobs(names(200), lambda: at_times((0, "active"), (5, down()), (200, "completed")))
+    assert {job.status for job in await wait_all(handles)} == {"completed"}
+
+
+@pytest.mark.parametrize(
+    ("field", "figure"),
+    [
+        ("per_second", 0),
+        ("per_second", float("inf")),
+        ("concurrency", 0),
+        ("concurrency", 1.5),
+        ("settle_polls", 0),
+        ("settle_polls", 2.5),
+        ("settle_seconds", -1),
+        ("factor", 0.5),
+        ("jitter", 1.0),
+        ("jitter", -0.1),
+        ("cap", "30"),
+        ("outage", None),
+        ("first", float("nan")),
+        ("floor", True),
+    ],
+)
+def test_a_policy_checks_its_figures(field, figure):
+    """Each is named."""
+    with pytest.raises(ConfigurationError) as caught:
+        PollPolicy(**{field: figure})
+    assert caught.value.field == field
+
+
+def test_the_policy_is_that_of_the_documentation():
+    """2 s, half as much again each time, 30 s at most, a fifth to either side, never under 1 s."""
+    policy = PollPolicy()
+    assert [policy.delay(looks, 0.5) for looks in range(1, 10)] == pytest.approx(
+        [2.0, 3.0, 4.5, 6.75, 10.125, 15.1875, 22.78125, 30.0, 30.0]
+    )
+    assert policy.delay(10**9, 0.999) == 30.0
+    assert policy.delay(1, 0.0) == pytest.approx(1.6)
+    assert (policy.per_second, policy.outage, policy.not_found) == (50.0, 300.0, 30.0)
+    assert (policy.settle_polls, policy.settle_seconds, policy.settle_gap) == (4, 60.0, 10.0)
