@@ -158,7 +158,7 @@ async def check_python(block: Block, tmp_path: Path, service: LocalService, driv
 def test_every_block_is_run():
     """A block of a kind that nothing runs would rot."""
     elsewhere = {"redis", "recipe_streaq_jobs"}  # test_readme_redis runs these
-    assert {block.kind for block in PYTHON} <= {"script", "fastapi", "pytest", *elsewhere}
+    assert {block.kind for block in PYTHON} <= {"script", "fastapi", "relay", "pytest", *elsewhere}
     assert len(SCRIPTS) >= 5
 
 

@@ -9,7 +9,8 @@ from typing import cast
 
 import mintlify_async as mintlify
 
-from .running import UsageError, read_file, read_text
+from .advice import UsageError
+from .running import read_file, read_text
 from .statuses import DONE, TROUBLE
 from .terminal import Terminal
 

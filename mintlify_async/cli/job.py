@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 import mintlify_async as mintlify
 
-from .running import UsageError, read_text
+from .advice import UsageError
+from .running import read_text
 from .statuses import DONE, JOB_FAILED
 from .terminal import Progress, Terminal
 

@@ -1,0 +1,151 @@
+"""``chat``: lines come in, answers go out as they stream, and the conversation is kept under its name.
+
+The prompt is read outside the event loop, so that line editing works and Ctrl-C
+there is only Ctrl-C; in an answer it stops the answer and keeps the conversation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import mintlify_async as mintlify
+
+from .advice import explain
+from .ask import stream
+from .statuses import DONE, TROUBLE
+from .terminal import Terminal
+
+__all__ = ["run"]
+
+PROMPT = "> "
+
+HELP = "/undo takes the last turn back, /retry asks again what was not answered, /quit or Ctrl-D ends."
+
+
+def run(options: argparse.Namespace, terminal: Terminal) -> int:
+    """Talk until the input ends; return whether every question was answered."""
+    store = _store(options) if options.name or options.list_names else None
+    with asyncio.Runner() as runner:
+        if store is not None and options.list_names:
+            for name in runner.run(store.ids(owner=options.fp)):
+                terminal.write(name)
+            return DONE
+        session = mintlify.MintlifySession(domain=options.domain, base_url=options.base_url)
+        try:
+            chat = session.conversation(fp=options.fp, store=store, id=options.name)
+            return _Talk(runner, chat, options, terminal).run()
+        finally:
+            runner.run(session.close())
+
+
+def _store(options: argparse.Namespace) -> mintlify.SQLiteConversationStore:
+    """Return where named conversations are kept: a folder of the user alone, since threads have keys."""
+    if options.store:
+        return mintlify.SQLiteConversationStore(options.store)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    folder = Path(data) / "mintlify-async"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return mintlify.SQLiteConversationStore(folder / "chats.db")
+
+
+class _Talk:
+    """One sitting of a conversation."""
+
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        chat: mintlify.Conversation,
+        options: argparse.Namespace,
+        terminal: Terminal,
+    ) -> None:
+        self._runner = runner
+        self._chat = chat
+        self._options = options
+        self._terminal = terminal
+        self._status = DONE
+
+    def run(self) -> int:
+        """Read and answer until the end of the input."""
+        if self._options.name:
+            self._runner.run(self._chat.load())
+        self._greet()
+        while (line := self._line()) is not None:
+            if line.strip() == "/quit":
+                break
+            if line.strip():
+                self._turn(line.strip())
+        return self._status
+
+    def _greet(self) -> None:
+        if not sys.stdin.isatty():
+            return
+        turns = sum(message.role == "user" for message in self._chat.messages)
+        if turns:
+            self._terminal.note(f"{turns} questions so far; the last one: {self._last_question()}")
+        self._terminal.note(HELP)
+
+    def _last_question(self) -> str:
+        return next(message.text for message in reversed(self._chat.messages) if message.role == "user")
+
+    def _line(self) -> str | None:
+        """Return the next line, or None at the end of the input."""
+        while True:
+            try:
+                return _read_line()
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                self._terminal.note("\nCtrl-D ends the conversation")
+
+    def _turn(self, line: str) -> None:
+        """Answer one line; what goes wrong is told, and the conversation goes on as it was."""
+        try:
+            self._runner.run(self._answer(line))
+        except KeyboardInterrupt:
+            self._terminal.note("stopped; this turn is not kept (/retry asks it again)")
+        except mintlify.ConfigurationError:
+            raise  # a missing key or domain: the next question would fail alike
+        except mintlify.MintlifyError as error:
+            explain(error, self._terminal)
+            self._status = TROUBLE
+
+    async def _answer(self, line: str) -> None:
+        if line == "/undo":
+            taken = await self._chat.undo()
+            self._terminal.note(f"taken back: {taken[-1].text}")
+            return
+        if line.startswith("/") and line != "/retry":
+            self._terminal.note(HELP)
+            return
+        options: mintlify.AskOptions = {
+            "current_path": self._options.path,
+            "retrieval_page_size": self._options.results,
+        }
+        reply = self._chat.retry() if line == "/retry" else self._chat.ask(line, **options)
+        await stream(reply, self._terminal)
+
+
+def _read_line() -> str:
+    """Read a line, with editing and history where both ends are a terminal."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        _load_editing()
+        return input(PROMPT)
+    if sys.stdin.isatty():
+        sys.stderr.write(PROMPT)
+        sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _load_editing() -> None:
+    """Let ``input`` edit lines; Python may be built without it."""
+    if importlib.util.find_spec("readline") is not None:
+        importlib.import_module("readline")
