@@ -44,7 +44,7 @@ from .message import AnswerSource, MessageFold
 from .models import Thread
 from .parts import Message
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder
-from .wire import MISSING, NotReadable, decode_json, mask_text, scan_json, too_deep
+from .wire import MISSING, NotReadable, decode_json, mask_text, scan_json, scan_text, too_deep
 
 __all__ = ["MessageStream"]
 
@@ -52,6 +52,9 @@ _DONE: Final = "[DONE]"
 _HEAD_BYTES: Final = 4096
 """How much of a body that is no event stream is kept for the error's excerpt."""
 _EXCERPT: Final = 2000
+_DELTA_OPENING: Final = re.compile(
+    r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
+)
 
 
 class _ThreadFinder:
@@ -138,6 +141,8 @@ class MessageStream:
         "_fold",
         "_head",
         "_last",
+        "_opening",
+        "_opening_id",
         "_queue",
         "_writers",
         "abort_reason",
@@ -164,6 +169,8 @@ class MessageStream:
         self._writers = self._fold.text_writers
         self._finder = _ThreadFinder(thread, header_thread_id, header_thread_key)
         self._queue: deque[str] = deque()
+        self._opening: str | tuple[()] = ()  # how a delta of the text _opening_id begins; () is no beginning
+        self._opening_id = ""
         self._head = b""
         self._last: str | None = None  # the data of an event that the end of the body cut, perhaps
         self._eof = False
@@ -217,6 +224,14 @@ class MessageStream:
         content: Any = MISSING
         try:
             # Nine of ten events are text deltas: this is theirs, with nothing in it that could be left out.
+            if data.startswith(self._opening):
+                name = self._opening_id
+                delta, end = scan_text(data, len(self._opening))
+                if data[end:] == "}":
+                    self._writers[name](delta)
+                    self.events_seen += 1
+                    self.wrote = True
+                    return make_text_delta(name, delta)
             content, end = scan_json(data, 0)
             if end != len(data):
                 content = MISSING
@@ -226,10 +241,17 @@ class MessageStream:
                     self._writers[name](delta)
                     self.events_seen += 1
                     self.wrote = True
+                    self._learn_opening(data, name)
                     return make_text_delta(name, delta)
         except (StopIteration, ValueError, LookupError, TypeError, RecursionError):
             pass  # whatever it is: the careful way says it
         return self._take(data, content)
+
+    def _learn_opening(self, data: str, id: str) -> None:
+        """Remember how *data*, a text delta, begins: what begins the same differs in its delta alone."""
+        if id != self._opening_id:
+            found = _DELTA_OPENING.match(data)
+            self._opening_id, self._opening = id, found[0] if found else ()
 
     def _take(self, data: str, content: Any) -> StreamEvent | None:
         """Take an event that is no plain text delta, or that something is wrong with."""

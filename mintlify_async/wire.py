@@ -40,6 +40,7 @@ __all__ = [
     "require_json",
     "require_text",
     "scan_json",
+    "scan_text",
     "schema",
     "structure",
     "too_deep",
@@ -302,6 +303,9 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 scan_json: Final[Callable[[str, int], tuple[Any, int]]] = cast("Any", _DECODER).scan_once
 """The standard decoder's own scanner: ``(text, start)`` to ``(value, end)``. It is what
 ``raw_decode`` calls, without the layers that cost more than the scan of a short event."""
+
+scan_text: Final[Callable[[str, int], tuple[str, int]]] = cast("Any", json.decoder).scanstring
+"""The standard decoder's own reader of a string's inside: ``(text, start)`` to ``(string, end)``."""
 
 
 def decode_json(data: str) -> Any:

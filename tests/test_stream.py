@@ -23,6 +23,8 @@ from mintlify_async.errors import (
     StreamStateError,
     UnexpectedResponseError,
 )
+from mintlify_async.events import parse_event
+from mintlify_async.message import MessageFold
 from mintlify_async.models import Thread
 from mintlify_async.parts import Message
 from mintlify_async.sse import SSEDecoder
@@ -542,3 +544,50 @@ def test_mutations_of_real_streams_raise_only_our_errors(data: st.DataObject) ->
     json.dumps([whole.events, whole.message], allow_nan=False)
     assert Message.from_wire(whole.message).to_wire() == whole.message
     assert Outcome(MessageStream(), *in_reads_of(bytes(body), 5)).summary() == whole.summary()
+
+
+WRITINGS = (
+    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}),
+    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}, separators=(",", ":")),
+    lambda id, delta: json.dumps({"delta": delta, "id": id, "type": "text-delta"}),
+    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta, "more": 1}),
+    lambda id, delta: (
+        json.dumps({"type": "text-delta", "id": id, "delta": delta})[:-1] + ', "delta": "last"}'
+    ),
+    lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}) + " ",
+)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["0", "", 'a"b', "é\\"]), st.text(max_size=9), st.sampled_from(WRITINGS)),
+        max_size=12,
+    )
+)
+def test_short_way_of_text_deltas_is_the_careful_one(deltas):
+    """However a delta is written, and whatever came before it: the event and the fold are the parser's own."""
+    starts = [json.dumps({"type": "text-start", "id": id}) for id in dict.fromkeys(id for id, _, _ in deltas)]
+    events = [*starts, *(write(id, delta) for id, delta, write in deltas)]
+    fold = MessageFold()
+    careful = [parse_event(data) for data in events]
+    for event in careful:
+        fold.apply(event)
+    stream = MessageStream()
+    stream.feed("".join(f"data: {data}\n\n" for data in events).encode())
+    assert list(iter(stream.next_event, None)) == careful
+    assert stream.message == fold.message
+
+
+@pytest.mark.parametrize(
+    "odd", ['{"type":"text-delta","id":"0","delta":"a\tb"}', '{"type":"text-delta","id":"0","delta":"a"']
+)
+def test_delta_that_is_no_json_is_an_error_on_the_short_way_too(odd):
+    """What begins like the delta before is held to the same rules."""
+    good = '{"type":"text-delta","id":"0","delta":"a"}'
+    stream = MessageStream()
+    body = "".join(f"data: {data}\n\n" for data in ('{"type":"text-start","id":"0"}', good, odd))
+    stream.feed(body.replace("\\t", "\t").encode())
+    assert [stream.next_event().type for _ in range(2)] == ["text-start", "text-delta"]
+    with pytest.raises(StreamDecodeError):
+        stream.next_event()
+    assert stream.text == "a"
