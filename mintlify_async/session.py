@@ -8,9 +8,9 @@ import ssl as ssl_module
 import sys
 import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import define, evolve, field, fields
 
@@ -19,7 +19,7 @@ from .assistant import Reply, ReplySettings
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, StateError
-from .hooks import Hooks, Observation, Observer, RequestSent, ResponseReceived, RetryScheduled
+from .hooks import Fact, Hooks, Observation, Observer, RequestSent, ResponseReceived, RetryScheduled
 from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
 from .ledger import Ledger, create_once, fingerprint
@@ -48,6 +48,9 @@ from .transport import Transport, TransportSettings
 
 if TYPE_CHECKING:
     import aiohttp
+
+    from .conversation import Conversation
+    from .stores import ConversationStore
 
 __all__ = ["MintlifySession"]
 
@@ -404,7 +407,79 @@ class MintlifySession:
             comments_are_activity=limits.comments_are_activity,
             clock=self._clock,
         )
-        return Reply(lambda: self._open(request, limits), settings, observe=lambda: self._observe(request))
+        return Reply(
+            lambda: self._open(request, limits), settings, observe=lambda: self._observe(request, messages)
+        )
+
+    def conversation(
+        self,
+        *,
+        fp: str | None = None,
+        store: ConversationStore | None = None,
+        id: str | None = None,
+        owner: str | None = None,
+        thread: Thread | str | None = None,
+        messages: Sequence[str | Message | Mapping[str, Any]] = (),
+        system: str | Message | None = None,
+        domain: str | None = None,
+        commit: Literal["finish", "partial"] = "finish",
+        busy: Literal["raise", "queue"] = "raise",
+        max_messages: int | None = None,
+        max_characters: int | None = None,
+        history_parts: Collection[str] | None = ("text", "file", "source-url"),
+    ) -> Conversation:
+        """Return a conversation with the assistant, which carries its history and its thread forward. No I/O.
+
+        To go on with one that is in a store, name the same *store*, *id* and owner: it is read when
+        its first reply is entered, or by ``await chat.load()``.
+
+        Args:
+            fp: Names the user to the service; the session's by default.
+            store: Where finished turns are saved; nowhere by default.
+            id: Its name in the store; a new one by default.
+            owner: Whose it is in the store; *fp* by default. Another owner cannot load it.
+            thread: Begin in this thread.
+            messages: Begin with this history; what the store has under *id* goes before it.
+            system: Text, or a message, that goes before every question.
+            domain: Another site than the session's.
+            commit: When a turn enters the history: at the answer's ``finish``; or
+                ``"partial"``, also when it was broken off after some text had come.
+            busy: What a second turn meanwhile does: ``"raise"`` a StateError, or ``"queue"``.
+            max_messages: The most messages sent, the question counted, system messages not.
+            max_characters: The most characters sent, likewise. Older ones are left out first;
+                the history itself keeps all.
+            history_parts: The types of parts of earlier messages that are sent again; None for
+                all, a search's results of 50 to 100 KB included.
+
+        Raises:
+            ConfigurationError: An argument is wrong.
+
+        Example::
+
+            store = SQLiteConversationStore("chats.sqlite")
+            chat = session.conversation(fp="user-42", store=store, id="help")
+            reply = await chat.ask("How do I log in?")
+            reply = await chat.ask("And by SSO?")
+        """
+        from .conversation import Conversation  # loaded when it is used: a plain ask does without
+
+        self._check_open()
+        return Conversation(
+            self,
+            fp=fp if fp is not None else self._options.fp,
+            domain=domain,
+            store=store,
+            id=id,
+            owner=owner,
+            thread=thread,
+            messages=messages,
+            system=system,
+            commit=commit,
+            busy=busy,
+            max_messages=max_messages,
+            max_characters=max_characters,
+            history_parts=history_parts,
+        )
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -579,11 +654,15 @@ class MintlifySession:
         self._check_open()
         return await self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
 
-    def _observe(self, request: Request) -> Observation | None:
+    def _observe(self, request: Request, messages: Sequence[Message]) -> Observation | None:
         observer = self._options.observer
         if observer is None:
             return None
-        return observer.start("ask", {"domain": request.domain or ""})
+        facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": self.base_url}
+        if request.thread is not None:
+            facts["conversation_id"] = request.thread.id
+        facts["input"] = messages[-1].text
+        return observer.start("ask", facts)
 
 
 def _message_id() -> str:
