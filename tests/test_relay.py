@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -486,7 +487,6 @@ async def test_limits_are_the_apps():
         (503, 503),
         (504, 504),
         (302, 502),
-        (204, 502),
     ],
 )
 async def test_a_refusal_of_the_service_is_told(status, told):
@@ -565,6 +565,7 @@ async def test_a_missing_key_is_500(monkeypatch):
             "The assistant could not finish this answer. Please try again.",
         ),
         ({"body": "<html>busy</html>"}, "The assistant could not finish this answer. Please try again."),
+        ({"status": 204}, "The answer was interrupted. Please try again."),
         ({"body": b"data: {bad\n\n"}, "The assistant could not finish this answer. Please try again."),
     ],
 )
@@ -584,6 +585,15 @@ async def test_the_apps_own_words_for_an_error():
         assert events(await here.page.ask(user_message("q"))) == [
             {"type": "error", "errorText": "Abbruch: voll"}
         ]
+
+
+async def test_words_that_cannot_be_made_are_ours(caplog):
+    """The app's function fails: the page is told all the same, and the log has why."""
+    async with desk(error_text=lambda error: error.nothing) as here:
+        here.service.script.ask(events=[{"type": "error", "errorText": "voll"}])
+        shown = events(await here.page.ask(user_message("q")))
+        assert shown[-1]["errorText"] == "The assistant could not finish this answer. Please try again."
+    assert "nothing" in caplog.text
 
 
 async def test_modern_pages_get_the_services_words():
@@ -689,6 +699,13 @@ async def test_five_hundred_readers_and_a_third_leave():
 # --- Guards -------------------------------------------------------------------------------------------
 
 
+async def test_a_user_is_a_string(caplog):
+    """A number, say, would seal one user's threads as another's text: the app is told."""
+    async with desk(user=lambda request: 7) as here:
+        assert (await here.page.post())[0] == 500
+        assert here.service.requests == []
+
+
 @pytest.mark.parametrize("user", ["", None])
 async def test_nobody_gets_no_answer(user):
     """The app's hook names nobody: 401, and nothing is read."""
@@ -728,6 +745,52 @@ async def test_a_user_asks_at_the_apps_own_rate():
         assert (await here.page.post())[0] == 200
         status, _, headers = await here.other("bob").post(b"not read")
         assert (status, headers["retry-after"]) == (429, "13")
+
+
+async def test_a_rate_of_no_seconds_passes(caplog):
+    """Only a time to wait refuses; a boolean, which could mean either, is the app's mistake."""
+    waits = iter([0, -1, True, False])
+    async with desk(rate=lambda user: next(waits)) as here:
+        close = {"connection": "close"}  # a server ends the connection with a 500 anyway
+        assert [(await here.page.post(headers=close))[0] for _ in range(4)] == [200, 200, 500, 500]
+
+
+async def test_an_answer_that_nobody_sends_gives_its_place_back():
+    """A handler opened it and forgot it; it is closed with the last reference."""
+    async with LocalService() as service, service.session() as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+
+        async def forgetful(request: Request) -> Response:
+            await relay.open(request)
+            return Response("forgotten")
+
+        app = Starlette()
+        app.add_route("/api/chat", forgetful, methods=["POST"])
+        async with page_of(app) as page:
+            service.script.ask(events=[*HEAD, 60.0])
+            assert (await page.post())[1] == b"forgotten"
+            gc.collect()
+            await until(lambda: not relay.streaming and not service.answering)
+
+
+async def test_what_an_apps_own_key_function_raises_is_the_apps():
+    """It is no refusal of the service: the framework sees it as it is."""
+
+    def key() -> str:
+        raise LookupError("the vault is sealed")
+
+    async with desk(session={"assistant_key": key}) as here:
+        assert (await here.page.post())[0] == 500
+        assert here.service.requests == []
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "\u0000", "\u2028", "a\r\nb"])
+async def test_odd_texts_are_asked_or_refused(text):
+    """Half a character, a NUL, line ends of other worlds: never a failure of ours."""
+    async with desk() as here:
+        body = json.dumps({"messages": [user_message(text)]}).encode()
+        status, _, _ = await here.page.post(body)
+        assert status in (200, 400)
 
 
 async def test_answers_at_once_are_bounded():

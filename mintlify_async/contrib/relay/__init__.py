@@ -24,7 +24,7 @@ from __future__ import annotations
 from .answer import OpenReply, RelayedAnswer, RelayResponse
 from .question import Question, RelayLimits
 from .refusals import RelayRefusal
-from .relay import Relay
+from .relay import Relay, RelaySettings
 from .router import relay_router, relay_routes
 from .seal import SealError, ThreadSeal
 
@@ -35,6 +35,7 @@ __all__ = [
     "RelayLimits",
     "RelayRefusal",
     "RelayResponse",
+    "RelaySettings",
     "RelayedAnswer",
     "SealError",
     "ThreadSeal",

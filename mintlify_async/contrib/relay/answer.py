@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
@@ -101,7 +102,10 @@ class Teller:
     def public_text(self, error: MintlifyError) -> str:
         """Return what the page is told of *error*."""
         if self.error_text is not None:
-            return self.error_text(error)
+            try:
+                return self.error_text(error)
+            except Exception:  # the app's own code: the page must be told all the same
+                log.exception("the relay's error_text raised")
         if self.mode == "modern" and isinstance(error, AssistantError):
             return error.error_text or cut_text(error)
         return cut_text(error)
@@ -154,7 +158,7 @@ class OpenReply:
         self.user = user
         self.question = question
         self.teller = teller
-        self._leave = leave
+        self._leave = weakref.finalize(self, leave)  # once, also when nobody closes this
         self._events: PageEvents = SafeEvents() if teller.mode == "safe" else ModernEvents()
         self._hider = ThreadHider()
         self._learn(thread)
@@ -266,7 +270,8 @@ class RelayResponse(StreamingResponse):
 
     def __init__(self, opened: OpenReply) -> None:
         """Take over *opened*; nothing is read before it is sent."""
-        super().__init__(opened.frames(), headers=HEADERS)
+        self._frames = opened.frames()
+        super().__init__(self._frames, headers=HEADERS)
         self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -310,7 +315,7 @@ class RelayResponse(StreamingResponse):
         if scope.get("http_version", "1.1").startswith("1"):  # HTTP/2 forbids the field
             headers.append((b"connection", b"keep-alive"))
         await sender.start(self.status_code, headers)
-        async with aclosing(self._opened.frames()) as frames:
+        async with aclosing(self._frames) as frames:
             async for made in frames:
                 await sender.body(made)
         await sender.end()

@@ -33,12 +33,15 @@ class ModernEvents:
     """Passes every event as it came, for pages whose release knows what the service sends today."""
 
     def page(self, wire: Wire) -> list[Wire]:
-        """Return *wire* itself; metadata that would break the page's merge is left out."""
+        """Return *wire*, without metadata that would break the page's merge, with the value it must have."""
         metadata = wire.get("messageMetadata")
         if metadata is not None and not isinstance(metadata, dict):
             wire = {name: value for name, value in wire.items() if name != "messageMetadata"}
-        return [wire]
+        needed = _NEEDED.get(wire["type"])
+        return [wire if needed is None or needed in wire else {**wire, needed: None}]
 
+
+_NEEDED = {"tool-input-available": "input", "tool-input-error": "input", "tool-output-available": "output"}
 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
 

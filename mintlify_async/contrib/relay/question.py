@@ -68,13 +68,13 @@ class Question:
         messages: The history in the wire's form, with allowed roles and parts only.
         seal: The sealed thread that the page sent back, not opened yet, or None.
         chat_id: The page's own name for the chat, or None.
-        body: The whole of what the page sent, for hooks; trust none of it.
+        fields: What the page sent besides its messages, for hooks; trust none of it.
     """
 
     messages: list[Wire]
     seal: str | None = None
     chat_id: str | None = None
-    body: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
+    fields: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
 
 
 async def read_question(request: Request, limits: RelayLimits, clock: Clock) -> Question:
@@ -146,7 +146,7 @@ def _question(body: Wire, limits: RelayLimits) -> Question:
         messages=messages,
         seal=_seal(body, cast("list[Wire]", history)),
         chat_id=chat_id if isinstance(chat_id, str) else None,
-        body=body,
+        fields={name: value for name, value in body.items() if name != "messages"},
     )
 
 
@@ -257,13 +257,13 @@ def _context(value: object) -> object:
     return [ContextItem.from_wire(one) for one in cast("list[object]", value)]
 
 
-def page_options(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """Return what the page chose of *names*, checked, as options of a question.
 
     Raises:
         RelayRefusal: One is not what the service takes.
     """
-    chosen = {name: body[name] for name in names if body.get(name) is not None}
+    chosen = {name: fields[name] for name in names if fields.get(name) is not None}
     try:
         return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value) for name, value in chosen.items()}
     except ConfigurationError as error:

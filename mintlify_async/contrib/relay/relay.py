@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 import anyio
 from attrs import define
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from mintlify_async.models import Thread
     from mintlify_async.session import MintlifySession
 
-__all__ = ["Relay"]
+__all__ = ["Relay", "RelaySettings"]
 
 log = logging.getLogger("mintlify_async.relay")
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
+AskOptions = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
 RateHook = Callable[[str], "float | Awaitable[float | None] | None"]
 
 
@@ -57,6 +58,26 @@ class _Places:
         self.taken[user] -= 1
         if self.taken[user] <= 0:
             del self.taken[user]
+
+
+class RelaySettings(TypedDict, total=False):
+    """What :func:`relay_router` and :func:`relay_routes` hand on to :class:`Relay`, which documents it."""
+
+    secrets: Required[Sequence[str]]
+    rate: RateHook | None
+    on_finish: AnswerHook | None
+    on_unfinished: AnswerHook | None
+    mode: Mode
+    ask: AskOptions
+    page_fields: Collection[str]
+    limits: RelayLimits | None
+    max_concurrent: int
+    max_concurrent_per_user: int
+    keep_alive: float | None
+    stall: float | None
+    seal_ttl: float
+    error_text: Callable[[MintlifyError], str] | None
+    clock: Clock | None
 
 
 class Relay:
@@ -89,8 +110,9 @@ class Relay:
             accepts; ``"modern"`` sends everything but the thread's id and key,
             for pages of a release that knows all of it.
         ask: What every question is asked with, such as
-            ``{"retrieval_page_size": 8}``; or a function of the request and the
-            page's body that returns it. Never ``fp``, ``thread`` or ``messages``.
+            ``{"retrieval_page_size": 8}``; or a function that returns it, of the
+            request and of what the page sent besides its messages, which is
+            not checked. May be a coroutine function. Never ``fp`` or ``thread``.
         page_fields: Fields that a page may choose: of ``currentPath``,
             ``context`` and ``filter``.
         limits: How much a page may send.
@@ -120,7 +142,7 @@ class Relay:
         on_finish: AnswerHook | None = None,
         on_unfinished: AnswerHook | None = None,
         mode: Mode = "safe",
-        ask: Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        ask: AskOptions = None,
         page_fields: Collection[str] = ("currentPath",),
         limits: RelayLimits | None = None,
         max_concurrent: int = 1000,
@@ -206,24 +228,20 @@ class Relay:
         """
         who = await self._who(request, user)
         await self._check_rate(who)
-        question = await read_question(request, self._limits, self._clock)
-        thread = self._thread(question, who)
-        options = self._options(request, question)
-        self._places.enter(who)
+        self._places.enter(who)  # before anything is read: bodies take memory
+        leave = partial(self._places.leave, who)
         try:
-            reply = self._reply(question, thread, who, options)
-            await _open_while_there(reply, request, in_thread=thread is not None)
+            return await self._open(request, who, leave)
         except BaseException:
-            self._places.leave(who)
+            leave()
             raise
-        return OpenReply(
-            reply,
-            question=question,
-            thread=thread,
-            user=who,
-            teller=self._teller,
-            leave=partial(self._places.leave, who),
-        )
+
+    async def _open(self, request: Request, user: str, leave: Callable[[], None]) -> OpenReply:
+        question = await read_question(request, self._limits, self._clock)
+        thread = self._thread(question, user)
+        reply = self._reply(question, thread, user, await self._options(request, question))
+        await _open_while_there(reply, request, in_thread=thread is not None)
+        return OpenReply(reply, question=question, thread=thread, user=user, teller=self._teller, leave=leave)
 
     def _reply(
         self, question: Question, thread: Thread | None, user: str, options: Mapping[str, Any]
@@ -252,12 +270,20 @@ class Relay:
             )
         if not user:
             raise RelayRefusal(401, "Please sign in first.")
+        if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
+            raise ConfigurationError(
+                f"the user hook must return a string, not {type(user).__name__}", field="user"
+            )
         return user
 
     async def _check_rate(self, user: str) -> None:
         if self._rate is not None:
             wait = await result(self._rate(user))
-            if wait is not None:
+            if isinstance(wait, bool):
+                raise ConfigurationError(
+                    "the rate hook must return None to go on, or seconds to wait; not a boolean", field="rate"
+                )
+            if wait is not None and wait > 0:
                 raise RelayRefusal(429, TOO_MANY, retry_after(wait))
 
     def _thread(self, question: Question, user: str) -> Thread | None:
@@ -269,9 +295,9 @@ class Relay:
             log.info("a page's sealed thread was refused: %s", error.reason)
             raise _seal_refusal(error) from None
 
-    def _options(self, request: Request, question: Question) -> dict[str, Any]:
-        own = self._ask(request, question.body) if callable(self._ask) else self._ask
-        return {**(own or {}), **page_options(question.body, self._page_fields)}
+    async def _options(self, request: Request, question: Question) -> dict[str, Any]:
+        own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
+        return {**(own or {}), **page_options(question.fields, self._page_fields)}
 
 
 def _check(mode: str, page_fields: Collection[str]) -> None:
@@ -306,7 +332,7 @@ def _seal_refusal(error: SealError) -> RelayRefusal:
 async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:
     """Open the reply, unless the reader leaves first: a service that says nothing must not hold the place."""
     opened = False
-    failure: RelayRefusal | None = None
+    failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
         async def watch() -> None:
@@ -319,6 +345,8 @@ async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) 
             opened = True
         except MintlifyError as error:
             failure = _logged_refusal(error, in_thread=in_thread)
+        except Exception as error:  # the app's own, from its key's function, say: raised below, as it is
+            failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from mintlify_async.errors import ConfigurationError
 
-from .relay import Relay
+from .relay import Relay, RelaySettings
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -21,7 +21,7 @@ __all__ = ["relay_router", "relay_routes"]
 
 
 def relay_router(
-    session: MintlifySession, *, path: str = "/api/chat", user: Any = None, **settings: Any
+    session: MintlifySession, *, path: str = "/api/chat", user: Any = None, **settings: Unpack[RelaySettings]
 ) -> APIRouter:
     """Return a FastAPI router that answers ``useChat`` pages: ``app.include_router(relay_router(...))``.
 
@@ -62,7 +62,7 @@ def relay_router(
 
 
 def relay_routes(
-    session: MintlifySession, *, path: str = "/api/chat", user: Any = None, **settings: Any
+    session: MintlifySession, *, path: str = "/api/chat", user: Any = None, **settings: Unpack[RelaySettings]
 ) -> list[Route]:
     """Return Starlette routes that answer ``useChat`` pages: ``Starlette(routes=[*relay_routes(...)])``.
 
