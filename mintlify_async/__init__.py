@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .assistant import Reply as Reply
     from .clock import Clock as Clock
     from .clock import SystemClock as SystemClock
+    from .conversation import AskOptions as AskOptions
+    from .conversation import Conversation as Conversation
     from .errors import APIConnectionError as APIConnectionError
     from .errors import APIStatusError as APIStatusError
     from .errors import APITimeoutError as APITimeoutError
@@ -136,9 +138,11 @@ if TYPE_CHECKING:
     from .timeouts import Timeouts as Timeouts
 
 _ROOMS = {
-    "assistant": (
-        "Reply",
+    "conversation": (
+        "AskOptions",
+        "Conversation",
     ),
+    "assistant": ("Reply",),
     "clock": (
         "Clock",
         "SystemClock",
@@ -257,9 +261,7 @@ _ROOMS = {
         "ToolPart",
         "UnknownPart",
     ),
-    "protocol": (
-        "Assumptions",
-    ),
+    "protocol": ("Assumptions",),
     "quota": (
         "Limit",
         "MemoryQuotaStore",
@@ -268,19 +270,13 @@ _ROOMS = {
         "QuotaScope",
         "QuotaStore",
     ),
-    "refs": (
-        "JobRef",
-    ),
+    "refs": ("JobRef",),
     "retry": (
         "PollPolicy",
         "RetryPolicy",
     ),
-    "session": (
-        "MintlifySession",
-    ),
-    "sources": (
-        "AnswerSource",
-    ),
+    "session": ("MintlifySession",),
+    "sources": ("AnswerSource",),
     "stores": (
         "ConversationStore",
         "MemoryConversationStore",
@@ -291,9 +287,7 @@ _ROOMS = {
         "first_revision",
         "store_conflict",
     ),
-    "timeouts": (
-        "Timeouts",
-    ),
+    "timeouts": ("Timeouts",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
@@ -303,6 +297,7 @@ __all__ = [
     "APITimeoutError",
     "AbortEvent",
     "AnswerSource",
+    "AskOptions",
     "AssistantError",
     "Assumptions",
     "AuthenticationError",
@@ -312,6 +307,7 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "ContextItem",
+    "Conversation",
     "ConversationStore",
     "Custom",
     "CustomPart",

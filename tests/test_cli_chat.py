@@ -1,0 +1,252 @@
+"""``chat`` as a person uses it: lines in a pipe, keys on a real terminal, another day."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import re
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import mintlify_async
+from mintlify_async.testing import LocalService, faults
+
+PACKAGE = Path(mintlify_async.__file__).parent
+
+pytestmark = pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[LocalService]:
+    async with LocalService() as running:
+        yield running
+
+
+def settings(service: LocalService, home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")}
+    return {
+        **kept,
+        "PYTHONPATH": str(PACKAGE.parent),
+        "PYTHONWARNINGS": "error",
+        "XDG_DATA_HOME": str(home),
+        "TERM": "xterm-256color",
+        "NO_COLOR": "1",
+        "MINTLIFY_BASE_URL": service.base_url,
+        "MINTLIFY_DOMAIN": service.domain,
+        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
+    }
+
+
+async def talk(service: LocalService, home: Path, lines: str, *arguments: str) -> tuple[int, str, str]:
+    """Give *lines* to ``chat`` on its standard input; return its status, output and errors."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "mintlify_async",
+        "chat",
+        *arguments,
+        env=settings(service, home),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(lines.encode())
+    assert process.returncode is not None
+    assert b"Traceback" not in err, err.decode()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_history_and_thread_go_on(service, tmp_path):
+    """The second question carries the first with its answer, and the thread with its key."""
+    status, out, err = await talk(service, tmp_path, "How do I create a job?\nAnd how do I wait for it?\n")
+    assert status == 0, err
+    assert "Earlier in this thread you asked" in out
+    first, second = (request.json for request in service.requests)
+    assert "threadId" not in first
+    assert [message["role"] for message in second["messages"]] == ["user", "assistant", "user"]
+    assert second["threadId"]
+    assert second["threadKey"]
+    assert second["messages"][0]["id"] == first["messages"][0]["id"]
+
+
+async def test_a_named_conversation_goes_on_another_day(service, tmp_path):
+    """The next process has the history; --list names it; the file is its owner's alone."""
+    await talk(service, tmp_path, "How do I create a job?\n", "work")
+    status, out, err = await talk(service, tmp_path, "And how do I wait for it?\n", "work")
+    assert status == 0, err
+    assert "Earlier in this thread you asked" in out
+    assert len(service.requests[1].json["messages"]) == 3
+    assert (await talk(service, tmp_path, "", "--list"))[1] == "work\n"
+    assert stat.S_IMODE((tmp_path / "mintlify-async").stat().st_mode) == 0o700
+
+
+async def test_users_and_files_are_kept_apart(service, tmp_path):
+    """Another user's names, and another store's, are others."""
+    await talk(service, tmp_path, "How do I create a job?\n", "work")
+    assert (await talk(service, tmp_path, "", "--list", "--fp", "other"))[1] == ""
+    assert (await talk(service, tmp_path, "", "--list", "--store", str(tmp_path / "other.db")))[1] == ""
+
+
+async def test_a_cut_turn_is_not_kept(service, tmp_path):
+    """The error is told, the next question goes on from the last whole turn, the status tells of it."""
+    service.script.ask()
+    service.script.ask(fault=faults.Cut(at=-300, how="rst"))
+    status, _, err = await talk(
+        service, tmp_path, "How do I create a job?\nLost?\nAnd how do I wait for it?\n"
+    )
+    assert status == 1
+    assert "not whole" in err
+    assert [len(request.json["messages"]) for request in service.requests] == [1, 3, 3]
+
+
+async def test_undo_and_retry(service, tmp_path):
+    """/undo takes a turn back; /retry asks an unanswered question again, with the same id."""
+    service.script.ask()
+    service.script.ask(status=500)
+    lines = "How do I create a job?\nSecond?\n/retry\n/undo\n/what\n/quit\nnever asked\n"
+    status, _, err = await talk(service, tmp_path, lines, "work")
+    assert status == 1
+    assert "taken back: Second?" in err
+    assert err.count("/undo takes") == 1
+    failed, again = (request.json["messages"][-1] for request in service.requests[1:])
+    assert failed == again
+    assert len(service.requests) == 3
+
+
+async def test_without_a_key_it_ends_at_once(service, tmp_path):
+    """Status 2, one line; the second question is not tried."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "mintlify_async",
+        "chat",
+        env={**settings(service, tmp_path), "MINTLIFY_ASSISTANT_API_KEY": ""},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate(b"One?\nTwo?\n")
+    assert process.returncode == 2
+    assert err.count(b"\n") == 1
+    assert b"MINTLIFY_ASSISTANT_API_KEY" in err
+
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+ON_TERMINAL = """
+import os, sys
+os.login_tty(0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""Makes the terminal on standard input the one whose Ctrl-C reaches the command that follows."""
+
+
+class Screen:
+    """A command on a real terminal: what it shows, and keys for it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, descriptor: int) -> None:
+        self.process = process
+        self._descriptor = descriptor
+        self._arrived = asyncio.Event()
+        self.shown = ""
+        asyncio.get_running_loop().add_reader(descriptor, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._descriptor, 65536)
+        except OSError:  # the other end of the terminal is closed
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+        self.shown += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", data.decode(errors="replace"))
+        self._arrived.set()
+
+    async def until(self, text: str) -> None:
+        """Wait until *text* is on the screen, and forget what stands before its end."""
+        async with asyncio.timeout(20):
+            while text not in self.shown:
+                self._arrived.clear()
+                await self._arrived.wait()
+        self.shown = self.shown[self.shown.index(text) + len(text) :]
+
+    def press(self, keys: str) -> None:
+        """Type *keys*, control characters among them."""
+        os.write(self._descriptor, keys.encode())
+
+
+@pytest.fixture
+async def screen(service, tmp_path) -> AsyncIterator[Screen]:
+    """``chat work`` on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        ON_TERMINAL,
+        "-m",
+        "mintlify_async",
+        "chat",
+        "work",
+        "--plain",
+        env=settings(service, tmp_path),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    screen = Screen(process, ours)
+    try:
+        yield screen
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        asyncio.get_running_loop().remove_reader(ours)
+        os.close(ours)
+
+
+async def test_ctrl_c_stops_an_answer_and_keeps_the_conversation(service, screen):
+    """The half answer is dropped, the next question is answered, Ctrl-D ends it with 0."""
+    await screen.until("Ctrl-D ends")
+    await screen.until("> ")
+    screen.press("How do I create a job?\n")
+    await screen.until("Sources:")
+    await screen.until("> ")
+    started = [{"type": "start"}, {"type": "text-start", "id": "1"}]
+    service.script.ask(events=[*started, {"type": "text-delta", "id": "1", "delta": "Half of"}, 60.0])
+    screen.press("Stopped?\n")
+    await screen.until("Half of")
+    screen.press(CTRL_C)
+    await screen.until("stopped")
+    await screen.until("> ")
+    screen.press("And how do I wait for it?\n")
+    await screen.until("Earlier in this thread you asked")
+    await screen.until("> ")
+    screen.press(CTRL_D)
+    assert await screen.process.wait() == 0
+    assert [len(request.json["messages"]) for request in service.requests] == [1, 3, 3]
+
+
+async def test_ctrl_c_at_the_prompt_ends_nothing(screen):
+    """It clears the line and says how to end."""
+    await screen.until("> ")
+    screen.press("half a question" + CTRL_C)
+    await screen.until("Ctrl-D ends the conversation")
+    await screen.until("> ")
+    screen.press(CTRL_D)
+    assert await screen.process.wait() == 0
+
+
+async def test_what_is_kept_is_a_conversation(service, tmp_path):
+    """The file can be read from Python: the same store, the same owner, the same name."""
+    await talk(service, tmp_path, "How do I create a job?\n", "work")
+    store = mintlify_async.SQLiteConversationStore(tmp_path / "mintlify-async" / "chats.db")
+    kept = await store.load("work", owner="anonymous")
+    assert kept is not None
+    assert [message["role"] for message in json.loads(kept.data)["messages"]] == ["user", "assistant"]
