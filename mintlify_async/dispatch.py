@@ -19,6 +19,7 @@ from .errors import (
     APIStatusError,
     MintlifyError,
     OutcomeUnknownError,
+    QuotaExceededError,
     UnexpectedResponseError,
 )
 from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
@@ -120,13 +121,13 @@ class Dispatcher:
         single: bool,
     ) -> T:
         attempt = 0
+        failed: Failed | None = None
         while True:
             attempt += 1
             key = await self.keys[request.key_kind].reveal()
-            lease = await self._lease(request, key, deadline)
+            lease = await self._lease(request, key, deadline, failed)
             sent = self._about(request, attempt)
             sent_at = self.clock.wall()
-            failed: Failed
             try:
                 answer = await self._attempt(request, send, key, sent, lease)
                 result = read(answer, attempt)
@@ -202,12 +203,20 @@ class Dispatcher:
             return failed
         return _outcome_unknown(request, failed, sent_at)
 
-    async def _lease(self, request: Request, key: str, deadline: float | None) -> Lease | None:
+    async def _lease(
+        self, request: Request, key: str, deadline: float | None, failed: Failed | None
+    ) -> Lease | None:
+        """Take a slot; *failed* is the attempt before, whose own error says more than a refusal here."""
         if self.quota is None or request.operation == "get_job":
             return None
-        return await self.quota.acquire(
-            request.operation, _scope(request, key), deadline=deadline, clock=self.clock
-        )
+        try:
+            return await self.quota.acquire(
+                request.operation, _scope(request, key), deadline=deadline, clock=self.clock
+            )
+        except QuotaExceededError:
+            if failed is None:
+                raise
+        raise failed from failed.__cause__
 
     async def _observe(self, request: Request, key: str, answer: LiveResponse | Answer) -> None:
         self._warn_of_sunset(answer)

@@ -540,7 +540,7 @@ class Quota:
         if verdict.blocked:  # the end of a block is the service's own figure
             margin = 0.0
         until = clock.now() + max(verdict.wait + margin, SHORTEST_SLEEP)
-        if until == math.inf or (deadline is not None and until > deadline):
+        if until == math.inf or (deadline is not None and until >= deadline):
             raise _refusal(verdict)
         while (rest := until - clock.now()) > 0:
             await clock.sleep(min(rest, max(rest / NAPS, margin, SHORTEST_SLEEP)))

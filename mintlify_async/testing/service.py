@@ -7,6 +7,7 @@ import socket
 import ssl as ssl_module
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,7 @@ from aiohttp import web
 from ..clock import Clock, SystemClock
 from ..errors import ConfigurationError, StateError
 from .answers import AnswerStyle
+from .control import PREFIX, Control
 from .desk import Desk, Keys, route
 from .docs_index import DocsIndex
 from .faults import Fault, RawWire
@@ -77,6 +79,7 @@ class LocalService:
         port: The port; 0 takes a free one.
         ssl: Serve TLS with this context.
         observer: Is called with each request when its answer has ended.
+        control: Whether tests in other languages may look inside, see :mod:`mintlify_async.testing.control`.
 
     Raises:
         ConfigurationError: *docs* has no page, or *port* is not a port.
@@ -99,6 +102,7 @@ class LocalService:
         port: int = 0,
         ssl: ssl_module.SSLContext | None = None,
         observer: Callable[[RecordedRequest], object] | None = None,
+        control: bool = False,
     ) -> None:
         """Prepare everything; nothing listens before ``async with`` or :meth:`start`."""
         if not 0 <= port <= 65535:
@@ -124,6 +128,9 @@ class LocalService:
         self._cors, self._host, self._port, self._ssl = cors, host, port, ssl
         self._received = 0
         self._observer = observer
+        self._control = (
+            Control(requests=self.requests, script=self.script, jobs=self._desk.jobs) if control else None
+        )
         self._listener: asyncio.Server | None = None
         self._web: web.Server | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -353,6 +360,8 @@ class LocalService:
     # Answering
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        if self._control is not None and http.path.startswith(PREFIX):
+            return await self._send(http, self._control.answer(http.method, http.path, await http.read()))
         task = asyncio.current_task()
         assert task is not None
         self._at_work.add(task)
@@ -369,8 +378,8 @@ class LocalService:
         finally:
             self._at_work.discard(task)
             self._busy.discard(http.protocol)
-            self._tell_waiters()
             request.seconds = self.clock.now() - request.at
+            self._tell_waiters()
             if self._observer is not None:
                 self._observer(request)
 
@@ -421,6 +430,8 @@ class LocalService:
             answer = with_fields(answer, rule.fields)
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
+        if not any(name.lower() == "date" for name in answer.headers):  # clients measure dates against it
+            answer = answer.with_headers({"Date": formatdate(self.clock.wall(), usegmt=True)})
         return answer
 
     def _cors_headers(self) -> dict[str, str]:

@@ -1,0 +1,184 @@
+"""The quota inside a session: what takes a slot, what gives it back, what a refusal of the service does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from mintlify_async import (
+    APIConnectionError,
+    Limit,
+    MemoryQuotaStore,
+    MintlifySession,
+    OutcomeUnknownError,
+    Quota,
+    QuotaExceededError,
+    QuotaScope,
+    RateLimitError,
+    Timeouts,
+)
+from mintlify_async.testing import Limits, LocalService, Reset, VirtualClock
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[LocalService]:
+    async with LocalService(clock=VirtualClock()) as service:
+        yield service
+
+
+async def left(quota: Quota, service: LocalService, operation: Any = "create_job") -> int:
+    (one,) = await quota.left(operation, QuotaScope(project=service.project_id))
+    return one.left
+
+
+async def test_no_quota_unless_asked_for(service: LocalService):
+    """Off by default: 150 creates in a row go out."""
+    async with service.session() as session:
+        for _ in range(150):
+            await session.create_job("Fix it")
+    assert service.requests.count("create_job") == 150
+
+
+async def test_the_hundred_and_first_is_not_sent(service: LocalService):
+    """The refusal comes before any I/O; follow-ups and polls still go out."""
+    async with service.session(quota=Quota.interface()) as session:
+        jobs = [await session.create_job("Fix it") for _ in range(100)]
+        with pytest.raises(QuotaExceededError) as refused:
+            await session.create_job("Fix it")
+        await jobs[0].send("More")
+        await jobs[0].refresh()
+    assert refused.value.limit == "create_job"
+    assert service.requests.count("create_job") == 100
+    assert service.requests.count("send_message") == 1
+
+
+async def test_polls_take_no_slot(service: LocalService):
+    """The interface does not limit looks at a job."""
+    quota = Quota.interface(create_job=1)
+    async with service.session(quota=quota) as session:
+        done = await session.run_job("Fix it", timeout=900)
+    assert done.status == "completed"
+    assert service.requests.count("get_job") >= 2
+
+
+async def test_every_attempt_takes_a_slot(service: LocalService):
+    """A POST that was refused and sent again has cost two."""
+    service.script.create_job(status=429, headers={"Retry-After": "2"}, times=1)
+    quota = Quota.interface()
+    async with service.session(quota=quota) as session:
+        await session.create_job("Fix it")
+        assert await left(quota, service) == 98
+    assert service.requests.count("create_job") == 2
+
+
+async def test_what_was_not_sent_gives_its_slots_back(service: LocalService):
+    """Nobody listened: no attempt counts."""
+    quota = Quota.interface()
+    async with service.session(quota=quota) as session:
+        async with service.refusing():
+            with pytest.raises(APIConnectionError) as failed:
+                await session.create_job("Fix it")
+        assert failed.value.sent == "no"
+        assert await left(quota, service) == 100
+
+
+async def test_what_may_have_been_sent_keeps_its_slot(service: LocalService):
+    """The connection broke after the request: it may count at the service, so it counts here."""
+    service.script.create_job(fault=Reset())
+    quota = Quota.interface()
+    async with service.session(quota=quota) as session:
+        with pytest.raises(OutcomeUnknownError):
+            await session.create_job("Fix it")
+        assert await left(quota, service) == 99
+
+
+@pytest.mark.parametrize("mode", ["raise", "wait"])
+async def test_a_refusal_of_the_service_is_shown_as_its_own(service: LocalService, mode: Any):
+    """A 429 without a time blocks for a minute, longer than the call may last: the caller sees the 429."""
+    service.script.create_job(status=429, times=1)
+    async with service.session(quota=Quota.interface(mode=mode)) as session:
+        with pytest.raises(RateLimitError):
+            await session.create_job("Fix it")
+    assert service.requests.count("create_job") == 1
+
+
+async def test_a_refusal_of_one_session_stops_the_other(service: LocalService):
+    """Two sessions, one store: the second is stopped here while the service wants no more."""
+    store = MemoryQuotaStore()
+    service.script.create_job(status=429, headers={"Retry-After": "300"}, times=1)
+    quotas = [Quota.interface(store=store) for _ in range(2)]
+    async with service.session(quota=quotas[0]) as mine, service.session(quota=quotas[1]) as yours:
+        with pytest.raises(RateLimitError):
+            await mine.create_job("Fix it")
+        with pytest.raises(QuotaExceededError, match="asked to be left alone") as refused:
+            await yours.create_job("Fix it")
+        await yours.ask("Hello")
+    assert refused.value.retry_after == pytest.approx(300, abs=5)
+    assert service.requests.count("create_job") == 1
+
+
+async def test_forty_callers_wait_and_the_service_refuses_none():
+    """A service that allows ten a minute, forty callers at once who wait: four waves and no 429."""
+    limits = Limits(create_job=10, agent_window=60.0)
+    async with LocalService(clock=VirtualClock(), limits=limits) as service:
+        quota = Quota.interface(create_job=Limit(10, per=60), mode="wait")
+        patient = Timeouts(request=600)
+        async with service.session(quota=quota, timeouts=patient) as session:
+            jobs = await asyncio.gather(*(session.create_job(f"Fix {number}") for number in range(40)))
+        assert len({job.id for job in jobs}) == 40
+        assert service.requests.count("create_job") == 40
+        assert 180 <= service.clock.now() < 200
+
+
+async def test_a_wait_that_is_too_long_is_refused_at_once(service: LocalService):
+    """In wait mode a call's own time limit bounds the wait for a slot, too."""
+    async with service.session(quota=Quota.interface(create_job=1, mode="wait")) as session:
+        await session.create_job("Fix it")
+        before = service.clock.now()
+        with pytest.raises(QuotaExceededError) as refused:
+            await session.create_job("Fix it")
+    assert service.clock.now() - before < 5
+    assert refused.value.retry_after == pytest.approx(3600, abs=5)
+
+
+async def test_reset_headers_of_the_service_teach(service: LocalService):
+    """Somebody else used 95 of the hundred: the service says so, and five go out, not a hundred."""
+    other = service.session()
+    service.limits = Limits(reset_headers=True)
+    async with other:
+        for _ in range(95):
+            await other.create_job("Fix it")
+    async with service.session(quota=Quota.interface()) as session:
+        for _ in range(5):
+            await session.create_job("Fix it")
+        with pytest.raises(QuotaExceededError):
+            await session.create_job("Fix it")
+    assert service.requests.count("create_job") == 100
+
+
+async def test_questions_count_for_key_and_domain(service: LocalService):
+    """One question takes one slot of each of the assistant's three limits, under the key's fingerprint."""
+    quota = Quota.interface(ask_per_key=1)
+    async with service.session(quota=quota) as session:
+        await session.ask("Hello")
+        with pytest.raises(QuotaExceededError) as refused:
+            await session.ask("Hello again")
+    assert refused.value.limit == "ask_per_key"
+    assert service.assistant_key not in repr(vars(quota.store))
+    assert service.requests.count("ask") == 1
+
+
+async def test_one_quota_for_all_sessions_of_a_process(service: LocalService):
+    """with_options shares it; so does a second session that is given the same one."""
+    quota = Quota.interface(create_job=2)
+    first, second = service.session(quota=quota), service.session(quota=quota)
+    async with first, second:
+        await first.create_job("Fix it")
+        await second.with_options(project_id=service.project_id).create_job("Fix it")
+        for session in (first, second):
+            with pytest.raises(QuotaExceededError):
+                await session.create_job("Fix it")
+    assert isinstance(first, MintlifySession)
