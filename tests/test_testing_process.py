@@ -63,6 +63,40 @@ async def test_ready_line_log_and_clean_stop():
     assert "secret prompt" not in log
 
 
+async def test_a_test_in_another_language_looks_inside():
+    """What was received and what jobs did, scripts, and a fresh start: over HTTP, without a key."""
+    async with served() as (address, _), aiohttp.ClientSession(address) as client:
+
+        async def call(method, path, **kwargs):
+            async with client.request(method, path, **kwargs) as response:
+                return response.status, await response.json() if response.status != 204 else None
+
+        key = {"Authorization": f"Bearer {KEYS.admin}"}
+        job = {"prompt": "Say what the thread key is"}
+        answers = [{"operation": "create_job", "status": 429}, {"operation": "any", "status": 500}]
+        assert await call("POST", "/_local/script", json={"answers": answers}) == (200, {"queued": 2})
+        assert [(await call("POST", "/v2/agent/acme/job", json=job, headers=key))[0] for _ in range(3)] == [
+            429,
+            500,
+            201,
+        ]
+        wrong = {"answers": [*answers, {"operation": "dance"}]}
+        status, said = await call("POST", "/_local/script", json=wrong)
+        assert (status, "answers[2].operation" in said["error"]) == (400, True)
+        status, seen = await call("GET", "/_local/requests")
+        assert [(one["operation"], one["status"], one["json"]) for one in seen] == [
+            ("create_job", 429, job),
+            ("create_job", 500, job),
+            ("create_job", 201, job),
+        ]
+        assert KEYS.admin not in json.dumps(seen)
+        status, (one,) = await call("GET", "/_local/jobs")
+        assert (one["prompts"], one["diff"][:5]) == ([job["prompt"]], "--- a")
+        assert await call("DELETE", "/_local") == (204, None)
+        assert await call("GET", "/_local/requests") == (200, [])
+        assert (await call("GET", "/_local/nothing"))[0] == 404
+
+
 async def test_it_stops_in_the_middle_of_an_answer(tmp_path):
     """An answer that never ends does not hold it up."""
     script = tmp_path / "script.json"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,12 +184,12 @@ class DocsIndex:
             )
         pages = [read_page(place, file) for file in files]
         sections = [section for page in pages for section in split_sections(page)]
-        return cls(
-            folder=place,
-            pages={page.path: page for page in pages},
-            sections=sections,
-            database=_build_database(sections),
+        database = _build_database(sections)
+        index = cls(
+            folder=place, pages={page.path: page for page in pages}, sections=sections, database=database
         )
+        weakref.finalize(index, database.close)  # services share an index, so none of them closes it
+        return index
 
     def search(
         self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
@@ -221,10 +222,6 @@ class DocsIndex:
             content=section.content,
             score=score * 3 + 1 if closer else score,
         )
-
-    def close(self) -> None:
-        """Free the database."""
-        self._database.close()
 
 
 def _build_database(sections: Sequence[Section]) -> sqlite3.Connection:

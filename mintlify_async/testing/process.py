@@ -63,6 +63,7 @@ async def serve(
         cors=cors,
         life=life,
         answers=AnswerStyle(pause=pause),
+        control=True,
         observer=None if quiet else lambda request: _tell(told, _line(request)),
     )
     if script is not None:

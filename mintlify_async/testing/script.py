@@ -275,6 +275,10 @@ class Script:
             )
         return self._add("connect", fault=fault, times=times)
 
+    def extend(self, rules: Iterable[Rule]) -> None:
+        """Queue rules made elsewhere, behind those that wait."""
+        self._rules.extend(rules)
+
     def _add(self, operation: str, **settings: Any) -> Rule:
         if settings["times"] is not None and settings["times"] < 1:
             raise ConfigurationError("times is at least 1, or None for: until told", field="times")

@@ -26,7 +26,7 @@ from .faults import fault_from_json
 from .job_board import JobLife
 from .script import Rule, Script
 
-__all__ = ["load_script"]
+__all__ = ["load_script", "queue_answers"]
 
 
 def load_script(file: Path | str, script: Script) -> list[Rule]:
@@ -41,10 +41,22 @@ def load_script(file: Path | str, script: Script) -> list[Rule]:
         raise ConfigurationError(
             f"script {str(file)!r} is not readable as JSON: {error}", field="script"
         ) from None
+    return queue_answers(document, script)
+
+
+def queue_answers(document: object, script: Script) -> list[Rule]:
+    """Queue what a file's *document* describes in *script*, all of it or nothing; return the rules.
+
+    Raises:
+        ConfigurationError: The document is no such script; the message names the entry and the mistake.
+    """
     entries = as_list((as_object(document) or {}).get("answers"))
     if entries is None:
-        raise ConfigurationError('script: the file is {"answers": [{"operation": …}, …]}', field="script")
-    return [_queue(number, as_object(entry), script) for number, entry in enumerate(entries)]
+        raise ConfigurationError('script: it must be {"answers": [{"operation": …}, …]}', field="script")
+    fresh = Script()
+    rules = [_queue(number, as_object(entry), fresh) for number, entry in enumerate(entries)]
+    script.extend(rules)
+    return rules
 
 
 def _queue(number: int, entry: Mapping[str, Any] | None, script: Script) -> Rule:

@@ -1,0 +1,87 @@
+"""Requests under ``/_local`` in; what a test in another language asks and scripts out.
+
+A Python test has the service's attributes; a Node or Go test that talks to
+``serve`` has these instead. They are not of the interface, and need no key.
+
+==========================  ==============================================================
+``GET /_local/requests``    everything received, without keys
+``GET /_local/jobs``        every job, with its prompts and its proposed edit
+``POST /_local/script``     queues answers; the body is that of a script file
+``DELETE /_local``          forgets what was received and what was queued
+==========================  ==============================================================
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import frozen
+
+from ..errors import ConfigurationError
+from .job_board import JobBoard, LocalJob
+from .recorder import RecordedRequest, RequestLog
+from .script import Script
+from .script_file import queue_answers
+from .wire import Answer, json_answer
+
+__all__ = ["PREFIX", "Control"]
+
+PREFIX = "/_local"
+
+
+@frozen(kw_only=True)
+class Control:
+    """The inside of a service, over HTTP.
+
+    Attributes:
+        requests: What was received.
+        script: What is queued.
+        jobs: The jobs.
+    """
+
+    requests: RequestLog
+    script: Script
+    jobs: JobBoard
+
+    def answer(self, method: str, path: str, body: bytes) -> Answer:
+        """Return the answer to a request under the prefix."""
+        wanted = (method, path.removeprefix(PREFIX))
+        if wanted == ("GET", "/requests"):
+            return json_answer(200, [request_document(request) for request in self.requests])
+        if wanted == ("GET", "/jobs"):
+            return json_answer(200, [job_document(job) for job in self.jobs.values()])
+        if wanted == ("POST", "/script"):
+            return self._queue(body)
+        if wanted == ("DELETE", ""):
+            self.requests.clear()
+            self.script.clear()
+            return Answer(status=204)
+        return json_answer(404, {"error": f"no such control: {method} {path}"})
+
+    def _queue(self, body: bytes) -> Answer:
+        try:
+            rules = queue_answers(json.loads(body), self.script)
+        except (ConfigurationError, ValueError) as error:
+            return json_answer(400, {"error": str(error)})
+        return json_answer(200, {"queued": len(rules)})
+
+
+def request_document(request: RecordedRequest) -> dict[str, Any]:
+    """Return *request* as JSON, its key left out."""
+    headers = {name: value for name, value in request.headers.items() if name != "authorization"}
+    return {
+        "operation": request.operation,
+        "method": request.method,
+        "path": request.path,
+        "headers": headers,
+        "json": request.json,
+        "status": request.status,
+        "finished": request.finished,
+        "clientLeft": request.client_left,
+    }
+
+
+def job_document(job: LocalJob) -> dict[str, Any]:
+    """Return *job* as the interface shows it, and what only the service knows."""
+    return {**job.record(), "prompts": job.prompts, "diff": job.diff}
