@@ -8,6 +8,7 @@ import json
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import aiohttp
@@ -23,6 +24,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from yarl import URL
 
 from mintlify_async import ConfigurationError, MintlifySession, Thread, Timeouts
 from mintlify_async.contrib.relay import (
@@ -351,6 +353,39 @@ async def test_what_passes_of_the_history(shape):
         here.service.script.ask(events=TURN)
         await here.page.ask(*sent, trigger="regenerate-message", messageId="a1")
         assert here.asked["messages"] == passed
+
+
+CAPTURED = Path(__file__).parent / "oracle" / "http"
+
+
+@pytest.mark.parametrize("version", ["v5", "v6", "v7"])
+async def test_what_the_published_transports_post(version):
+    """Every request that was captured from them: questions are answered, a resume finds nothing."""
+    captured = json.loads((CAPTURED / f"{version}.json").read_text(encoding="utf-8"))["requests"]
+    async with LocalService() as service, service.session() as session:
+        app = Starlette(routes=relay_routes(session, secrets=[SECRET], user=x_user))
+        async with page_of(app) as page:
+            for shape, requests in captured.items():
+                for request in requests:
+                    assert await replayed(page, request) == expected(shape, request), shape
+    assert len(service.requests) >= 10
+
+
+def expected(shape: str, request: dict[str, Any]) -> int:
+    """Only the page that sends a bare thread id is refused: a relay's page has a sealed one."""
+    if request["method"] == "GET":
+        return 204
+    return 400 if shape == "prepare-hook" else 200
+
+
+async def replayed(page: Page, request: dict[str, Any]) -> int:
+    path = request["url"].removeprefix("https://relay.example")
+    headers = {**request["headers"], "x-user": "ada"}
+    data = None if request["body"] is None else json.dumps(request["body"]).encode()
+    url = URL(page.address + path, encoded=True)
+    async with page.http.request(request["method"], url, data=data, headers=headers) as response:
+        await response.read()
+        return response.status
 
 
 def question(**message: Any) -> dict[str, Any]:
