@@ -332,6 +332,9 @@ CREATE TABLE IF NOT EXISTS claims (
     job_id TEXT
 )"""
 
+_WRITE = "BEGIN IMMEDIATE"  # the write lock from the beginning: between a look and its write nobody comes
+_READ = "BEGIN"
+
 _COLUMNS = "key, fingerprint, token, claimed_at, lease_until, job_id"
 
 
@@ -390,7 +393,7 @@ class SQLiteLedger:
 
     async def find(self, key: str) -> Claim | None:
         """Return what *key* holds, or None."""
-        return await self._run(lambda db: _find(db, key))
+        return await self._run(lambda db: _find(db, key), begin=_READ)
 
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a job, the oldest first."""
@@ -413,25 +416,25 @@ class SQLiteLedger:
         """Drop *key*: it can be sent again."""
         await self._run(lambda db: db.execute("DELETE FROM claims WHERE key = ?", (key,)))
 
-    async def _run(self, step: Callable[[sqlite3.Connection], T]) -> T:
-        return await anyio.to_thread.run_sync(self._in_thread, step)
+    async def _run(self, step: Callable[[sqlite3.Connection], T], begin: str = _WRITE) -> T:
+        return await anyio.to_thread.run_sync(self._in_thread, step, begin)
 
-    def _in_thread(self, step: Callable[[sqlite3.Connection], T]) -> T:
+    def _in_thread(self, step: Callable[[sqlite3.Connection], T], begin: str) -> T:
         try:
-            with self._transaction() as db:
+            with self._transaction(begin) as db:
                 return step(db)
         except sqlite3.Error as error:
             reason = printable(str(error))
         raise StateError(f"the ledger {self._path!r} cannot be used: {reason}")
 
     @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        """Yield a connection inside one transaction that holds the write lock from its beginning."""
+    def _transaction(self, begin: str) -> Generator[sqlite3.Connection]:
+        """Yield a connection of its own, inside one transaction."""
         with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
             db.execute(
                 "PRAGMA synchronous = FULL"
             )  # a claim must outlive a power cut, or the POST is made twice
-            db.execute("BEGIN IMMEDIATE")
+            db.execute(begin)
             try:
                 db.execute(_TABLE)
                 yield db
