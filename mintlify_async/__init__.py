@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .clock import SystemClock as SystemClock
     from .conversation import AskOptions as AskOptions
     from .conversation import Conversation as Conversation
+    from .cutting import Edit as Edit
+    from .cutting import split_markdown as split_markdown
+    from .edits import Edits as Edits
     from .errors import APIConnectionError as APIConnectionError
     from .errors import APIStatusError as APIStatusError
     from .errors import APITimeoutError as APITimeoutError
@@ -89,6 +92,8 @@ if TYPE_CHECKING:
     from .ledger import Ledger as Ledger
     from .ledger import MemoryLedger as MemoryLedger
     from .ledger import SQLiteLedger as SQLiteLedger
+    from .markdown import answer_markdown as answer_markdown
+    from .markdown import extras_markdown as extras_markdown
     from .message import Suggestion as Suggestion
     from .message import sources_of as sources_of
     from .message import split_suggestions as split_suggestions
@@ -147,6 +152,11 @@ _ROOMS = {
         "Clock",
         "SystemClock",
     ),
+    "cutting": (
+        "Edit",
+        "split_markdown",
+    ),
+    "edits": ("Edits",),
     "errors": (
         "APIConnectionError",
         "APIStatusError",
@@ -228,6 +238,10 @@ _ROOMS = {
         "Ledger",
         "MemoryLedger",
         "SQLiteLedger",
+    ),
+    "markdown": (
+        "answer_markdown",
+        "extras_markdown",
     ),
     "message": (
         "Suggestion",
@@ -314,6 +328,8 @@ __all__ = [
     "Data",
     "DataPart",
     "DynamicToolPart",
+    "Edit",
+    "Edits",
     "ErrorEvent",
     "File",
     "FilePart",
@@ -407,11 +423,14 @@ __all__ = [
     "UnknownEvent",
     "UnknownPart",
     "__version__",
+    "answer_markdown",
     "as_completed",
     "check_name",
     "check_revision",
+    "extras_markdown",
     "first_revision",
     "sources_of",
+    "split_markdown",
     "split_suggestions",
     "store_conflict",
     "wait_all",
