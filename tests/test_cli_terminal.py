@@ -153,3 +153,23 @@ def test_progress_on_a_terminal_keeps_each_change():
         progress.change("j1  completed")
     assert "j1  active" in err.getvalue()
     assert "j1  completed" in err.getvalue()
+
+
+@pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}])
+def test_an_answer_cannot_steer_the_terminal(environ, monkeypatch):
+    """Escape sequences in the service's text never reach a terminal; line ends and tabs do."""
+    monkeypatch.setenv("TERM", environ["TERM"])
+    out, err = FakeTerminal(), FakeTerminal()
+    terminal = Terminal(out=out, err=err, environ=environ)
+    answered(terminal, ["a\x1b]0;title\x07b\x9b2J\tc\n"])
+    terminal.shown("\x1b[2Jshown")
+    terminal.note("\x1b[2Jnote")
+    assert not re.search(r"\x1b\]0|\x07|\x9b|\x1b\[2J", out.getvalue() + err.getvalue())
+    assert "shown" in out.getvalue()
+
+
+def test_a_pipe_gets_every_byte():
+    """What goes to a program is the service's text, unchanged."""
+    out = io.StringIO()
+    answered(Terminal(out=out, err=io.StringIO(), environ={}), ["a\x1b[2Jb\n"])
+    assert out.getvalue() == "a\x1b[2Jb\n"

@@ -103,9 +103,4 @@ def line(job: mintlify.Job) -> str:
         said.append(job.pr_link)
     elif job.status == "completed":
         said.append("no pull request (no files changed, or pushed straight to the branch)")
-    return "  ".join(_printable(part) for part in said)
-
-
-def _printable(text: str) -> str:
-    """Return the service's text fit for a terminal: no control characters."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return "  ".join(said)

@@ -22,6 +22,9 @@ __all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WithoutSuggestions"]
 FENCE = "```suggestions"
 """Opens the block of follow-up suggestions; it is shown below the answer instead."""
 
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What could steer a terminal, line ends and tabs left out: an answer's text comes from elsewhere."""
+
 REFRESHES_PER_SECOND = 8
 """How often a growing answer is drawn: by time, since drawing at each token is quadratic."""
 
@@ -117,15 +120,14 @@ class Blocks:
 class _PlainView:
     """Writes each piece as it comes."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
         self._filter = WithoutSuggestions()
         self._last = "\n"
 
     def _write(self, text: str) -> None:
         if text:
-            self._out.write(text)
-            self._out.flush()
+            self._terminal.write(text, end="")
             self._last = text[-1]
 
     def feed(self, text: str) -> None:
@@ -164,7 +166,7 @@ class _MarkdownView:
                 vertical_overflow="crop",
             )
             self._live.start()
-        for block in self._blocks.feed(self._filter.feed(text)):
+        for block in self._blocks.feed(self._filter.feed(CONTROLS.sub("", text))):
             self._print(block)
 
     def _print(self, block: str) -> None:
@@ -258,13 +260,14 @@ class Terminal:
             return None
         return Console(file=stream, no_color=not self._coloured, soft_wrap=False)
 
-    def write(self, text: str) -> None:
-        """Write a line of the answer."""
-        self.out.write(text + "\n")
+    def write(self, text: str, end: str = "\n") -> None:
+        """Write a piece of the answer: as it is to a pipe, without control characters to a terminal."""
+        self.out.write((CONTROLS.sub("", text) if self.out.isatty() else text) + end)
         self.out.flush()
 
     def note(self, text: str = "", style: str = "dim") -> None:
         """Say something that is not the answer."""
+        text = CONTROLS.sub("", text)
         if self._err_console is not None:
             self._err_console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -277,14 +280,14 @@ class Terminal:
 
     def answer(self) -> AnswerView:
         """Return what shows one answer while it grows."""
-        return _PlainView(self.out) if self._out_console is None else _MarkdownView(self._out_console)
+        return _PlainView(self) if self._out_console is None else _MarkdownView(self._out_console)
 
     def shown(self, text: str) -> None:
         """Write a finished piece of Markdown as part of the answer."""
         if self._out_console is None:
             self.write(text)
         else:
-            self._out_console.print(_markdown(text))
+            self._out_console.print(_markdown(CONTROLS.sub("", text)))
 
     @contextmanager
     def progress(self, text: str) -> Generator[Progress]:
