@@ -9,6 +9,7 @@ import threading
 import anyio
 import pytest
 
+from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import (
     APIConnectionError,
     APIStatusError,
@@ -30,14 +31,20 @@ PRINT = fingerprint("docs", "Fix the typos")
 JOB = Job(id="job_1", status="active")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def ledger(request, tmp_path):
-    return MemoryLedger() if request.param == "memory" else SQLiteLedger(tmp_path / "ledger.db")
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+async def ledger(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryLedger()
+    elif request.param == "sqlite":
+        yield SQLiteLedger(tmp_path / "ledger.db")
+    else:
+        async with request.getfixturevalue("redis_server").client() as client:
+            yield RedisLedger(client, timeout=10)
 
 
 @pytest.fixture
 def clock(ledger):
-    """A file is written in a thread, which the loop cannot see: the time waits a little for it."""
+    """The loop cannot see a thread or another process at work: the time waits a little for them."""
     return VirtualClock(grace=None if isinstance(ledger, MemoryLedger) else 0.005)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -202,6 +203,76 @@ async def test_of_three_processes_one_sends(redis_server: RedisServer, redis_cli
     results = await asyncio.gather(*(racer(number) for number in range(3)))
     assert results[0] == results[1] == results[2]
     assert [int(await redis_client.get(f"posts-{turn}")) for turn in range(40)] == [1] * 40
+
+
+DEADLY = """
+import asyncio, os, signal, sys
+from mintlify_async.clock import SystemClock
+from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.errors import OutcomeUnknownError
+from mintlify_async.ledger import create_once
+from mintlify_async.models import Job
+from redis.asyncio import Redis
+
+url, step = sys.argv[1:]
+
+def die(here):
+    if here == step:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Deadly(RedisLedger):
+    async def claim(self, claim):
+        die("before the claim")
+        held = await super().claim(claim)
+        die("after the claim")
+        return held
+
+    async def record(self, claim, job_id):
+        die("before the record")
+        await super().record(claim, job_id)
+        die("after the record")
+
+async def main():
+    async with Redis.from_url(url) as client:
+        async def send():
+            await client.incr("posts")
+            die("after the POST")
+            return Job(id="job_1", status="active")
+        try:
+            job = await create_once(Deadly(client, timeout=20), "k", "f", 0.5, send, SystemClock())
+            print(job if isinstance(job, str) else job.id)
+        except OutcomeUnknownError:
+            print("unknown")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "posts", "second"),
+    [
+        ("before the claim", 1, "job_1"),
+        ("after the claim", 0, "unknown"),
+        ("after the POST", 1, "unknown"),
+        ("before the record", 1, "unknown"),
+        ("after the record", 1, "job_1"),
+    ],
+)
+async def test_killed_at_each_step_there_is_never_a_second_post(
+    redis_server: RedisServer, redis_client: Any, step: str, posts: int, second: str
+):
+    """The next process has the job, or is told that nobody knows; it never sends what may have been sent."""
+
+    async def process(step: str) -> tuple[int | None, str]:
+        command = [sys.executable, "-c", DEADLY, redis_server.url, step]
+        started = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        output, _ = await started.communicate()
+        return started.returncode, output.decode().strip()
+
+    code, _ = await process(step)
+    assert code == -signal.SIGKILL
+    assert await process("never") == (0, second)
+    assert int(await redis_client.get("posts") or 0) == posts
 
 
 async def test_loops_in_other_threads_may_share_it(redis_client: Any):

@@ -194,7 +194,7 @@ class RedisLedger:
         skew = (int(server or 0) / 1e6 - claim.claimed_at) - self._ahead
         if abs(skew) < SKEW:
             return claim
-        return evolve(claim, claimed_at=claim.claimed_at + skew, lease_until=claim.lease_until + skew)
+        return evolve(claim, lease_until=claim.lease_until + skew)
 
     async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
         try:
