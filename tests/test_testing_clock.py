@@ -12,7 +12,7 @@ import pytest
 
 from mintlify_async import Clock, ConfigurationError
 from mintlify_async.testing import LocalService, VirtualClock
-from mintlify_async.testing.idle import BLIND_GRACE, Pulse
+from mintlify_async.testing.idle import Pulse
 
 
 async def test_half_an_hour_of_polls_is_quick():
@@ -68,7 +68,7 @@ async def test_a_loop_that_shows_nothing(monkeypatch):
     """Where the ready queue cannot be seen (uvloop), quiet in real time stands for it."""
     pulse = Pulse.of(asyncio.get_running_loop())
     monkeypatch.setattr(pulse, "_ready", None)
-    monkeypatch.setattr(pulse, "grace", BLIND_GRACE)
+    monkeypatch.setattr(pulse, "grace", 0.2)  # ample, for a busy machine
     clock, fired = VirtualClock(), []
     async with LocalService(clock=clock) as service, aiohttp.ClientSession() as client:
         for _ in range(10):
@@ -77,8 +77,7 @@ async def test_a_loop_that_shows_nothing(monkeypatch):
                 await response.read()
             timer.cancel()
         assert not fired
-        for _ in range(10):
-            await clock.sleep(60)
+        await clock.sleep(600)
     assert clock.now() == 600
 
 

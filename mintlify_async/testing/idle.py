@@ -22,7 +22,7 @@ __all__ = ["IdleMember", "Pulse", "default_grace"]
 QUIET_TURNS = 4
 """Turns without anything ready before a loop counts as idle; one is enough on Linux, the rest is margin."""
 
-BLIND_GRACE = 0.004
+BLIND_GRACE = 0.01
 """Seconds without anyone asking for the time, for loops that do not show their ready queue (uvloop)."""
 
 SLOW_TURN = 0.0005
