@@ -1,0 +1,529 @@
+"""Jobs over the wire: a session against the local service, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+import textwrap
+
+import anyio
+import pytest
+
+from mintlify_async import (
+    AuthenticationError,
+    ConfigurationError,
+    JobFailedError,
+    JobTimeoutError,
+    MemoryLedger,
+    MintlifySession,
+    NotFoundError,
+    OutcomeUnknownError,
+    PollPolicy,
+    ServerError,
+    SQLiteLedger,
+    StateError,
+    Turn,
+    as_completed,
+    wait_all,
+)
+from mintlify_async.testing import Answer, JobLife, LocalService, Reset, VirtualClock
+
+CREATE = ("POST", "/v2/agent/acme/job")
+LOOK = ("GET", "/v2/agent/acme/job/job_1")
+MESSAGE = ("POST", "/v2/agent/acme/job/job_1/message")
+
+
+@pytest.fixture
+async def service():
+    async with LocalService(clock=VirtualClock()) as running:
+        yield running
+
+
+@pytest.fixture
+async def session(service):
+    async with service.session() as opened:
+        yield opened
+
+
+def first_end(status="completed"):
+    return {"id": "job_1", "status": status, "prLink": "https://github.com/acme/docs/pull/1"}
+
+
+def second_end(status="completed"):
+    return {"id": "job_1", "status": status, "prLink": "https://github.com/acme/docs/pull/2"}
+
+
+def show(service, *steps):
+    """Answer each look with the record that is due: pairs of a time from now on, and a record or a status."""
+    service.script.clear()
+    began = service.clock.now()
+
+    def respond(request):
+        now = service.clock.now() - began
+        record = [shown for since, shown in steps if since <= now][-1]
+        body = {"id": "job_1", "status": record} if isinstance(record, str) else record
+        return Answer(status=200, body=(json.dumps(body).encode(),))
+
+    return service.script.get_job(respond=respond, times=None)
+
+
+# One job ---------------------------------------------------------------------------------------
+
+
+async def test_create_and_wait_on_the_wire(service, session):
+    """One POST, then one GET a look, and the record of the last."""
+    service.script.job("active", "active", "completed")
+    job = await session.create_job("Fix the typos")
+    done = await job.wait(timeout=900)
+    assert done.status == "completed"
+    assert done.pr_link == job.pr_link == "https://github.com/acme/docs/pull/1"
+    assert service.requests == [CREATE, LOOK, LOOK, LOOK]
+    assert job.raw.status == 200
+
+
+async def test_run_job(service, session):
+    """Create and wait in one call; the handle is told before the wait."""
+    told = []
+    done = await session.run_job("Fix the typos", timeout=900, on_created=told.append)
+    assert done.status == "completed"
+    assert told[0].id == done.id
+    assert service.requests.count("create_job") == 1
+
+
+async def test_a_reference_goes_on_in_another_session(service, session):
+    """Text in between; also a bare id."""
+    job = await session.create_job("Fix the typos")
+    async with service.session() as other:
+        assert (await other.job(str(job.ref))).status == "completed"
+        assert (await other.job("job_1")).status == "completed"
+        with pytest.raises(NotFoundError):
+            await other.job("job_99")
+
+
+async def test_failed(service, session):
+    """Raised with the record; ``check=False`` returns it."""
+    service.script.job(seconds=30, outcome="failed")
+    job = await session.create_job("Fix the typos")
+    with pytest.raises(JobFailedError) as caught:
+        await job
+    assert caught.value.job.status == "failed"
+    assert (await job.wait(check=False)).status == "failed"
+
+
+async def test_404_after_a_creation(service, session):
+    """The job is not there for 20 s, to the handle that created it; to another it does not exist."""
+    service.script.create_job(life=JobLife(seconds=30, not_found=20))
+    job = await session.create_job("Fix the typos")
+    with pytest.raises(NotFoundError):
+        await session.job("job_1")
+    assert (await job).status == "completed"
+
+
+async def test_404_for_more_than_half_a_minute(service, session):
+    """Then the wait ends with it."""
+    service.script.create_job(life=JobLife(not_found=1000))
+    job = await session.create_job("Fix the typos")
+    with pytest.raises(NotFoundError):
+        await job
+    assert 30 < service.clock.now() < 60
+
+
+async def test_polls_are_outside_the_retry_policy(service, session):
+    """A failed poll is one request; the next comes when it is due."""
+    service.script.get_job(status=503, times=3)
+    job = await session.create_job("Fix the typos")
+    await job
+    looks = [request.at for request in service.requests.of("get_job")]
+    assert all(after - before >= 1.0 for before, after in itertools.pairwise(looks))
+    assert [request.status for request in service.requests.of("get_job")][:3] == [503] * 3
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"status": 500},
+        {"status": 429},
+        {"status": 429, "headers": {"Retry-After": "7"}},
+        {"body": "<html>gateway</html>", "headers": {"Content-Type": "text/html"}},
+        {"json": {"unexpected": True}},
+        {"fault": Reset()},
+    ],
+    ids=["500", "429", "429 with Retry-After", "html", "no job", "reset"],
+)
+async def test_an_outage_is_borne(service, session, rule):
+    """Whatever form it has."""
+    service.script.get_job(**rule, times=4)
+    assert (await session.run_job("Fix the typos")).status == "completed"
+
+
+async def test_an_outage_of_five_minutes_is_raised(service, session):
+    """The last failure, with its status."""
+    service.script.get_job(status=503, times=None)
+    job = await session.create_job("Fix the typos")
+    with pytest.raises(ServerError) as caught:
+        await job
+    assert caught.value.status == 503
+    assert 300 <= service.clock.now() <= 335
+
+
+async def test_a_key_that_expires_is_raised_at_once(service, session):
+    """401 does not mend by waiting."""
+    service.script.job(seconds=600)
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(status=401, times=None)
+    with pytest.raises(AuthenticationError):
+        await job
+    assert service.requests == [CREATE, LOOK]
+
+
+async def test_retry_after_on_a_poll(service, session):
+    """On a refusal and on a success; no poll comes before it is over."""
+    service.script.get_job(status=429, headers={"Retry-After": "45"})
+    service.script.get_job(headers={"Retry-After": "50"})
+    service.script.job(seconds=60)
+    await session.run_job("Fix the typos")
+    looks = [request.at for request in service.requests.of("get_job")]
+    assert looks[1] - looks[0] >= 45
+    assert looks[2] - looks[1] >= 50
+
+
+async def test_a_timeout_says_that_the_job_goes_on(service, session):
+    """The reference in the error is enough to go on."""
+    service.script.job(seconds=600)
+    job = await session.create_job("Fix the typos")
+    with pytest.raises(JobTimeoutError) as caught:
+        await job.wait(timeout=100)
+    assert service.clock.now() == pytest.approx(100, abs=0.1)
+    assert caught.value.job.status == "active"
+    assert (await session.job(caught.value.ref)).status == "completed"
+
+
+@pytest.mark.parametrize(("delay", "link"), [(25.0, True), (1000.0, False)])
+async def test_a_late_pull_request(service, session, delay, link):
+    """It is waited for as long as the grace lasts."""
+    service.script.create_job(life=JobLife(seconds=30, pr_delay=delay))
+    job = await session.create_job("Fix the typos")
+    done = await job.wait(until="pr", pr_grace=60)
+    assert (done.pr_link is not None) is link
+    assert service.clock.now() < 130
+
+
+async def test_watch_over_the_wire(service, session):
+    """Each state once, however many looks showed it."""
+    service.script.create_job(life=JobLife(seconds=60, states={0: "queued", 20: "active"}))
+    job = await session.create_job("Fix the typos")
+    assert [seen.status async for seen in job.watch()] == ["queued", "active", "completed"]
+    assert service.requests.count("get_job") > 3
+
+
+# Turns -----------------------------------------------------------------------------------------
+
+SCHEDULES = [
+    PollPolicy(),
+    PollPolicy(initial=1.0, factor=1.0),
+    PollPolicy(first=5.0, initial=10.0, factor=1.0, jitter=0.0),
+    PollPolicy(first=9.0, initial=25.0, cap=60.0, jitter=0.5),
+    PollPolicy(per_second=0.1),
+]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("baseline", ["active", "completed", "failed", "unseen"])
+@pytest.mark.parametrize("poll", SCHEDULES, ids=range(len(SCHEDULES)))
+@pytest.mark.parametrize("stale", [0.0, 7.0, 20.0, 45.0])
+async def test_a_turn_never_returns_the_first_result(service, stale, poll, baseline, elsewhere):
+    """Over poll schedules, baselines and times for which the old end is still shown; here and elsewhere."""
+    before = first_end("failed" if baseline == "failed" else "completed")
+    async with service.session(poll=poll) as session:
+        if baseline == "unseen":
+            service.script.get_job(status=503)
+        else:
+            show(service, (0, "active" if baseline == "active" else before))
+        service.script.send_message(json={"id": "job_1", "status": "active"})
+        turn = await session.job("job_1").send("Mention the CLI too")
+        show(service, (0, before), (stale, "active"), (stale + 75, second_end()))
+        assert service.requests == [LOOK, MESSAGE]
+        if elsewhere:
+            text = str(turn.ref)
+            async with service.session(poll=poll) as other:
+                turn = other.job(text)
+                assert isinstance(turn, Turn)
+                done = await turn
+        else:
+            done = await turn
+    assert done.pr_link == second_end()["prLink"]
+    assert turn.settled_by == ("evidence" if baseline in ("completed", "failed") else "grace")
+
+
+async def test_a_turn_that_nobody_saw_settles_by_grace(service, session):
+    """The service was done before the next look, with an identical record."""
+    job = await session.create_job("Fix the typos")
+    first = await job
+    service.script.send_message(life=JobLife(seconds=0.0))
+    began = service.clock.now()
+    turn = await job.send("Again")
+    done = await turn
+    assert done == first
+    assert turn.settled_by == "grace"
+    assert service.clock.now() - began >= 60
+
+
+async def test_a_stale_end_is_read_back(service, session):
+    """The service's own life: the old record for 45 s, then active, then the new end."""
+    job = await session.create_job("Fix the typos")
+    await job
+    service.script.send_message(life=JobLife(seconds=20, stale=45))
+    began = service.clock.now()
+    turn = await job.send("Again")
+    await turn
+    assert turn.settled_by == "evidence"
+    assert service.clock.now() - began >= 65
+    assert service.jobs["job_1"].prompts == ["Fix the typos", "Again"]
+
+
+async def test_two_turns_in_a_row(service, session):
+    """All three handles end with the newest turn; each prompt went out once."""
+    job = await session.create_job("One")
+    service.script.send_message(life=JobLife(seconds=50))
+    service.script.send_message(life=JobLife(seconds=100))
+    two = await job.send("Two")
+    three = await two.send("Three")
+    began = service.clock.now()
+    await asyncio.gather(job, two, three)
+    assert service.clock.now() - began >= 100
+    assert [request.json for request in service.requests.of("send_message")] == [
+        {"prompt": "Two"},
+        {"prompt": "Three"},
+    ]
+
+
+async def test_a_follow_up_that_is_lost_is_not_sent_again(service, session):
+    """Unknown: one POST, an error that says so, and a guard that stands."""
+    job = await session.create_job("Fix the typos")
+    await job
+    service.script.send_message(fault=Reset(), life=JobLife(seconds=20, stale=30))
+    with pytest.raises(OutcomeUnknownError):
+        await job.send("Again")
+    assert service.requests.count("send_message") == 1
+    assert job.ref.armed
+    began = service.clock.now()
+    await job
+    assert service.clock.now() - began >= 40
+
+
+async def test_a_follow_up_that_is_refused_changes_nothing(service, session):
+    """404 and the like: nothing to wait for."""
+    job = await session.create_job("Fix the typos")
+    await job
+    service.script.send_message(status=400)
+    with pytest.raises(Exception, match="400"):
+        await job.send("Again")
+    assert not job.ref.armed
+    assert job.done
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_the_baseline_is_refused(service, session, status):
+    """The POST is not made."""
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(status=status)
+    with pytest.raises(Exception, match=str(status)):
+        await job.send("Again")
+    assert service.requests == [CREATE, LOOK]
+
+
+# Many ------------------------------------------------------------------------------------------
+
+
+async def test_many_jobs_at_once(service):
+    """All finish, in order, within the cap, and nothing is left."""
+    async with service.session(poll=PollPolicy(per_second=500)) as session:
+        service.script.create_job(life=JobLife(seconds=40), times=None)
+        jobs = [await session.create_job(f"Job {number}") for number in range(150)]
+        done = await wait_all(jobs, timeout=600)
+        assert [job.id for job in done] == [job.id for job in jobs]
+        assert {job.status for job in done} == {"completed"}
+    looks = [request.at for request in service.requests.of("get_job")]
+    assert max(sum(1 for at in looks if since <= at < since + 1) for since in looks) <= 510
+
+
+async def test_as_completed_over_the_wire(service, session):
+    """The first to end comes first."""
+    jobs = []
+    for seconds in (50, 10, 30):
+        service.script.job(seconds=seconds)
+        jobs.append(await session.create_job(f"{seconds} s"))
+    assert [job.id async for job in as_completed(jobs)] == ["job_2", "job_3", "job_1"]
+
+
+async def test_closing_the_session_wakes_every_wait(service):
+    """With a clear error; a handle used afterwards gets one, too."""
+    service.script.job(seconds=6000)
+    session = service.session()
+    job = await session.create_job("Fix the typos")
+    waits = [asyncio.create_task(job.wait()) for _ in range(3)]
+    await service.clock.sleep(60)
+    await session.close()
+    for wait in waits:
+        with pytest.raises(StateError, match="closed"):
+            await wait
+    with pytest.raises(StateError):
+        await job
+
+
+@pytest.mark.parametrize("moment", ["connecting", "asking", "between"])
+async def test_a_cancelled_wait_leaves_a_usable_session(service, session, moment):
+    """Whether a poll is under way or not: no task, no connection in use, and the next wait works."""
+    service.script.job(seconds=60)
+    job = await session.create_job("Fix the typos")
+    if moment == "asking":
+        service.script.get_job(delay=30.0)
+    task = asyncio.create_task(job.wait())
+    if moment == "asking":
+        await service.until(lambda running: running.answering)
+    elif moment == "between":
+        await service.clock.sleep(1.0)
+    else:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [left for left in asyncio.all_tasks() if left.get_name().startswith("poll ")] == []
+    assert (await job).status == "completed"
+
+
+async def test_one_session_over_several_scopes(service, session):
+    """A deadline of anyio in the middle of a poll, then a wait that succeeds."""
+    service.script.job(seconds=60)
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(delay=3600.0)
+    with service.clock.hold(), anyio.move_on_after(0.1) as scope:
+        await job
+    assert scope.cancelled_caught
+    assert (await job).status == "completed"
+
+
+def test_one_session_over_several_loops():
+    """Each loop has a scheduler of its own; a handle from one works on the other."""
+    service = LocalService(clock=VirtualClock())
+    session, jobs = None, []
+
+    async def run():
+        nonlocal session
+        async with service:
+            session = session or service.session()
+            if not jobs:
+                jobs.append(await session.create_job("Fix the typos"))
+            status = (await jobs[0]).status
+            if len(statuses) == 1:
+                await session.close()
+            return status
+
+    statuses = []
+    for _ in range(2):
+        statuses.append(asyncio.run(run()))
+    assert statuses == ["completed"] * 2
+    assert service.requests.count("create_job") == 1
+
+
+# Never twice -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_key_creates_one_job(service, tmp_path, kind):
+    """Called three times, at once and later: one POST, the same job."""
+    ledger = MemoryLedger() if kind == "memory" else SQLiteLedger(tmp_path / "ledger.db")
+    async with service.session(ledger=ledger) as session:
+        jobs = await asyncio.gather(*(session.create_job("Fix it", dedupe_key="issue-7") for _ in range(3)))
+        jobs.append(await session.create_job("Fix it", dedupe_key="issue-7"))
+        assert {job.id for job in jobs} == {"job_1"}
+        assert service.requests.count("create_job") == 1
+        assert (await jobs[-1]).status == "completed"
+        with pytest.raises(ConfigurationError):
+            await session.create_job("Fix something else", dedupe_key="issue-7")
+        assert service.requests.count("create_job") == 1
+
+
+async def test_an_unknown_outcome_keeps_the_key(service):
+    """The job may exist: the key is not sent again until a person has looked."""
+    ledger = MemoryLedger()
+    async with service.session(ledger=ledger) as session:
+        service.script.create_job(fault=Reset())
+        with pytest.raises(OutcomeUnknownError):
+            await session.create_job("Fix it", dedupe_key="issue-7")
+        with pytest.raises(OutcomeUnknownError, match="resolve"):
+            await session.create_job("Fix it", dedupe_key="issue-7")
+        assert service.requests.count("create_job") == 1
+        (claim,) = await ledger.open_claims()
+        await ledger.resolve(claim.key, "job_1")
+        assert (await session.create_job("Fix it", dedupe_key="issue-7")).id == "job_1"
+        assert service.requests.count("create_job") == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 429])
+async def test_a_refusal_frees_the_key(service, status):
+    """Nothing was created."""
+    ledger = MemoryLedger()
+    async with service.session(ledger=ledger) as session:
+        service.script.create_job(status=status, headers={"Retry-After": "86400"})
+        with pytest.raises(Exception, match=str(status)):
+            await session.create_job("Fix it", dedupe_key="issue-7")
+        assert await ledger.open_claims() == []
+        assert (await session.create_job("Fix it", dedupe_key="issue-7")).id == "job_1"
+
+
+async def test_a_closed_session_claims_nothing(service):
+    """The error comes before the ledger is asked."""
+    ledger = MemoryLedger()
+    session = service.session(ledger=ledger)
+    await session.close()
+    with pytest.raises(StateError):
+        await session.create_job("Fix it", dedupe_key="issue-7")
+    assert await ledger.open_claims() == []
+
+
+PROGRAM = textwrap.dedent(
+    """
+    import asyncio, sys
+    from mintlify_async import MintlifySession, SQLiteLedger
+
+    async def main(url, key, path):
+        async with MintlifySession(
+            base_url=url, admin_key=key, project_id="acme", ledger=SQLiteLedger(path)
+        ) as session:
+            job = await session.create_job("Fix it", dedupe_key="issue-7")
+            print(job.id)
+
+    asyncio.run(main(*sys.argv[1:]))
+    """
+)
+
+
+async def test_processes_that_race_create_one_job(tmp_path):
+    """Real processes, real requests, one SQLite file: one POST, the same job for all."""
+    async with LocalService() as service:
+        service.script.create_job(delay=0.3)
+        arguments = [service.base_url, service.admin_key, str(tmp_path / "ledger.db")]
+        processes = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, "-c", PROGRAM, *arguments, stdout=subprocess.PIPE
+            )
+            for _ in range(3)
+        ]
+        outputs = [(await process.communicate())[0].decode().strip() for process in processes]
+        assert outputs == ["job_1"] * 3
+        assert service.requests == [CREATE]
+
+
+async def test_the_key_is_not_in_a_reference(service):
+    """What travels names the job and nothing else."""
+    async with MintlifySession(
+        base_url=service.base_url, admin_key=service.admin_key, project_id="acme", clock=service.clock
+    ) as session:
+        job = await session.create_job("A secret prompt")
+        for text in (str(job.ref), job.ref.to_json(), repr(job.ref), repr(job)):
+            assert service.admin_key not in text
+            assert "secret" not in text
