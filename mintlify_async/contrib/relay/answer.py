@@ -345,13 +345,16 @@ class _Sender:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment whenever nothing was sent for *seconds*; never returns."""
+        """Send a comment whenever nothing was sent for *seconds*, until the reader has left."""
         while True:
             due = self._last + seconds - self._clock.now()
             if due > 0:
                 await self._clock.sleep(due)
-            else:
+                continue
+            try:
                 await self.body(KEEP_ALIVE)
+            except OSError:  # the reader has left; whoever sends the answer learns it, too
+                return
 
     async def stalled(self, seconds: float) -> None:
         """Return when the reader has not taken one message for *seconds*."""
