@@ -1,0 +1,30 @@
+"""Another process that goes on with a stored conversation: asks one question, prints what came as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+from mintlify_async import MintlifySession, SQLiteConversationStore, StoreConflictError
+
+
+async def main(path: str, id: str, owner: str, question: str) -> None:
+    """Say what was loaded, wait for a line, ask, say what was answered."""
+    async with MintlifySession() as session:
+        chat = session.conversation(fp=owner, store=SQLiteConversationStore(path), id=id)
+        await chat.load()
+        loaded = chat.to_dict()
+        print(json.dumps({"messages": loaded["messages"], "thread": loaded["thread"]}), flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        try:
+            reply = await chat.ask(question)
+        except StoreConflictError:
+            print(json.dumps({"conflict": True}), flush=True)
+            await chat.load()
+            reply = await chat.ask(question)
+        print(json.dumps({"text": reply.text, "messages": len(chat.messages)}), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
