@@ -37,12 +37,14 @@ class RedisServer:
     Args:
         directory: Where it keeps its file.
         durable: Whether each write is on disk before it is answered; otherwise a restart forgets all.
+        cluster: Whether it is a cluster of one node, which refuses scripts whose keys are apart.
     """
 
-    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+    def __init__(self, directory: Path, *, durable: bool = False, cluster: bool = False) -> None:
         """Choose a port; nothing runs yet."""
         self.directory = directory
         self.durable = durable
+        self.cluster = cluster
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -64,6 +66,7 @@ class RedisServer:
         """Start it, again after a kill, and return when it answers."""
         keep = ["--appendonly", "yes", "--appendfsync", "always"] if self.durable else ["--appendonly", "no"]
         command = [find_server(), "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", *keep]
+        command += ["--cluster-enabled", "yes"] if self.cluster else []
         self._process = subprocess.Popen(
             [*command, "--dir", str(self.directory), "--loglevel", "warning"],
             stdin=subprocess.DEVNULL,
@@ -75,7 +78,16 @@ class RedisServer:
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"redis-server did not start on port {self.port}")
             time.sleep(0.02)
+        if self.cluster:
+            self._take_all_slots(end)
         return self
+
+    def _take_all_slots(self, end: float) -> None:
+        for first in range(0, 16384, 4096):
+            self.say(b"CLUSTER ADDSLOTS " + " ".join(map(str, range(first, first + 4096))).encode())
+        while b"cluster_state:ok" not in self.say(b"CLUSTER INFO"):
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """End it at once, as ``kill -9`` does."""
@@ -163,10 +175,10 @@ def own_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
     find_server()
     made: list[RedisServer] = []
 
-    def make(*, durable: bool = False) -> RedisServer:
+    def make(*, durable: bool = False, cluster: bool = False) -> RedisServer:
         directory = tmp_path / f"redis-{len(made)}"
         directory.mkdir()
-        made.append(RedisServer(directory, durable=durable))
+        made.append(RedisServer(directory, durable=durable, cluster=cluster))
         return made[-1].start()
 
     yield make

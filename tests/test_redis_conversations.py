@@ -1,0 +1,117 @@
+"""Conversations on a real Redis: what only this store has; the promises of all stores are in test_stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis_server import RedisServer
+
+from mintlify_async import StateError, StoreConflictError
+from mintlify_async.contrib.redis import RedisConversationStore
+from mintlify_async.testing import LocalService
+
+ANOTHER_MACHINE = """
+import asyncio, json, sys
+from mintlify_async import MintlifySession
+from mintlify_async.contrib.redis import RedisConversationStore
+from redis.asyncio import Redis
+
+async def main():
+    async with Redis.from_url(sys.argv[1]) as client, MintlifySession() as session:
+        chat = session.conversation(store=RedisConversationStore(client, timeout=20), id="chat", owner="ada")
+        await chat.ask("And by SSO?")
+        print(json.dumps([len(chat.messages), chat.thread.id]))
+
+asyncio.run(main())
+"""
+
+
+async def test_another_machine_goes_on_with_the_chat(redis_server: RedisServer, redis_client: Any):
+    """Asked here, then in another process: one thread with its key, one history; who is late is told."""
+    async with LocalService() as service, service.session() as session:
+        store = RedisConversationStore(redis_client, timeout=20)
+        chat = session.conversation(store=store, id="chat", owner="ada")
+        await chat.ask("How do I log in?")
+        settings = {
+            "MINTLIFY_BASE_URL": service.base_url,
+            "MINTLIFY_PROJECT_ID": service.project_id,
+            "MINTLIFY_DOMAIN": service.domain,
+            "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            ANOTHER_MACHINE,
+            redis_server.url,
+            env={**os.environ, **settings},
+            stdout=subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+        assert chat.thread is not None
+        assert json.loads(output) == [4, chat.thread.id]
+        second = service.requests.of("ask")[1].json
+        assert (second["threadId"], second["threadKey"]) == (chat.thread.id, chat.thread.key)
+        with pytest.raises(StoreConflictError):
+            await chat.ask("What else?")
+        await chat.load()
+        assert len(chat.messages) == 4
+
+
+async def test_names_and_expiry(redis_client: Any):
+    """Keys name nobody and carry the owner's tag; with keep= they expire, and the list of ids with them."""
+    store = RedisConversationStore(redis_client, keep=0.2)
+    await store.save("chat-1", "{}", owner="ada@example.com", revision=0)
+    for key in [key.decode() for key in await redis_client.keys("*")]:
+        assert key.startswith("mintlify:conversations:{")
+        assert "ada" not in key
+        assert "chat-1" not in key
+        assert await redis_client.pttl(key) > 0
+    assert await store.ids(owner="ada@example.com") == ["chat-1"]
+    await asyncio.sleep(0.25)
+    assert await store.ids(owner="ada@example.com") == []
+    assert await store.load("chat-1", owner="ada@example.com") is None
+
+
+async def test_kept_for_ever_beside_kept_for_a_while(redis_client: Any):
+    """A conversation without an end keeps its place in the owner's list when others expire."""
+    for_ever, a_while = RedisConversationStore(redis_client), RedisConversationStore(redis_client, keep=0.1)
+    await for_ever.save("old", "1", owner="ada", revision=0)
+    await a_while.save("new", "2", owner="ada", revision=0)
+    await asyncio.sleep(0.15)
+    assert await for_ever.ids(owner="ada") == ["old"]
+    assert await for_ever.load("old", owner="ada") is not None
+
+
+async def test_a_client_that_writes_twice_is_no_conflict(redis_client: Any):
+    """A client's own retry after a lost answer finds its own writing there."""
+
+    class Stutter:
+        async def evalsha(self, sha: str, numkeys: int, *rest: Any) -> Any:
+            await redis_client.evalsha(sha, numkeys, *rest)
+            return await redis_client.evalsha(sha, numkeys, *rest)
+
+        def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
+            return redis_client.eval(script, numkeys, *rest)
+
+    store = RedisConversationStore(Stutter())
+    revision = await store.save("chat", "1", owner="ada", revision=0)
+    assert await store.save("chat", "2", owner="ada", revision=revision) == revision + 1
+
+
+async def test_redis_away_is_an_error(own_redis: Callable[..., RedisServer]):
+    """A turn that cannot be saved is told, with a cause that shows no address."""
+    server = own_redis()
+    async with server.client() as client:
+        store = RedisConversationStore(client)
+        server.kill()
+        with pytest.raises(StateError, match="conversation store on Redis cannot be used") as error:
+            await store.save("chat", "1", owner="ada", revision=0)
+    assert type(error.value.__cause__).__name__ == "CauseSummary"
+    assert repr(store) == "RedisConversationStore(namespace='mintlify')"
