@@ -15,8 +15,9 @@ import pytest
 from redis_server import RedisServer
 
 from mintlify_async.clock import Clock, SystemClock
-from mintlify_async.contrib.redis import RedisQuotaStore
+from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, RedisQuotaStore
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
+from mintlify_async.ledger import Claim
 from mintlify_async.quota import Limit, MemoryQuotaStore, Quota, QuotaScope, QuotaStore
 from mintlify_async.testing.virtual_clock import VirtualClock
 
@@ -289,6 +290,33 @@ async def test_a_cancelled_look_gives_its_slot_back(redis_client: Any, clock: Sy
     caller.cancel()
     await asyncio.gather(caller, return_exceptions=True)
     assert await granted(quota, clock, 1) == 1
+
+
+async def test_a_redis_cluster_takes_every_script(own_redis: Callable[..., RedisServer], clock: SystemClock):
+    """On a real cluster all three stores do all they can; it refuses scripts whose keys are apart."""
+    from redis.asyncio import RedisCluster
+
+    server = own_redis(cluster=True)
+    async with RedisCluster(host="127.0.0.1", port=server.port) as client:
+        quota = Quota.interface(create_job=3, ask_per_key=3, store=RedisQuotaStore(client, timeout=20))
+        for operation, scope in (("create_job", ACME), ("ask", SITE)):
+            assert await granted(quota, clock, 5, operation) == 3
+            lease = await quota.acquire("send_message", ACME, clock=clock)
+            await lease.refund()
+            taught = {"ratelimit-remaining": "2", "ratelimit-reset": "60"}
+            await quota.observe(operation, scope, 201, taught)  # type: ignore[arg-type]
+            await quota.observe(operation, scope, 429, {}, 30.0)  # type: ignore[arg-type]
+            assert (await quota.left(operation, scope))[0].blocked > 0  # type: ignore[arg-type]
+        ledger, now = RedisLedger(client, timeout=20), clock.wall()
+        claim = Claim(key="k", fingerprint="f", token="t", claimed_at=now, lease_until=now + 5)
+        assert (await ledger.claim(claim), await ledger.find("k")) == (claim, claim)
+        assert await ledger.open_claims() == [claim]
+        await ledger.resolve("k", "job_1")
+        await ledger.forget("k")
+        store = RedisConversationStore(client, timeout=20)
+        await store.save("chat", "{}", owner="ada", revision=0)
+        assert await store.ids(owner="ada") == ["chat"]
+        assert await store.delete("chat", owner="ada")
 
 
 @pytest.mark.parametrize("connections", [1, 100])
