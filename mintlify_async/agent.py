@@ -10,6 +10,8 @@ from attrs import define, evolve, field
 
 from .clock import Clock
 from .dispatch import Dispatcher
+from .hooks import Fact, Observation, Observer, PartOf, following
+from .jobs import note_job
 from .loops import LoopLocal
 from .models import Job
 from .polling import PollScheduler
@@ -59,6 +61,9 @@ class AgentClient:
     project_id: str | None
     headers: Mapping[str, str] = field(repr=False)
     extra_body: Mapping[str, Any] = field(repr=False)
+    base_url: str
+    observer: Observer | None = None
+    observation: Observation | None = None
     owner: object = field(default=None, repr=False)
 
     def owned_by(self, owner: object) -> AgentClient:
@@ -73,8 +78,32 @@ class AgentClient:
         """Return the running loop's scheduler."""
         return self.loops.get().scheduler
 
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
+        """Begin to follow an operation, or note it in the one that it is part of."""
+        if self.observation is not None:
+            return PartOf(self.observation)
+        if self.observer is None:
+            return None
+        facts: dict[str, Fact] = {"project_id": project_id, "base_url": self.base_url}
+        if job_id is not None:
+            facts["conversation_id"] = job_id
+        return self.observer.start(operation, facts)
+
     async def send(self, request: Request, *, timeout: float | None = None, single: bool = False) -> Job:
         """Send *request* and return the job in its answer."""
+        if not request.is_agent_post:
+            return await self._send(request, timeout=timeout, single=single)
+        observation = self.observe(request.operation, request.project_id or "", request.job_id)
+        if observation is None:
+            return await self._send(request, timeout=timeout, single=single)
+        observation.set("input", request.prompt or "")
+        with following(observation), observation.active():
+            job = await self._send(request, timeout=timeout, single=single)
+            observation.set("conversation_id", job.id)
+            note_job(observation, job)
+            return job
+
+    async def _send(self, request: Request, *, timeout: float | None, single: bool) -> Job:
         timeouts = self.timeouts if timeout is None else evolve(self.timeouts, request=timeout)
         return await self.dispatch.job(self.loops.get().transport, request, timeouts, single=single)
 

@@ -315,7 +315,7 @@ class Reply:
         if self._observe is not None:
             self._observation = self._observe()
         try:
-            self._live, attempts = await self._open()
+            self._live, attempts = await self._opened()
         except MintlifyError as error:
             self._failed(error)
             raise
@@ -326,6 +326,12 @@ class Reply:
         finally:
             self._reading = False
         self._begin(self._live, attempts)
+
+    async def _opened(self) -> tuple[LiveResponse, int]:
+        if self._observation is None:
+            return await self._open()
+        with self._observation.active():
+            return await self._open()
 
     def _begin(self, live: LiveResponse, attempts: int) -> None:
         assumptions = self._settings.assumptions
@@ -436,10 +442,24 @@ class Reply:
             self._live.close()
         observation, self._observation = self._observation, None
         if observation is not None:
+            self._tell(observation)
             observation.end(error)
         callbacks, self._on_end = self._on_end, []
         for callback in callbacks:
             callback(self, error)
+
+    def _tell(self, observation: Observation) -> None:
+        """Note how the answer ended."""
+        facts = {
+            "conversation_id": self.thread_id,
+            "finish_reason": self.finish_reason,
+            "message_id": self.message.id if self.message is not None else None,
+            "request_id": self.response.request_id if self.response is not None else None,
+            "output": self.text,
+        }
+        for name, fact in facts.items():
+            if fact:
+                observation.set(name, fact)
 
     def _closed_early(self) -> StreamInterruptedError:
         self._error = StreamInterruptedError("the reply was closed before its end", **self._kept())

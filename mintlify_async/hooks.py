@@ -7,7 +7,8 @@ logged and goes no further, so that it cannot harm a call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeVar
 
 from attrs import define, field
@@ -74,15 +75,23 @@ class RetryScheduled:
     error: Exception
 
 
-class Observation(Protocol):
-    """One operation while it runs, as an :class:`Observer` sees it."""
+Fact = str | int | float | bool
+"""What an observation may note."""
 
-    def set(self, name: str, value: str | int | float | bool) -> None:
-        """Note a fact about the operation."""
+
+class Observation(Protocol):
+    """One operation while it runs, as an :class:`Observer` sees it; what it raises reaches the caller."""
+
+    def active(self) -> AbstractContextManager[object]:
+        """Return a block that is entered around each request; never around a ``yield``."""
         ...
 
-    def event(self, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
-        """Note that something happened now."""
+    def set(self, name: str, value: Fact) -> None:
+        """Note a fact, such as ``conversation_id``, ``status``, ``finish_reason``, ``model``, ``output``."""
+        ...
+
+    def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
+        """Note that something happened now: ``first_event``, ``poll``."""
         ...
 
     def end(self, error: BaseException | None = None) -> None:
@@ -91,11 +100,42 @@ class Observation(Protocol):
 
 
 class Observer(Protocol):
-    """Follows whole operations, from the request to the end of the stream or the job; for tracing."""
+    """Follows whole operations, from the request to the end of the stream or of the job."""
 
-    def start(self, operation: str, attributes: Mapping[str, str | int | float | bool]) -> Observation:
-        """An operation begins."""
+    def start(self, operation: str, facts: Mapping[str, Fact]) -> Observation:
+        """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait`` or ``run_job``.
+
+        Args:
+            operation: Which it is.
+            facts: What is known: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
+        """
         ...
+
+
+@contextmanager
+def following(observation: Observation) -> Iterator[Observation]:
+    """End *observation* with the block, with the error that leaves it."""
+    try:
+        yield observation
+    except BaseException as error:
+        observation.end(error)
+        raise
+    observation.end()
+
+
+class PartOf:
+    """An operation inside a larger one: it notes everything there and ends nothing."""
+
+    __slots__ = ("active", "event", "set")
+
+    def __init__(self, whole: Observation) -> None:
+        """Note everything in *whole*."""
+        self.active = whole.active
+        self.event = whole.event
+        self.set = whole.set
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Leave the end to the whole."""
 
 
 E = TypeVar("E")

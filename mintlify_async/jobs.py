@@ -7,8 +7,10 @@ session's one :class:`~mintlify_async.polling.PollScheduler`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, Protocol, Self
+
+from attrs import evolve
 
 from .clock import Clock
 from .errors import (
@@ -22,9 +24,10 @@ from .errors import (
     UnexpectedResponseError,
     printable,
 )
+from .hooks import Observation, following
 from .ledger import had_no_effect
 from .models import Job, ResponseInfo
-from .polling import PollScheduler
+from .polling import Look, PollScheduler
 from .protocol import check_prompt
 from .refs import JobRef
 from .retry import PollPolicy
@@ -86,6 +89,10 @@ class AgentCalls(Protocol):
         extra_body: Mapping[str, Any] | None = None,
     ) -> Job:
         """Send a follow-up: one POST, at most once."""
+        ...
+
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
+        """Begin to follow an operation, when the session has an observer."""
         ...
 
     def scheduler(self) -> PollScheduler:
@@ -216,9 +223,24 @@ class JobHandle:
         """
         rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
         check_timeout(timeout)
+        observation = self._calls.observe("wait", self.project_id, self.id)
+        if observation is None:
+            return await self._over(rules, timeout)
+        with following(observation):
+            job = await self._over(evolve(rules, on_look=_note_polls(observation)), timeout)
+            note_job(observation, job)
+            return job
+
+    async def _over(self, rules: WaitRules, timeout: float | None) -> Job:
         wait = self.begin(rules, timeout)
         await _until_over(self.scheduler(), wait)
         return wait.result()
+
+    def through(self, calls: AgentCalls) -> JobHandle:
+        """Return another handle of the same job, which knows what this one knows, over other *calls*."""
+        handle = JobHandle.__new__(JobHandle)
+        handle._calls, handle._track = calls, self._track
+        return handle
 
     async def refresh(self) -> Job:
         """Look once, and return the record as it came.
@@ -325,6 +347,23 @@ class JobHandle:
     def scheduler(self) -> PollScheduler:
         """Return the session's scheduler on this loop; for this package's own use."""
         return self._calls.scheduler()
+
+
+def _note_polls(observation: Observation) -> Callable[[Look], None]:
+    def note(look: Look) -> None:
+        if look.job is not None:
+            observation.event("poll", {"status": look.job.status})
+        else:
+            observation.event("poll", {"error": type(look.error).__name__})
+
+    return note
+
+
+def note_job(observation: Observation, job: Job) -> None:
+    """Note how a job stands."""
+    for name, fact in (("status", job.status), ("model", job.model), ("pr_link", job.pr_link)):
+        if fact is not None:
+            observation.set(name, fact)
 
 
 class Turn(JobHandle):

@@ -96,6 +96,7 @@ class Request:
         project_id: For the agent operations.
         job_id: For the operations on a job.
         thread: The thread that the body names, if any.
+        prompt: The prompt, for an observer.
         prompt_sha256: Names the prompt without repeating it.
     """
 
@@ -110,6 +111,7 @@ class Request:
     job_id: str | None = None
     domain: str | None = None
     thread: Thread | None = None
+    prompt: str | None = field(default=None, repr=False)
     prompt_sha256: str | None = None
 
     @property
@@ -233,6 +235,7 @@ def create_job_request(
         key_kind="admin",
         headers=check_headers(headers),
         project_id=project_id,
+        prompt=prompt,
         prompt_sha256=prompt_digest(prompt),
     )
 
@@ -275,6 +278,7 @@ def send_message_request(
         headers=check_headers(headers),
         project_id=project_id,
         job_id=job_id,
+        prompt=prompt,
         prompt_sha256=prompt_digest(prompt),
     )
 

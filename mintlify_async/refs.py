@@ -24,7 +24,7 @@ VERSION: Final = 1
 _UNARMED, _ARMED = "plain", "turn"
 
 
-def _is_segment(instance: object, attribute: Any, value: object) -> None:
+def _is_segment(instance: object, attribute: Any, value: Any) -> None:
     path_segment(value, attribute.name)
 
 

@@ -19,7 +19,16 @@ from .assistant import Reply, ReplySettings
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, StateError
-from .hooks import Fact, Hooks, Observation, Observer, RequestSent, ResponseReceived, RetryScheduled
+from .hooks import (
+    Fact,
+    Hooks,
+    Observation,
+    Observer,
+    RequestSent,
+    ResponseReceived,
+    RetryScheduled,
+    following,
+)
 from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
 from .ledger import Ledger, create_once, fingerprint
@@ -43,8 +52,9 @@ from .protocol import (
 from .quota import Quota
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
-from .timeouts import Timeouts
+from .timeouts import Timeouts, check_seconds
 from .transport import Transport, TransportSettings
+from .waiting import DEFAULT_TIMEOUT, check_timeout
 
 if TYPE_CHECKING:
     import aiohttp
@@ -249,6 +259,28 @@ class MintlifySession:
             done = await job.wait(timeout=900)
             print(done.pr_link)
         """
+        return await self._create(
+            self._agent,
+            prompt,
+            project_id=project_id,
+            dedupe_key=dedupe_key,
+            timeout=timeout,
+            headers=headers,
+            extra_body=extra_body,
+        )
+
+    async def _create(
+        self,
+        agent: AgentClient,
+        prompt: str,
+        *,
+        project_id: str | None,
+        dedupe_key: str | None,
+        timeout: float | None,
+        headers: Mapping[str, str] | None,
+        extra_body: Mapping[str, Any] | None,
+    ) -> JobHandle:
+        check_seconds(timeout, "timeout", optional=True)
         project = self._project(project_id)
         request = create_job_request(
             self._assumptions,
@@ -258,30 +290,28 @@ class MintlifySession:
             extra_body=self._extra(extra_body),
         )
         if dedupe_key is None:
-            return self._handle(project, await self._agent.send(request, timeout=timeout))
-        return await self._create_once(request, project, prompt, dedupe_key, timeout)
-
-    async def _create_once(
-        self, request: Request, project: str, prompt: str, dedupe_key: str, timeout: float | None
-    ) -> JobHandle:
-        ledger = self._options.ledger
-        if ledger is None:
-            raise ConfigurationError(
-                "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteLedger(path)",
-                field="dedupe_key",
-            )
+            return self._handle(project, await agent.send(request, timeout=timeout))
+        self._check_open()  # before the claim, which would stay open
         limit = timeout if timeout is not None else self._options.timeouts.request
         created = await create_once(
-            ledger,
+            self._ledger(),
             dedupe_key,
             fingerprint(project, prompt),
             limit + LEASE_MARGIN,
-            lambda: self._agent.send(request, timeout=timeout),
+            lambda: agent.send(request, timeout=timeout),
             self._clock,
         )
         if isinstance(created, str):
             return JobHandle(self._agent.owned_by(self), JobRef(project, created))
         return self._handle(project, created)
+
+    def _ledger(self) -> Ledger:
+        if self._options.ledger is None:
+            raise ConfigurationError(
+                "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteLedger(path)",
+                field="dedupe_key",
+            )
+        return self._options.ledger
 
     def _handle(self, project: str, job: Job) -> JobHandle:
         return JobHandle(self._agent.owned_by(self), JobRef(project, job.id), job=job, created=True)
@@ -308,10 +338,15 @@ class MintlifySession:
         self,
         prompt: str,
         *,
-        timeout: float | None = 1800.0,
+        timeout: float | None = DEFAULT_TIMEOUT,
         check: bool = True,
+        until: Literal["terminal", "pr"] = "terminal",
         on_created: Callable[[JobHandle], object] | None = None,
-        **create: Any,
+        on_change: Callable[[Job], object] | None = None,
+        project_id: str | None = None,
+        dedupe_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> Job:
         """Create a job and wait for it.
 
@@ -319,19 +354,46 @@ class MintlifySession:
             prompt: The instruction.
             timeout: Bounds the wait, in seconds; 30 minutes by default, None for no bound.
             check: Raise JobFailedError when the job fails.
+            until: ``"pr"`` also waits for the pull request of a completed job.
             on_created: Called with the handle before the wait, so that a cancelled wait
                 does not lose a paid job.
-            create: Further arguments of :meth:`create_job`.
+            on_change: Called with each new record of the job.
+            project_id: As :meth:`create_job` takes it; so are the next three.
+            dedupe_key: Names this creation in the session's ledger.
+            headers: Further headers.
+            extra_body: Further fields of the body.
 
         Raises:
             JobTimeoutError: It was still running; ``.ref`` names it.
             JobFailedError: It failed.
             MintlifyError: As :meth:`create_job` and ``JobHandle.wait`` say.
+
+        Example::
+
+            done = await session.run_job("Fix the typos in the quickstart", timeout=900)
         """
-        handle = await self.create_job(prompt, **create)
-        if on_created is not None:
-            on_created(handle)
-        return await handle.wait(timeout=timeout, check=check)
+
+        async def run(agent: AgentClient) -> Job:
+            handle = await self._create(
+                agent,
+                prompt,
+                project_id=project_id,
+                dedupe_key=dedupe_key,
+                timeout=None,
+                headers=headers,
+                extra_body=extra_body,
+            )
+            if on_created is not None:
+                on_created(handle)
+            waiting = handle.through(agent.owned_by(self))
+            return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
+
+        check_timeout(timeout)
+        observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
+        if observation is None:
+            return await run(self._agent)
+        with following(observation):
+            return await run(evolve(self._agent, observation=observation))
 
     def ask(
         self,
@@ -610,6 +672,8 @@ class MintlifySession:
             project_id=options.project_id,
             headers=options.headers,
             extra_body=options.extra_body,
+            base_url=self.base_url,
+            observer=options.observer,
         )
 
     def _dispatcher(self) -> Dispatcher:
@@ -691,6 +755,7 @@ def _refuse_in_browser(key: Key) -> None:
 def _with_total(timeouts: object, total: float | None) -> Timeouts:
     if not isinstance(timeouts, Timeouts):
         raise ConfigurationError("timeouts must be a Timeouts", field="timeouts")
+    check_seconds(total, "timeout", optional=True)
     return timeouts if total is None else timeouts.with_total(total)
 
 

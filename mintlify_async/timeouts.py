@@ -8,10 +8,11 @@ from attrs import define, evolve, field
 
 from .errors import ConfigurationError
 
-__all__ = ["Timeouts"]
+__all__ = ["Timeouts", "check_seconds"]
 
 
-def _positive(value: object, name: str, *, optional: bool) -> None:
+def check_seconds(value: object, name: str, *, optional: bool) -> None:
+    """Refuse what is no number of seconds above 0; None is one when it is *optional*."""
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
@@ -50,9 +51,9 @@ class Timeouts:
     def __attrs_post_init__(self) -> None:
         """Check every limit."""
         for name in ("connect", "request", "first_event"):
-            _positive(getattr(self, name), name, optional=False)
+            check_seconds(getattr(self, name), name, optional=False)
         for name in ("idle", "total"):
-            _positive(getattr(self, name), name, optional=True)
+            check_seconds(getattr(self, name), name, optional=True)
 
     def with_total(self, total: float | None) -> Timeouts:
         """Return a copy whose whole answer may take *total* seconds."""

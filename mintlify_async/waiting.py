@@ -53,6 +53,7 @@ class WaitRules:
         pr_grace: In seconds.
         on_change: Called with each new record.
         context: In which it is called.
+        on_look: Called after each look; must not raise.
     """
 
     check: bool = True
@@ -60,6 +61,7 @@ class WaitRules:
     pr_grace: float = DEFAULT_PR_GRACE
     on_change: OnChange | None = None
     context: contextvars.Context | None = None
+    on_look: Callable[[Look], object] | None = None
 
     @classmethod
     def checked(cls, *, check: bool, until: object, pr_grace: float, on_change: OnChange | None) -> WaitRules:
@@ -211,6 +213,8 @@ class JobWait:
     def hear(self, look: Look, era: int) -> None:
         """Take in a look that began in *era*: be over, or set ``due`` anew."""
         self._looks += 1
+        if self._rules.on_look is not None:
+            self._rules.on_look(look)
         try:
             if era == self.track.era:  # else it began before the newest follow-up, and says nothing of it
                 self._judge(look)

@@ -86,6 +86,9 @@ class FakeAgent:
         self._scheduler: PollScheduler | None = None
         self.closed = False
 
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
+        """Nobody follows."""
+
     def rng(self) -> float:
         return self.roll
 

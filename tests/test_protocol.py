@@ -210,9 +210,9 @@ BAD_QUESTIONS = [
     ({"extra_body": {"a": math.inf}}, "messages, filter, context or extra_body"),
     ({"domain": ""}, "domain"),
     ({"domain": ".."}, "domain"),
-    ({"timeout": 0}, "total"),
-    ({"timeout": -1}, "total"),
-    ({"timeout": "5"}, "total"),
+    ({"timeout": 0}, "timeout"),
+    ({"timeout": -1}, "timeout"),
+    ({"timeout": "5"}, "timeout"),
     ({"timeouts": 5}, "timeouts"),
 ]
 
