@@ -10,8 +10,7 @@ from attrs import define, evolve, field
 
 from .clock import Clock
 from .dispatch import Dispatcher
-from .hooks import Fact, Observation, Observer, PartOf, following
-from .jobs import note_job
+from .hooks import Fact, Observation, Observer, PartOf, following, note_job
 from .loops import LoopLocal
 from .models import Job
 from .polling import PollScheduler

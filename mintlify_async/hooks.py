@@ -9,9 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from attrs import define, field
+
+if TYPE_CHECKING:
+    from .models import Job
 
 __all__ = ["Hooks", "Observation", "Observer", "RequestSent", "ResponseReceived", "RetryScheduled"]
 
@@ -136,6 +139,13 @@ class PartOf:
 
     def end(self, error: BaseException | None = None) -> None:
         """Leave the end to the whole."""
+
+
+def note_job(observation: Observation, job: Job) -> None:
+    """Note how a job stands."""
+    for name, fact in (("status", job.status), ("model", job.model), ("pr_link", job.pr_link)):
+        if fact is not None:
+            observation.set(name, fact)
 
 
 E = TypeVar("E")

@@ -24,7 +24,7 @@ from .errors import (
     UnexpectedResponseError,
     printable,
 )
-from .hooks import Observation, following
+from .hooks import Observation, following, note_job
 from .ledger import had_no_effect
 from .models import Job, ResponseInfo
 from .polling import Look, PollScheduler
@@ -357,13 +357,6 @@ def _note_polls(observation: Observation) -> Callable[[Look], None]:
             observation.event("poll", {"error": type(look.error).__name__})
 
     return note
-
-
-def note_job(observation: Observation, job: Job) -> None:
-    """Note how a job stands."""
-    for name, fact in (("status", job.status), ("model", job.model), ("pr_link", job.pr_link)):
-        if fact is not None:
-            observation.set(name, fact)
 
 
 class Turn(JobHandle):

@@ -24,7 +24,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, Trac
 
 from ..clock import Clock, SystemClock
 from ..errors import APIStatusError, OutcomeUnknownError
-from ..hooks import Fact
 from ..version import __version__
 
 __all__ = ["ATTRIBUTES", "OpenTelemetryObserver"]
@@ -47,6 +46,9 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "time_to_first_event": "gen_ai.response.time_to_first_chunk",  # seconds
 }
 """What a fact is called on the span. The operation itself is ``gen_ai.operation.name`` = ``invoke_agent``."""
+
+Fact = str | int | float | bool
+"""What an operation notes."""
 
 CONTENT: Final = frozenset(("input", "output"))
 
