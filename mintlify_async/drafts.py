@@ -124,7 +124,7 @@ class _Cut:
 class ToolDraft:
     """A tool's call. While ``stream`` is set, its input is what that has by now."""
 
-    __slots__ = ("_length", "_part", "call_id", "dynamic", "fields", "name", "show_raw", "stream")
+    __slots__ = ("_length", "_part", "call_id", "dynamic", "fields", "name", "order", "show_raw", "stream")
 
     def __init__(self, call_id: str, name: str, *, dynamic: bool) -> None:
         """Begin without fields."""
@@ -134,6 +134,7 @@ class ToolDraft:
         self.fields: dict[str, Any] = {}  # by the names of ToolPart's fields
         self.stream: InputDraft | None = None
         self.show_raw = True
+        self.order = 0  # its place in the message
         self._part: MessagePart | None = None
         self._length = -1
 
@@ -156,6 +157,18 @@ class ToolDraft:
             stream.draft.settle()
         stream.draft, stream.step, self.stream = self, step, stream
         self._part = None
+
+    def reopened(self) -> InputDraft:
+        """Return the input of a call whose message is continued: its text so far, to go on with."""
+        raw = self.fields.get("raw_input")
+        return InputDraft(
+            self.name,
+            dynamic=self.dynamic,
+            title=self.fields.get("title"),
+            metadata=self.fields.get("tool_metadata"),
+            encoding=self.fields.get("input_encoding"),
+            text=raw if isinstance(raw, str) else "",
+        )
 
     def settle(self) -> None:
         """Stop following the stream; keep what it has now."""

@@ -15,6 +15,7 @@ never changes afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import attrs
@@ -99,7 +100,7 @@ class MessageFold:
         self._metadata: Any = None
         self._metadata_seen: Any = None  # the copy that was handed out last
         self._calls: dict[str, list[ToolDraft]] = {}
-        self._approvals: dict[str, ToolDraft] = {}
+        self._approvals: dict[str, list[int]] = {}  # by id: the places of the parts that asked, a heap
         self._data: dict[tuple[str, str], FixedDraft] = {}
         self.finish_reason: str | None = None
         self._begin_step()
@@ -122,21 +123,9 @@ class MessageFold:
         self._metadata = _owned(message.metadata)
         for part in message.parts:
             self._adopt(part)
-        for drafts in self._step_calls.values():
-            for draft in drafts:
-                if draft.fields["state"] == "input-streaming":
-                    raw = draft.fields.get("raw_input")
-                    self._inputs.setdefault(
-                        draft.call_id,
-                        InputDraft(
-                            draft.name,
-                            dynamic=draft.dynamic,
-                            title=draft.fields.get("title"),
-                            metadata=draft.fields.get("tool_metadata"),
-                            encoding=draft.fields.get("input_encoding"),
-                            text=raw if isinstance(raw, str) else "",
-                        ),
-                    )
+        for draft in self._drafts[self._step_begin :]:
+            if isinstance(draft, ToolDraft) and draft.fields["state"] == "input-streaming":
+                self._inputs[draft.call_id] = draft.reopened()
 
     def _adopt(self, part: MessagePart) -> None:
         """Add a part of the message that is continued."""
@@ -145,7 +134,7 @@ class MessageFold:
             draft.set(**{name: getattr(part, name) for name in _TOOL_FIELDS})
             self._add_tool(draft)
             if part.approval is not None:
-                self._approvals.setdefault(part.approval.id, draft)
+                self._ask(part.approval.id, draft)
             return
         fixed = FixedDraft(part)
         self._drafts.append(fixed)
@@ -241,9 +230,6 @@ class MessageFold:
         """Take a removed part out of what finds parts."""
         if isinstance(draft, ToolDraft):
             self._calls[draft.call_id].pop()  # the parts of a call are in the order of the message
-            approval: ToolApproval | None = draft.fields.get("approval")
-            if approval is not None and self._approvals.get(approval.id) is draft:
-                del self._approvals[approval.id]
         elif isinstance(draft, FixedDraft) and isinstance(draft.part, DataPart) and draft.part.id is not None:
             self._data.pop((draft.part.name, draft.part.id), None)
 
@@ -353,6 +339,7 @@ class MessageFold:
         return True
 
     def _add_tool(self, draft: ToolDraft) -> None:
+        draft.order = len(self._drafts)
         self._drafts.append(draft)
         self._calls.setdefault(draft.call_id, []).append(draft)
         self._step_calls.setdefault(draft.call_id, []).append(draft)
@@ -452,7 +439,6 @@ class MessageFold:
         draft, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
         self._update(draft, "output-error", input=event.input, error_text=event.error_text)
         self._keep(draft, event, result=True)
-        draft.set_given(title=event.title)
         return True
 
     def _tool_output_available(self, event: ev.ToolOutputAvailable) -> bool:
@@ -485,21 +471,36 @@ class MessageFold:
         draft = self._call(event, event.tool_call_id)
         approval = ToolApproval(
             id=event.approval_id,
-            descriptor=event.approval_descriptor,
+            descriptor=MISSING if event.approval_descriptor is None else event.approval_descriptor,
             input_schema_input=event.input_schema_input,
             request_reason=event.reason,
             is_automatic=event.is_automatic or None,
             signature=event.signature,
         )
         draft.set(state="approval-requested", approval=approval)
-        self._approvals.setdefault(event.approval_id, draft)
+        self._ask(event.approval_id, draft)
         return True
 
+    def _ask(self, approval_id: str, draft: ToolDraft) -> None:
+        heappush(self._approvals.setdefault(approval_id, []), draft.order)
+
+    def _asked(self, approval_id: str) -> ToolDraft | None:
+        """Find the first part that waits for this consent; drop those that do not any more."""
+        asked = self._approvals.get(approval_id, [])
+        while asked:
+            draft = self._drafts[asked[0]] if asked[0] < len(self._drafts) else None
+            if isinstance(draft, ToolDraft):
+                approval: ToolApproval | None = draft.fields.get("approval")
+                if approval is not None and approval.id == approval_id:
+                    return draft
+            heappop(asked)
+        return None
+
     def _tool_approval_response(self, event: ev.ToolApprovalResponse) -> bool:
-        draft = self._approvals.get(event.approval_id)
-        approval: ToolApproval | None = None if draft is None else draft.fields.get("approval")
-        if draft is None or approval is None or approval.id != event.approval_id:
+        draft = self._asked(event.approval_id)
+        if draft is None:
             raise _not_open(event, event.approval_id)
+        approval: ToolApproval = draft.fields["approval"]
         given = {} if event.reason is None else {"reason": event.reason}
         draft.set(
             state="approval-responded",

@@ -58,6 +58,21 @@ def test_what_is_no_json_has_no_value_or_a_sane_one(text: str) -> None:
 # Folding ----------------------------------------------------------------------------------------
 
 
+RANDOM = json.loads((ORACLE / "random-folds.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("case", RANDOM, ids=[str(i) for i in range(len(RANDOM))])
+def test_random_sequences_fold_as_in_javascript(case: dict[str, Any]) -> None:
+    """Any order of events, also into a message that is continued, makes JavaScript's message."""
+    folded = MessageFold(Message.from_wire(case["initial"]) if case["initial"] else None)
+    written, message = 0, {}
+    for wire in case["events"]:
+        if folded.apply(event(**wire)):
+            written, message = written + 1, folded.message.to_wire()
+    assert joined(message, doubles=True) == joined(case["message"], doubles=True)
+    assert written == case["snapshots"]
+
+
 def test_a_snapshot_never_changes() -> None:
     """What was handed out stays as it was when more events come."""
     folded = fold(
@@ -146,6 +161,21 @@ def test_an_event_for_what_is_not_open_is_an_error(one: StreamEvent, name: str) 
         folded.apply(one)
     assert (caught.value.event_type, caught.value.event_id) == (one.type, name)
     assert folded.text == "kept"
+
+
+def test_an_answer_finds_the_first_part_that_asks() -> None:
+    """Of two calls that ask under one id, the first is answered; when it asks anew, the second."""
+    folded = fold(
+        event("tool-input-available", toolCallId="c", toolName="f"),
+        event("tool-input-available", toolCallId="d", toolName="f"),
+        event("tool-approval-request", toolCallId="d", approvalId="a"),
+        event("tool-approval-request", toolCallId="c", approvalId="a", approvalDescriptor=None),
+        event("tool-approval-response", approvalId="a", approved=True),
+    )
+    assert [part["approval"] for part in parts(folded)] == [{"id": "a", "approved": True}, {"id": "a"}]
+    folded.apply(event("tool-approval-request", toolCallId="c", approvalId="b"))
+    folded.apply(event("tool-approval-response", approvalId="a", approved=False))
+    assert [part["approval"] for part in parts(folded)] == [{"id": "b"}, {"id": "a", "approved": False}]
 
 
 def test_an_older_approval_is_answered_no_more() -> None:
