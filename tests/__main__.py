@@ -126,9 +126,19 @@ def tools(kind: str) -> list[str]:
     return [*SUITE, "hatchling"] if kind == "lowest" else [*SUITE, *NEIGHBOURS, *CHECKERS]
 
 
-def fingerprint(kind: str, python: str) -> str:
+def version_of(python: str) -> str:
+    """Return an interpreter's version, such as ``3.11.7``."""
+    show = "import platform; print(platform.python_version())"
+    try:
+        done = subprocess.run([python, "-c", show], check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SystemExit(f"tests: {python} is no Python that runs here ({error})") from None
+    return done.stdout.strip()
+
+
+def fingerprint(kind: str, version: str) -> str:
     """Name all that an environment is made from."""
-    digest = hashlib.sha256(f"{kind} {shutil.which(python) or python}".encode())
+    digest = hashlib.sha256(f"{kind} {version}".encode())
     for path in (CONSTRAINTS, ROOT / "pyproject.toml", Path(__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -166,9 +176,10 @@ def install(home: Path, kind: str, python: str) -> None:
 
 def environment(kind: str, python: str, *, fresh: bool) -> Path:
     """Return the folder of a ready environment, made anew only when it has to be."""
-    home = ENVIRONMENTS / (kind if python == sys.executable else f"{kind}-{Path(python).name}")
+    version = version_of(python)
+    home = ENVIRONMENTS / f"{kind}-{version}"
     stamp = home / "made-from"
-    wanted = fingerprint(kind, python)
+    wanted = fingerprint(kind, version)
     # A wheel is a copy of the code: it is built anew each time.
     if fresh or kind == "wheel" or not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
         install(home, kind, python)
