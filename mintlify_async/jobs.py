@@ -224,17 +224,16 @@ class JobHandle:
         rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
         check_timeout(timeout)
         observation = self._calls.observe("wait", self.project_id, self.id)
-        if observation is None:
-            return await self._over(rules, timeout)
-        with following(observation):
-            job = await self._over(evolve(rules, on_look=_note_polls(observation)), timeout)
-            note_job(observation, job)
-            return job
-
-    async def _over(self, rules: WaitRules, timeout: float | None) -> Job:
+        if observation is not None:
+            rules = evolve(rules, on_look=_note_polls(observation))
         wait = self.begin(rules, timeout)
-        await _until_over(self.scheduler(), wait)
-        return wait.result()
+        if observation is None:
+            await _until_over(self.scheduler(), wait)
+            return wait.result()
+        with following(observation):
+            await _until_over(self.scheduler(), wait)
+            note_job(observation, wait.result())
+            return wait.result()
 
     def through(self, calls: AgentCalls) -> JobHandle:
         """Return another handle of the same job, which knows what this one knows, over other *calls*."""
@@ -376,13 +375,18 @@ class Turn(JobHandle):
         return turn
 
 
-def handle_for(calls: AgentCalls, named: JobRef | str) -> JobHandle:
+def handle_for(calls: AgentCalls, named: JobRef | str, *, project_id: str | None = None) -> JobHandle:
     """Return the handle of the job that a reference, its text, or a bare id names; a turn when it is armed.
+
+    Args:
+        calls: The session.
+        named: Names the job.
+        project_id: What a bare id is taken to be in; the session's project by default.
 
     Raises:
         ConfigurationError: It names none.
     """
-    ref = JobRef.of(named, calls.project_id)
+    ref = JobRef.of(named, project_id if project_id is not None else calls.project_id)
     return Turn(calls, ref) if ref.armed else JobHandle(calls, ref)
 
 

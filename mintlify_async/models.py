@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
+from sys import intern
 from typing import Any, Final, Literal, cast
 
 import attrs
@@ -35,6 +36,11 @@ __all__ = [
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
 
 
+def _shared(text: str) -> str:
+    """Return one object for equal short texts: thousands of jobs have the same headers and models."""
+    return intern(text) if type(text) is str and len(text) <= 64 else text
+
+
 class Headers(Mapping[str, str]):
     """An answer's headers: read-only, asked in any case, secrets masked."""
 
@@ -43,7 +49,7 @@ class Headers(Mapping[str, str]):
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         """Keep a copy with names in lower case; ``X-Thread-Key`` and cookies are masked."""
         self._values = {
-            name.lower(): MASK if name.lower() in _HIDDEN_HEADERS else content
+            intern(name.lower()): MASK if name.lower() in _HIDDEN_HEADERS else _shared(content)
             for name, content in (headers or {}).items()
         }
 
@@ -190,10 +196,10 @@ class Job(Value):
             if not isinstance(extra.get(name), str) or not extra[name]:
                 raise _not_a_job(name, wire, raw)
         source = extra.get("source")
-        sent = {name: extra[name] for name in ("createdAt", "archivedAt") if isinstance(extra.get(name), str)}
+        sent = {name: extra[name] for name in ("createdAt", "archivedAt") if _is_odd_instant(extra.get(name))}
         return cls(
             id=extra.pop("id"),
-            status=extra.pop("status"),
+            status=_shared(extra.pop("status")),
             source=Source.from_wire(extra.pop("source")) if isinstance(source, Mapping) else None,
             model=_take_text(extra, "model"),
             pr_link=_take_text(extra, "prLink"),
@@ -221,7 +227,7 @@ def _take_text(wire: dict[str, Any], name: str) -> str | None:
     content = wire.get(name)
     if content is None or isinstance(content, str):
         wire.pop(name, None)
-        return content
+        return content if content is None else _shared(content)
     return None
 
 
@@ -231,6 +237,12 @@ def _take_instant(wire: dict[str, Any], name: str) -> datetime | None:
     if instant is not None or wire.get(name) is None:
         wire.pop(name, None)
     return instant
+
+
+def _is_odd_instant(content: object) -> bool:
+    """Return whether *content* is a text that would not be written again as it came."""
+    instant = _instant(content) if isinstance(content, str) else None
+    return isinstance(content, str) and (instant is None or _instant_text(instant) != content)
 
 
 def _instant(content: object) -> datetime | None:

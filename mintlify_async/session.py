@@ -8,6 +8,7 @@ import ssl as ssl_module
 import sys
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
@@ -217,6 +218,7 @@ class MintlifySession:
         )
         self._budget = RetryBudget(self._options.retry.budget)
         self._agent = self._first_agent_client()
+        self._shared: weakref.ref[AgentClient] | None = None
         self._made_at = _caller()
         self._closed = False
 
@@ -302,7 +304,7 @@ class MintlifySession:
             self._clock,
         )
         if isinstance(created, str):
-            return JobHandle(self._agent.owned_by(self), JobRef(project, created))
+            return JobHandle(self._for_handles(), JobRef(project, created))
         return self._handle(project, created)
 
     def _ledger(self) -> Ledger:
@@ -314,7 +316,7 @@ class MintlifySession:
         return self._options.ledger
 
     def _handle(self, project: str, job: Job) -> JobHandle:
-        return JobHandle(self._agent.owned_by(self), JobRef(project, job.id), job=job, created=True)
+        return JobHandle(self._for_handles(), JobRef(project, job.id), job=job, created=True)
 
     def job(self, ref: JobRef | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for a job that exists; no I/O.
@@ -332,7 +334,7 @@ class MintlifySession:
         """
         self._check_open()
         project = project_id if project_id is not None else self._options.project_id
-        return handle_for(evolve(self._agent, owner=self, project_id=project), ref)
+        return handle_for(self._for_handles(), ref, project_id=project)
 
     async def run_job(
         self,
@@ -581,6 +583,7 @@ class MintlifySession:
         other._owner = False
         other._options = _checked(evolve(self._options, **changes))
         other._agent = other._agent_client(self._agent.loops)
+        other._shared = None
         return other
 
     async def close(self) -> None:
@@ -675,6 +678,14 @@ class MintlifySession:
             base_url=self.base_url,
             observer=options.observer,
         )
+
+    def _for_handles(self) -> AgentClient:
+        """Return what all handles call: it keeps the session alive, and the session not it."""
+        shared = self._shared() if self._shared is not None else None
+        if shared is None:
+            shared = self._agent.owned_by(self)
+            self._shared = weakref.ref(shared)
+        return shared
 
     def _dispatcher(self) -> Dispatcher:
         return Dispatcher(
