@@ -9,7 +9,17 @@ import aiohttp
 import pytest
 
 from mintlify_async import ConfigurationError, Finish, TextDelta
-from mintlify_async.testing import Answer, JobLife, LocalService, Reset, Script, VirtualClock, load_script
+from mintlify_async.testing import (
+    Answer,
+    JobLife,
+    LocalService,
+    Pause,
+    Reset,
+    Script,
+    VirtualClock,
+    faults,
+    load_script,
+)
 
 JOBS = "/v2/agent/acme/job"
 ASK = "/discovery/v2/assistant/acme-docs/message"
@@ -237,6 +247,31 @@ async def test_a_script_file(client, service, tmp_path):
     assert json.loads((await create(client, service))[1])["status"] == "queued"
 
 
+FAULTS_AS_JSON = {
+    "reset": {"unread": True},
+    "no-answer": {"seconds": 1},
+    "half-head": {"size": 3, "how": "rst"},
+    "cut": {"at": -3, "how": "hang", "clean": False},
+    "stall": {"at": 1, "seconds": 2.5},
+    "drip": {"pause": 0.5},
+    "broken-gzip": {"how": "cut"},
+    "endless": {"piece": ": x\n\n", "pause": 0},
+    "redirect": {"location": "https://elsewhere.example", "status": 308},
+    "raw": {"pieces": ["HTTP/1.1 200 OK\r\n", 0.5, "\r\n"], "how": "fin"},
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS_AS_JSON)
+def test_each_fault_can_be_written_as_json(tmp_path, kind):
+    """Every field has a JSON form, and arrives as what it is in Python."""
+    answers = [{"operation": "ask", "fault": {"kind": kind, **FAULTS_AS_JSON[kind]}}]
+    [rule] = load_script(written(tmp_path, {"answers": answers}), Script())
+    assert type(rule.fault) is faults.KINDS[kind]
+    for name, given in FAULTS_AS_JSON[kind].items():
+        stands_for = {"piece": b": x\n\n", "pieces": (b"HTTP/1.1 200 OK\r\n", Pause(0.5), b"\r\n")}
+        assert getattr(rule.fault, name) == stands_for.get(name, given)
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
@@ -247,6 +282,18 @@ async def test_a_script_file(client, service, tmp_path):
         ({"answers": [{"operation": "ask", "fault": {"kind": "nope"}}]}, "kind is one of"),
         ({"answers": [{"operation": "ask", "fault": {"kind": "cut", "where": 1}}]}, "where"),
         ({"answers": [{"operation": "create_job", "life": {"seconds": -1}}]}, "negative"),
+        (
+            {"answers": [{"operation": "ask", "fault": {"kind": "cut", "at": "ten"}}]},
+            "int, not str @ fault.at",
+        ),
+        ({"answers": [{"operation": "ask", "fault": {"kind": "cut"}}]}, "missing @ fault.at"),
+        ({"answers": [{"operation": "ask", "fault": {"kind": "cut", "at": 1, "how": "bang"}}]}, "fault.how"),
+        (
+            {"answers": [{"operation": "create_job", "life": {"files": "false"}}]},
+            "bool, not str @ life.files",
+        ),
+        ({"answers": [{"operation": "create_job", "life": {"seconds": None}}]}, "NoneType @ life.seconds"),
+        ({"answers": [{"operation": "create_job", "life": {"states": {"soon": "x"}}}]}, "life.states"),
     ],
 )
 def test_mistakes_in_a_script_file_are_named(tmp_path, document, says):

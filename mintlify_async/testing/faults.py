@@ -19,7 +19,6 @@ from typing import ClassVar, Literal
 from attrs import field, frozen
 
 from ..clock import Clock
-from ..errors import ConfigurationError
 from .wire import Answer, Pause, Piece, give_way, merged_headers
 
 __all__ = [
@@ -531,23 +530,3 @@ KINDS: Mapping[str, type[Fault]] = {
     "raw": Raw,
 }
 """The faults by the names that script files use."""
-
-
-def fault_from_json(document: Mapping[str, object]) -> Fault:
-    """Return the fault that a script file describes: ``{"kind": "cut", "at": 100, "how": "rst"}``.
-
-    Raises:
-        ConfigurationError: There is no such fault, or it takes no such argument.
-    """
-    arguments = {
-        name: value.encode() if name in ("data", "piece") and isinstance(value, str) else value
-        for name, value in document.items()
-        if name != "kind"
-    }
-    kind = KINDS.get(str(document.get("kind")))
-    if kind is None:
-        raise ConfigurationError(f"a fault's kind is one of {', '.join(KINDS)}", field="fault")
-    try:
-        return kind(**arguments)
-    except TypeError as error:
-        raise ConfigurationError(f"fault {document['kind']!r}: {error}", field="fault") from None

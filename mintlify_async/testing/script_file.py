@@ -22,9 +22,10 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from .checks import as_list, as_object
-from .faults import fault_from_json
+from .faults import KINDS, Fault
 from .job_board import JobLife
 from .script import Rule, Script
+from .strict import read_strictly
 
 __all__ = ["load_script", "queue_answers"]
 
@@ -84,16 +85,25 @@ def _arguments(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that an entry stands for."""
     arguments = {name: value for name, value in entry.items() if name != "operation"}
     if "fault" in arguments:
-        arguments["fault"] = fault_from_json(as_object(arguments["fault"]) or {})
+        arguments["fault"] = _fault(as_object(arguments["fault"]) or {})
     if "life" in arguments:
         arguments["life"] = _life(as_object(arguments["life"]) or {})
     return arguments
 
 
+def _fault(document: Mapping[str, Any]) -> Fault:
+    """Return the fault that a file describes: ``{"kind": "cut", "at": 100, "how": "rst"}``."""
+    kind = KINDS.get(str(document.get("kind")))
+    if kind is None:
+        raise ConfigurationError(f"fault.kind is one of {', '.join(KINDS)}", field="fault")
+    return read_strictly({name: document[name] for name in document if name != "kind"}, kind, "fault")
+
+
 def _life(document: Mapping[str, Any]) -> JobLife:
-    """Return the life that a file describes; there, the moments of ``states`` are strings."""
-    arguments = dict(document)
-    if "states" in arguments:
-        states = as_object(arguments["states"]) or {}
-        arguments["states"] = {float(moment): str(status) for moment, status in states.items()}
-    return JobLife(**arguments)
+    """Return the life that a file describes; JSON's names are strings, so the moments of ``states`` are."""
+    states = as_object(document.get("states", {})) or {}
+    try:
+        moments = {float(moment): status for moment, status in states.items()}
+    except ValueError:
+        raise ConfigurationError("life.states: its names are seconds", field="life") from None
+    return read_strictly({**document, "states": moments}, JobLife, "life")
