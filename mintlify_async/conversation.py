@@ -7,6 +7,7 @@ that is cut, cancelled, refused or fails leaves no trace in the history.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
@@ -397,6 +398,8 @@ class ConversationReply(Reply):
         "_question",
         "_queue",
         "_record",
+        "_settled",
+        "_task",
         "_trouble",
     )
 
@@ -424,7 +427,8 @@ class ConversationReply(Reply):
         self._answer_id = ""
         self._held: StreamEvent | None = None  # read, but not handed out: the step was cancelled while saving
         self._trouble: Exception | None = None  # the store's
-        self._entering = self._inside = False
+        self._task: asyncio.Task[Any] | None = None  # which entered
+        self._entering = self._inside = self._settled = False
 
     # Entering -------------------------------------------------------------------------------
 
@@ -446,7 +450,7 @@ class ConversationReply(Reply):
             await super()._start()
         except BaseException as error:
             self._end(error)
-            await self._leave(error)
+            await self._leave(error)  # a block that was not entered is not left
             raise
 
     async def _enter(self) -> None:
@@ -460,6 +464,7 @@ class ConversationReply(Reply):
             record.gate.leave()
             raise
         self._inside = True
+        self._task = asyncio.current_task()
 
     def _ask_anew(self) -> None:
         """Ask with the history as it is now that the turn has begun."""
@@ -485,11 +490,11 @@ class ConversationReply(Reply):
         try:
             event = await super().__anext__()
         except StopAsyncIteration:
-            await self._leave()
+            await self._settle()
             raise
         except BaseException as error:
             if self._closed:
-                await self._leave(error)
+                await self._settle(error)
             raise
         if isinstance(event, Finish):
             await self._commit_at(event)
@@ -546,7 +551,7 @@ class ConversationReply(Reply):
             return await super().run()
         except BaseException as error:
             if self._closed:
-                await self._leave(error)
+                await self._settle(error)
             raise
 
     async def close(self) -> None:
@@ -566,10 +571,26 @@ class ConversationReply(Reply):
         await self._leave(error)
 
     async def _leave(self, error: BaseException | None = None) -> None:
-        """End the turn, once. The store's error is raised unless *error* is on its way already."""
-        if not self._inside:
+        """Settle the turn, and let the next one through."""
+        try:
+            await self._settle(error)
+        finally:
+            self._let_through()
+
+    def _let_through(self) -> None:
+        if self._inside:
+            self._inside, self._task = False, None
+            self._record.gate.leave()
+
+    async def _settle(self, error: BaseException | None = None) -> None:
+        """Commit or roll back, once. The store's error is raised unless *error* is on its way already.
+
+        Inside its block the turn goes on until the block is left: what was read may still be
+        being shown, and the next answer must not run into it.
+        """
+        if not self._inside or self._settled:
             return
-        self._inside = False
+        self._settled = True
         try:
             await self._conclude()
         except Exception as trouble:
@@ -578,7 +599,8 @@ class ConversationReply(Reply):
                 raise
             _log.warning("the turn of a conversation was not saved: %s", trouble)
         finally:
-            self._record.gate.leave()
+            if not self._entered:
+                self._let_through()
 
     async def _conclude(self) -> None:
         """Commit what is finished, or roll back."""
@@ -595,21 +617,21 @@ class ConversationReply(Reply):
         self._record.failed = (self._question, self._options)
 
     def make_way(self) -> bool:
-        """Leave when the turn is committed and nobody waits for more of the answer."""
-        if not self._inside or self._committed is None or self._reading:
+        """Leave when the turn is settled or committed, and nobody is at it but the task that asks now."""
+        over = self._settled or self._committed is not None
+        theirs = self._entered and self._task is not asyncio.current_task()
+        if not over or theirs or self._reading:
             return False
-        self._inside = False
         self._shut()
-        self._record.gate.leave()
+        self._let_through()
         return True
 
     def __del__(self) -> None:
         """Roll a turn back that nobody ended."""
         if getattr(self, "_inside", False):
-            self._inside = False
-            if self._committed is None:
+            if not self._settled and self._committed is None:
                 self._roll_back()
-            self._record.gate.leave()
+            self._let_through()
         super().__del__()
 
 

@@ -87,11 +87,18 @@ class Edits:
         if edit is not None:
             self._given = True
             return edit
+        await self._finish()
+        raise StopAsyncIteration
+
+    async def _finish(self) -> None:
+        """Close the reply, now that everything was shown, and pass its failure on."""
         self._ended = True
         error, self._reading.error = self._reading.error, None
         if error is not None:
+            with contextlib.suppress(Exception):  # the first failure is the one to tell
+                await self._reading.reply.close()
             raise error
-        raise StopAsyncIteration
+        await self._reading.reply.close()
 
     async def _next(self) -> Edit | None:
         if self._ended:
@@ -107,6 +114,8 @@ class Edits:
             if edit is not None or over:
                 return edit
             await self._reading.more()
+        if self._reading.error is not None:
+            await self._until_due()  # what the consumer says of it is as bounded as the rest
         return None
 
     async def _until_due(self) -> None:
@@ -173,6 +182,7 @@ class _Reading:
     async def run(self) -> None:
         """Read the reply to its end."""
         try:
+            await self.reply.__aenter__()  # the turn of a conversation lasts until everything was shown
             if self.reply.events_seen:
                 self._add(self.reply.text)
             async for event in self.reply:
@@ -186,11 +196,11 @@ class _Reading:
             self._close(whole=False)
         except BaseException:
             self._close(whole=False)
+            await self.reply.close()
             raise
         finally:
             self.over = True
             self._wake()
-            await self.reply.close()
 
     def _add(self, text: str) -> None:
         if text:

@@ -49,7 +49,7 @@ SUITE = [
 """Without these no test runs."""
 
 NEIGHBOURS = [
-    "aiogram", "saq", "streaq", "limits", "playwright",
+    "aiogram", "slack_sdk", "saq", "streaq", "limits", "playwright",
     "opentelemetry-sdk", "opentelemetry-instrumentation-aiohttp-client",
 ]  # fmt: skip
 """Real ones, as users have them; they need newer versions than our oldest dependencies."""

@@ -461,6 +461,39 @@ async def test_a_conversation_serves_several_loops(clock):
         assert len(chat.messages) == 4
 
 
+async def test_a_turn_lasts_as_long_as_its_block(service, session):
+    """What was read may still be being shown: the next answer waits; the block's own task need not."""
+    chat = session.conversation(busy="queue")
+    async with chat.ask("How do I install it?") as reply:
+        await reply
+        other = asyncio.create_task(chat.ask("And then?").run())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(service.requests) == 1
+    await other
+    assert len(chat.messages) == 4
+    async with chat.ask("One") as reply:
+        await reply
+        await chat.ask("Two")
+    service.script.ask(status=500)
+    assert len(chat.messages) == 8
+
+
+async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
+    """Also without a block: read at once, shown slowly, and the next answer comes after."""
+    chat = session.conversation(busy="queue")
+    shown = []
+
+    async def show(question: str) -> None:
+        async for edit in chat.ask(question).edits(every=5.0, limit=200):
+            shown.append((question, edit.index))
+
+    await asyncio.gather(show("How do I install it?"), show("How do I ask?"))
+    assert len(shown) > 6
+    assert shown == sorted(shown, key=lambda one: one[0] == "How do I ask?")
+    assert not chat.busy
+
+
 # What is sent ------------------------------------------------------------------------------------
 
 

@@ -115,7 +115,7 @@ class Trouble:
 
 
 @pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 async def test_twenty_turns_in_trouble_and_on_in_another_process(tmp_path, seed):
     """Only the finished turns remain, with their ids and the thread; another process goes on knowing them."""
     path = str(tmp_path / "chats.sqlite")

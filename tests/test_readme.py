@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from child_process import child_environment
 
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService
@@ -110,23 +111,6 @@ asyncio.run(main())
 """
 
 
-def environment(service: LocalService) -> dict[str, str]:
-    """Return what ``serve`` tells its user to export, and no other setting of ours."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("MINTLIFY_", "PYTEST_"))
-    }
-    return {
-        **kept,
-        "MINTLIFY_BASE_URL": service.base_url,
-        "MINTLIFY_PROJECT_ID": service.project_id,
-        "MINTLIFY_DOMAIN": service.domain,
-        "MINTLIFY_ADMIN_API_KEY": service.admin_key,
-        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
-        "PYTHONWARNINGS": "error",
-        "PYTHONPATH": str(PACKAGE.parent),
-    }
-
-
 async def run(*command: str | Path, cwd: Path, env: dict[str, str]) -> tuple[int, str, str]:
     """Run *command* beside the loop; return its status, output and errors."""
     process = await asyncio.create_subprocess_exec(
@@ -149,7 +133,7 @@ async def check_python(block: Block, tmp_path: Path, service: LocalService, driv
     if driver is not None:
         (tmp_path / "driver.py").write_text(driver, encoding="utf-8")
         program = "driver.py"
-    status, out, err = await run(sys.executable, program, cwd=tmp_path, env=environment(service))
+    status, out, err = await run(sys.executable, program, cwd=tmp_path, env=child_environment(service))
     assert status == 0, f"{out}\n{err}"
     assert not err, err
     return out
@@ -157,7 +141,7 @@ async def check_python(block: Block, tmp_path: Path, service: LocalService, driv
 
 def test_every_block_is_run():
     """A block of a kind that nothing runs would rot."""
-    elsewhere = {"redis", "recipe_streaq_jobs"}  # test_readme_redis runs these
+    elsewhere = {"redis", "recipe_streaq_jobs", "bot"}  # test_readme_redis and test_bots run these
     assert {block.kind for block in PYTHON} <= {"script", "fastapi", "relay", "pytest", *elsewhere}
     assert len(SCRIPTS) >= 5
 
@@ -214,9 +198,8 @@ async def test_each_test_example_passes(block, tmp_path):
     """The examples of testing one's own code are tests, and they pass."""
     (tmp_path / "test_example.py").write_text(block.text, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n", encoding="utf-8")
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("MINTLIFY_", "PYTEST_"))}
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py")
-    status, out, err = await run(*command, cwd=tmp_path, env={**env, "PYTHONPATH": str(PACKAGE.parent)})
+    status, out, err = await run(*command, cwd=tmp_path, env=child_environment(PYTHONWARNINGS=None))
     assert status == 0, out + err
 
 
@@ -230,7 +213,7 @@ def commands() -> list[str]:
 async def test_each_command_exists(command, tmp_path):
     """Each command that the README names has a help text."""
     args = (sys.executable, "-m", "mintlify_async", *command.split(), "--help")
-    status, out, err = await run(*args, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)})
+    status, out, err = await run(*args, cwd=tmp_path, env=child_environment())
     assert (status, err) == (0, "")
     assert "usage: mintlify-async" in out
 
