@@ -18,12 +18,11 @@ from unittest import mock
 
 import aiohttp
 import pytest
+from child_process import child_environment
 
 import mintlify_async
 from mintlify_async.cli import main
 from mintlify_async.testing import JobLife, LocalService, faults
-
-PACKAGE = Path(mintlify_async.__file__).parent
 
 pytestmark = pytest.mark.shows_secrets("serve and the environment of a child hold the local service's keys")
 
@@ -37,20 +36,8 @@ class Ended(NamedTuple):
 
 
 def settings(service: LocalService | None, **changes: str | None) -> dict[str, str]:
-    """Return a child's environment: the service's settings, with *changes*; None leaves one out."""
-    env: dict[str, str | None] = {
-        name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")
-    }
-    env |= {"PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "error", "NO_COLOR": "1", "COLUMNS": "100"}
-    if service is not None:
-        env |= {
-            "MINTLIFY_BASE_URL": service.base_url,
-            "MINTLIFY_PROJECT_ID": service.project_id,
-            "MINTLIFY_DOMAIN": service.domain,
-            "MINTLIFY_ADMIN_API_KEY": service.admin_key,
-            "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
-        }
-    return {name: value for name, value in (env | changes).items() if value is not None}
+    """Return a child's environment, without colours."""
+    return child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100", **changes})
 
 
 async def start(*arguments: str, env: dict[str, str], stdin: bool = False, cwd: Path | None = None):

@@ -14,11 +14,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from child_process import child_environment
 
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
-
-PACKAGE = Path(mintlify_async.__file__).parent
 
 pytestmark = pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
 
@@ -29,19 +28,10 @@ async def service() -> AsyncIterator[LocalService]:
         yield running
 
 
-def settings(service: LocalService, home: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")}
-    return {
-        **kept,
-        "PYTHONPATH": str(PACKAGE.parent),
-        "PYTHONWARNINGS": "error",
-        "XDG_DATA_HOME": str(home),
-        "TERM": "xterm-256color",
-        "NO_COLOR": "1",
-        "MINTLIFY_BASE_URL": service.base_url,
-        "MINTLIFY_DOMAIN": service.domain,
-        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
-    }
+def settings(service: LocalService, home: Path, **changes: str) -> dict[str, str]:
+    """Return a child's environment, with a place of its own for what it keeps."""
+    terminal = {"TERM": "xterm-256color", "NO_COLOR": "1"}
+    return child_environment(service, XDG_DATA_HOME=str(home), **terminal, **changes)
 
 
 async def talk(service: LocalService, home: Path, lines: str, *arguments: str) -> tuple[int, str, str]:
@@ -127,7 +117,7 @@ async def test_without_a_key_it_ends_at_once(service, tmp_path):
         "-m",
         "mintlify_async",
         "chat",
-        env={**settings(service, tmp_path), "MINTLIFY_ASSISTANT_API_KEY": ""},
+        env=settings(service, tmp_path, MINTLIFY_ASSISTANT_API_KEY=""),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,0 +1,36 @@
+"""The command line and programs of users in processes of their own: the environment in which they run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import mintlify_async
+from mintlify_async.testing import LocalService
+
+PACKAGE = Path(mintlify_async.__file__).parent
+
+
+def child_environment(service: LocalService | None = None, **changes: str | None) -> dict[str, str]:
+    """Return what ``serve`` tells its user to export, and no other setting of ours.
+
+    Warnings are errors in the child, too.
+
+    Args:
+        service: Whose settings; None for none.
+        changes: Further variables; None leaves one out.
+    """
+    ours = ("MINTLIFY_", "PYTEST_")
+    env: dict[str, str | None] = {
+        name: value for name, value in os.environ.items() if not name.startswith(ours)
+    }
+    env |= {"PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "error"}
+    if service is not None:
+        env |= {
+            "MINTLIFY_BASE_URL": service.base_url,
+            "MINTLIFY_PROJECT_ID": service.project_id,
+            "MINTLIFY_DOMAIN": service.domain,
+            "MINTLIFY_ADMIN_API_KEY": service.admin_key,
+            "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
+        }
+    return {name: value for name, value in (env | changes).items() if value is not None}
