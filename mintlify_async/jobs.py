@@ -293,7 +293,8 @@ class JobHandle:
             ConfigurationError: An argument is none of what it can be; nothing was sent.
             AuthenticationError: 401; likewise 403 and 404; nothing was sent.
             StateError: The job is active, and *on_active* is ``"raise"``.
-            OutcomeUnknownError: The follow-up went out, and what became of it is not known.
+            OutcomeUnknownError: The follow-up went out, and what became of it is not known. This
+                handle then waits as if it had been taken: it guards against the turn before's end.
             APIStatusError: The service refuses it.
         """
         check_prompt(prompt)

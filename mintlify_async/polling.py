@@ -24,6 +24,9 @@ __all__ = ["Look", "PollCalls", "PollScheduler", "Poller"]
 BURST: Final = 4
 """Most polls begun in one step of the loop: each costs some 0.2 ms, and others want to run, too."""
 
+ENDS: Final = 64
+"""Most waits given up in one step of the loop, for the same reason; thousands may share a deadline."""
+
 SLACK: Final = 0.01
 """Seconds by which a late timer may be made up for, where polls are closer together than that."""
 
@@ -229,7 +232,9 @@ class PollScheduler:
     def _end_late(self) -> None:
         """Give up what is past its deadline; but a last look under way, or about to begin, has a moment."""
         now = self._clock.now()
-        while self._next_deadline() <= now:
+        for _ in range(ENDS):
+            if self._next_deadline() > now:
+                return
             _, _, poller = heapq.heappop(self._deadlines)
             until = self._last_chance(poller)
             if now < until:

@@ -213,9 +213,9 @@ class JobWait:
     def hear(self, look: Look, era: int) -> None:
         """Take in a look that began in *era*: be over, or set ``due`` anew."""
         self._looks += 1
-        if self._rules.on_look is not None:
-            self._rules.on_look(look)
         try:
+            if self._rules.on_look is not None:
+                self._rules.on_look(look)
             if era == self.track.era:  # else it began before the newest follow-up, and says nothing of it
                 self._judge(look)
             self._plan(look)

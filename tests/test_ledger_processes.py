@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ def start(tmp_path, step="never"):
         [sys.executable, str(PROGRAM), str(tmp_path / "ledger.db"), str(tmp_path / "posts"), step],
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
 
 

@@ -8,6 +8,8 @@ import itertools
 import tracemalloc
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks_left
 
 from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
@@ -295,6 +297,85 @@ async def test_a_callback_may_close_the_session():
     )
     assert [type(error).__name__ for error in results] == ["StateError"] * 2
     assert tasks_left() == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    ends=st.lists(st.floats(0, 200), min_size=1, max_size=6),
+    waits=st.lists(
+        st.tuples(
+            st.integers(0, 5),  # which job
+            st.floats(0, 150),  # when the wait begins
+            st.none() | st.floats(0, 100),  # when it is cancelled
+            st.none() | st.floats(0, 300),  # its timeout
+        ),
+        min_size=1,
+        max_size=15,
+    ),
+    latency=st.sampled_from([0.0, 0.3, 4.0]),
+    per_second=st.sampled_from([0.5, 5, 50]),
+)
+def test_any_waits_of_any_jobs(ends, waits, latency, per_second):
+    """Whoever comes, goes and gives up: each wait ends right, no job is asked twice, nothing is left."""
+
+    async def run():
+        agent = FakeAgent(poll=PollPolicy(per_second=per_second))
+        agent.latency = latency
+        for number, end in enumerate(ends):
+            agent.scripts[f"job_{number}"] = at_times((0, "active"), (end, "completed"))
+
+        async def wait(number, begin, cancel, timeout):
+            await agent.clock.sleep(begin)
+            task = asyncio.create_task(agent.job(f"job_{number % len(ends)}").wait(timeout=timeout))
+            if cancel is not None:
+                agent.clock.call_at(agent.clock.now() + cancel, task.cancel)
+            (result,) = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(result, JobTimeoutError):
+                assert timeout - 1e-6 <= result.waited <= timeout + 2 + latency
+            elif isinstance(result, asyncio.CancelledError):
+                assert cancel is not None
+            else:
+                assert result.status == "completed"
+                assert agent.clock.now() >= ends[number % len(ends)]
+
+        await asyncio.gather(*(wait(*one) for one in waits))
+        await asyncio.sleep(0)
+        scheduler = agent.scheduler()
+        assert (len(scheduler), scheduler._heap, scheduler._deadlines, scheduler._waiting) == (0, [], [], 0)
+        assert (scheduler._timer, scheduler._running, scheduler._dying) == (None, set(), set())
+        assert tasks_left() == []
+        assert all(
+            after - before >= 1 / per_second - 1e-9 for before, after in itertools.pairwise(agent.looks)
+        )
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(
+    not hasattr(asyncio, "eager_task_factory"), reason="asyncio starts tasks eagerly from 3.12 on"
+)
+@pytest.mark.parametrize("latency", [0.0, 1.0])
+async def test_eager_tasks(latency):
+    """A loop whose tasks run at once, up to their first wait, changes nothing."""
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    agent = FakeAgent(at_times((0, "active"), (20, "completed")))
+    agent.latency = latency
+    done = await asyncio.gather(agent.job(), agent.job(), agent.job().wait(timeout=5), return_exceptions=True)
+    assert [type(one).__name__ for one in done] == ["Job", "Job", "JobTimeoutError"]
+    assert (await agent.job()).status == "completed"
+    await asyncio.sleep(0)
+    assert tasks_left() == []
+    assert len(agent.scheduler()) == 0
+    asyncio.get_running_loop().set_task_factory(None)
+
+
+async def test_thousands_of_deadlines_at_once():
+    """They are worked off in small steps; every wait times out."""
+    agent = FakeAgent()
+    agent.scripts = dict.fromkeys(names(3000), lambda now: "active")
+    results = await wait_all([agent.job(name) for name in names(3000)], timeout=10, return_exceptions=True)
+    assert {type(result) for result in results} == {JobTimeoutError}
+    assert agent.clock.now() <= 12
 
 
 async def test_an_outage_over_many_jobs():
