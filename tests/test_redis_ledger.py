@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis_server import RedisServer
+from redis_server import RedisServer, run_all, run_python
 
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
@@ -193,14 +190,7 @@ asyncio.run(main())
 
 async def test_of_three_processes_one_sends(redis_server: RedisServer, redis_client: Any):
     """Three processes race for each of forty keys: one POST each, and all three have the same job."""
-
-    async def racer(number: int) -> Any:
-        command = [sys.executable, "-c", RACER, redis_server.url, str(number), "40"]
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-        output, _ = await process.communicate()
-        return json.loads(output)
-
-    results = await asyncio.gather(*(racer(number) for number in range(3)))
+    results = await run_all(*(run_python(RACER, redis_server.url, str(number), "40") for number in range(3)))
     assert results[0] == results[1] == results[2]
     assert [int(await redis_client.get(f"posts-{turn}")) for turn in range(40)] == [1] * 40
 
@@ -262,16 +252,8 @@ async def test_killed_at_each_step_there_is_never_a_second_post(
     redis_server: RedisServer, redis_client: Any, step: str, posts: int, second: str
 ):
     """The next process has the job, or is told that nobody knows; it never sends what may have been sent."""
-
-    async def process(step: str) -> tuple[int | None, str]:
-        command = [sys.executable, "-c", DEADLY, redis_server.url, step]
-        started = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-        output, _ = await started.communicate()
-        return started.returncode, output.decode().strip()
-
-    code, _ = await process(step)
-    assert code == -signal.SIGKILL
-    assert await process("never") == (0, second)
+    await run_python(DEADLY, redis_server.url, step, status=-signal.SIGKILL)
+    assert await run_python(DEADLY, redis_server.url, "never") == second
     assert int(await redis_client.get("posts") or 0) == posts
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_server import RedisServer
+from redis_server import RedisServer, run_all, run_python
 
 from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, RedisQuotaStore
@@ -23,7 +19,6 @@ from mintlify_async.testing.virtual_clock import VirtualClock
 
 ACME = QuotaScope(project="acme-secret-project")
 SITE = QuotaScope(domain="acme-secret-domain.com", key="fp-1")
-HERE = Path(__file__).parent
 
 
 async def granted(quota: Quota, clock: Clock, tries: int, operation: Any = "create_job") -> int:
@@ -535,7 +530,7 @@ def test_the_repr_shows_no_address():
 # ------------------------------------------------------------------ four processes, clocks minutes apart
 
 WORKER = """
-import asyncio, json, sys, time
+import asyncio, sys, time
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisQuotaStore
 from mintlify_async.quota import Limit, Quota, QuotaScope
@@ -567,7 +562,7 @@ async def main():
         for one in callers:
             one.cancel()
         await asyncio.gather(*callers, return_exceptions=True)
-    print(json.dumps(got))
+    print(got)
 
 asyncio.run(main())
 """
@@ -599,16 +594,14 @@ async def test_four_processes_whose_clocks_are_minutes_apart_keep_one_limit(
     """4 x 50 callers, 100 in 2 s: never more than 100 in any window, at least 95 % used, few commands."""
     window = 2.0
 
-    async def worker(skew: float) -> int:
-        command = [sys.executable, "-c", WORKER, redis_server.url, str(skew), str(window), str(4.6 * window)]
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-        output, _ = await process.communicate()
-        return json.loads(output)
-
-    workers = asyncio.gather(*(worker(skew) for skew in (-420.0, -60.0, 0.0, 300.0)))
+    steps = [
+        run_python(WORKER, redis_server.url, str(skew), str(window), str(4.6 * window))
+        for skew in (-420.0, -60.0, 0.0, 300.0)
+    ]
+    workers = asyncio.ensure_future(run_all(*steps))
     async with redis_server.client() as watcher:
         slots = await watch_slots(watcher, workers, window / 5)
-    total, times = sum(await workers), sorted(slots.values())
+    total, times = sum(map(int, await workers)), sorted(slots.values())
     stats = await redis_client.info("commandstats")
     trips = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "eval"))
     inside = sum(value["calls"] for value in stats.values())
