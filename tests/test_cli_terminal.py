@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import re
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -173,3 +174,15 @@ def test_a_pipe_gets_every_byte():
     out = io.StringIO()
     answered(Terminal(out=out, err=io.StringIO(), environ={}), ["a\x1b[2Jb\n"])
     assert out.getvalue() == "a\x1b[2Jb\n"
+
+
+def test_without_rich_everything_is_plain(monkeypatch):
+    """The extra is a comfort: a terminal without it gets the text."""
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    out, err = FakeTerminal(), FakeTerminal()
+    terminal = Terminal(out=out, err=err, environ={"TERM": "xterm"})
+    answered(terminal, split(ANSWER, 3))
+    terminal.note("a note")
+    with terminal.progress("job") as progress:
+        progress.change("active")
+    assert (out.getvalue(), err.getvalue()) == (SHOWN, "a note\nactive\n")
