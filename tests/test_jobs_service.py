@@ -11,6 +11,7 @@ import textwrap
 
 import anyio
 import pytest
+from child_process import child_environment
 
 from mintlify_async import (
     AuthenticationError,
@@ -509,7 +510,7 @@ async def test_processes_that_race_create_one_job(tmp_path):
         arguments = [service.base_url, service.admin_key, str(tmp_path / "ledger.db")]
         processes = [
             await asyncio.create_subprocess_exec(
-                sys.executable, "-c", PROGRAM, *arguments, stdout=subprocess.PIPE
+                sys.executable, "-c", PROGRAM, *arguments, stdout=subprocess.PIPE, env=child_environment()
             )
             for _ in range(3)
         ]

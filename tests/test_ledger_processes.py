@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from child_process import child_environment
 from ledger_process import KEY, STEPS
 
 from mintlify_async.ledger import SQLiteLedger
@@ -21,7 +21,7 @@ def start(tmp_path, step="never"):
         [sys.executable, str(PROGRAM), str(tmp_path / "ledger.db"), str(tmp_path / "posts"), step],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env=child_environment(),
     )
 
 
