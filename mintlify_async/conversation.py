@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from .assistant import Reply
 from .errors import ConfigurationError, StateError
 from .events import Finish, StreamEvent
-from .history import HISTORY_PARTS, HistoryBounds, messages_to_send, turn_start
+from .history import HISTORY_PARTS, HistoryBounds, check_bound, messages_to_send, turn_start
 from .models import ContextItem, SearchFilter, Thread
 from .parts import Message
 from .protocol import check_messages, check_thread
@@ -99,6 +99,7 @@ class Conversation:
         max_messages: int | None = None,
         max_characters: int | None = None,
         history_parts: Collection[str] | None = HISTORY_PARTS,
+        keep_messages: int | None = None,
     ) -> None:
         """Check the arguments; no I/O. ``session.conversation`` explains them."""
         _check_choice("commit", commit, ("finish", "partial"))
@@ -114,6 +115,7 @@ class Conversation:
             said=Said(messages=seed_messages(messages), thread=check_thread(thread)),
             system=system_message(system),
             store=store,
+            keep=check_bound("keep_messages", keep_messages),
         )
 
     # The views ------------------------------------------------------------------------------
@@ -294,6 +296,7 @@ class Conversation:
             max_messages=bounds.max_messages,
             max_characters=bounds.max_characters,
             history_parts=bounds.parts,
+            keep_messages=self._record.keep,
         )
         said = self._record.said
         other._record.said = said if keep_thread else evolve(said, thread=None)
@@ -619,7 +622,7 @@ class ConversationReply(Reply):
     def make_way(self) -> bool:
         """Leave when the turn is settled or committed, and nobody is at it but the task that asks now."""
         over = self._settled or self._committed is not None
-        theirs = self._entered and self._task is not asyncio.current_task()
+        theirs = self._entered and self._task is not _current_task()
         if not over or theirs or self._reading:
             return False
         self._shut()
@@ -633,6 +636,13 @@ class ConversationReply(Reply):
                 self._roll_back()
             self._let_through()
         super().__del__()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop is running here
+        return None
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

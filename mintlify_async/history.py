@@ -16,7 +16,7 @@ from .errors import ConfigurationError
 from .parts import FilePart, Message, MessagePart, TextPart
 from .wire import NO_EXTRA
 
-__all__ = ["HISTORY_PARTS", "HistoryBounds", "messages_to_send", "turn_start"]
+__all__ = ["HISTORY_PARTS", "HistoryBounds", "check_bound", "messages_to_send", "newest_turns", "turn_start"]
 
 HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again; the service documents them all."""
@@ -41,16 +41,37 @@ class HistoryBounds:
 
     def __attrs_post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("max_messages", "max_characters"):
-            bound = getattr(self, name)
-            if bound is None:
-                continue
-            if isinstance(bound, bool) or not isinstance(bound, int) or bound < 1:
-                raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
+        check_bound("max_messages", self.max_messages)
+        check_bound("max_characters", self.max_characters)
         if isinstance(self.parts, str):
             raise ConfigurationError(
                 "history_parts must be a collection of part types, or None", field="history_parts"
             )
+
+
+def check_bound(name: str, bound: int | None) -> int | None:
+    """Return *bound* when it is one: a whole number of at least 1, or None.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
+    return bound
+
+
+def newest_turns(messages: tuple[Message, ...], most: int | None) -> tuple[Message, ...]:
+    """Return the newest whole turns of *messages* that are at most *most* messages; the last turn always."""
+    if most is None or len(messages) <= most:
+        return messages
+    first = len(messages) - most
+    starts = [
+        index
+        for index, message in enumerate(messages)
+        if message.role == "user" and (index == 0 or messages[index - 1].role != "user")
+    ]
+    kept = next((start for start in starts if start >= first), starts[-1] if starts else 0)
+    return messages[kept:]
 
 
 def messages_to_send(

@@ -12,6 +12,7 @@ from attrs import evolve, frozen
 
 from .errors import ConfigurationError, StateError
 from .gate import TurnGate, shared_gate
+from .history import newest_turns
 from .models import Thread
 from .parts import Message, coerce_messages
 from .stores import ConversationStore, check_name, store_conflict
@@ -53,6 +54,7 @@ class Record:
         revision: The revision in the store that this stands at; 0 for none.
         loaded: Whether the store was read.
         failed: The last question, when its turn did not finish, and what it was asked with.
+        keep: The most messages that are kept, or None.
     """
 
     __slots__ = (
@@ -62,6 +64,7 @@ class Record:
         "fp",
         "gate",
         "id",
+        "keep",
         "loaded",
         "owner",
         "revision",
@@ -78,6 +81,7 @@ class Record:
         said: Said,
         system: Message | None,
         store: ConversationStore | None,
+        keep: int | None = None,
     ) -> None:
         """Check the names; nothing is read."""
         self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
@@ -86,6 +90,7 @@ class Record:
         self.said = said
         self.system = self._given_system = system
         self._store = store
+        self.keep = keep
         self.gate = shared_gate(store, self.owner, self.id) if store is not None else TurnGate()
         self.revision = 0
         self.loaded = store is None
@@ -143,6 +148,7 @@ class Record:
         Raises:
             StoreConflictError: Somebody else saved.
         """
+        said = evolve(said, messages=newest_turns(said.messages, self.keep))
         if self._store is not None:
             data = json.dumps(self.to_dict(said), allow_nan=False)
             self.revision = await self._store.save(self.id, data, owner=self.owner, revision=self.revision)

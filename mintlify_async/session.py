@@ -6,7 +6,6 @@ import os
 import random
 import ssl as ssl_module
 import sys
-import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -491,6 +490,7 @@ class MintlifySession:
         max_messages: int | None = None,
         max_characters: int | None = None,
         history_parts: Collection[str] | None = ("text", "file", "source-url"),
+        keep_messages: int | None = None,
     ) -> Conversation:
         """Return a conversation with the assistant, which carries its history and its thread forward. No I/O.
 
@@ -514,6 +514,8 @@ class MintlifySession:
                 the history itself keeps all.
             history_parts: The types of parts of earlier messages that are sent again; None for
                 all, a search's results of 50 to 100 KB included.
+            keep_messages: The most messages kept; the oldest turns are forgotten beyond it. For
+                conversations without an end: each turn writes the whole history to the store.
 
         Raises:
             ConfigurationError: An argument is wrong.
@@ -543,6 +545,7 @@ class MintlifySession:
             max_messages=max_messages,
             max_characters=max_characters,
             history_parts=history_parts,
+            keep_messages=keep_messages,
         )
 
     # Lifetimes ----------------------------------------------------------------------------------
@@ -741,7 +744,7 @@ class MintlifySession:
 
 
 def _message_id() -> str:
-    return f"msg_{uuid.uuid4().hex}"
+    return f"msg_{os.urandom(16).hex()}"
 
 
 def _environment(name: str) -> str | None:

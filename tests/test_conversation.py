@@ -288,6 +288,19 @@ async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
     assert len(chat.messages) == 2
 
 
+async def test_closing_the_session_rolls_back(service):
+    """The answer is cut, and the turn is not kept."""
+    async with service.session() as session:
+        chat = session.conversation()
+        service.script.ask(events=[*answer("Half")[:-2], 100.0])
+        async with chat.ask("Hi") as reply:
+            await anext(reply)
+            await session.close()
+            with pytest.raises(StreamInterruptedError):
+                await reply.final()
+        assert (chat.messages, chat.busy) == ((), False)
+
+
 async def test_retry_asks_the_same_with_the_same(service, session):
     """The same message, id and options; new options replace them."""
     chat = session.conversation()
@@ -540,6 +553,22 @@ async def test_only_words_are_sent_again(service, session):
         assert set(answered) == {"id", "role", "parts"}
 
 
+async def test_a_conversation_without_an_end_may_forget(service, session):
+    """Beyond ``keep_messages`` the oldest whole turns go, here and in the store; the thread goes on."""
+    store = MemoryConversationStore()
+    chat = session.conversation(store=store, id="help", keep_messages=5)
+    for n in range(5):
+        await chat.ask(f"Question {n}?")
+        assert len(chat.messages) <= 5
+    assert [message.text for message in chat.messages if message.role == "user"] == [
+        "Question 3?",
+        "Question 4?",
+    ]
+    again = await session.conversation(store=store, id="help").load()
+    assert (again.messages, again.thread) == (chat.messages, chat.thread)
+    assert len(service.threads) == 1
+
+
 async def test_system_messages_go_first(service, session):
     """Given once; it keeps its id."""
     chat = session.conversation(system="Answer in French.")
@@ -590,6 +619,7 @@ async def test_a_bad_question_is_named(service, session, question, field):
         ("max_messages", 0),
         ("max_characters", True),
         ("history_parts", "text"),
+        ("keep_messages", -1),
         ("id", ""),
         ("owner", "x" * 300),
         ("system", Message.user("Hi")),

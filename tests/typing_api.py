@@ -16,8 +16,11 @@ from mintlify_async import (
     AssistantError,
     Assumptions,
     Conversation,
+    ConversationStore,
     Custom,
     Data,
+    Edit,
+    Edits,
     ErrorEvent,
     File,
     Finish,
@@ -27,6 +30,7 @@ from mintlify_async import (
     JobHandle,
     JobRef,
     JobTimeoutError,
+    MemoryConversationStore,
     Message,
     MessageMetadata,
     MintlifySession,
@@ -45,9 +49,11 @@ from mintlify_async import (
     SearchFilter,
     SourceDocument,
     SourceUrl,
+    SQLiteConversationStore,
     Start,
     StartStep,
     SteeringMessage,
+    StoredConversation,
     StreamError,
     StreamEvent,
     TextDelta,
@@ -66,7 +72,10 @@ from mintlify_async import (
     ToolOutputError,
     Turn,
     UnknownEvent,
+    answer_markdown,
     as_completed,
+    extras_markdown,
+    split_markdown,
     split_suggestions,
     wait_all,
 )
@@ -158,8 +167,29 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
 async def conversations(session: MintlifySession) -> None:
     chat = session.conversation(fp="user")
     assert_type(chat, Conversation)
-    assert_type(await chat.ask("question"), Reply)
+    assert_type(await chat.ask("question", current_path="/guide", context=[]), Reply)
+    assert_type(chat.retry(), Reply)
     assert_type(chat.thread, Thread | None)
+    assert_type(chat.messages, tuple[Message, ...])
+    assert_type(chat.unanswered, Message | None)
+    assert_type(await chat.undo(), list[Message])
+    assert_type(chat.fork(), Conversation)
+    assert_type(await chat.load(), Conversation)
+    assert_type(await chat.delete(), bool)
+    assert_type(Conversation.from_dict(session, chat.to_dict()), Conversation)
+
+
+async def surfaces(session: MintlifySession) -> None:
+    edits = session.ask("question").edits(every=1.2, limit=4096, tail=extras_markdown)
+    assert_type(edits, Edits)
+    async for edit in edits:
+        assert_type(edit, Edit)
+        assert_type((edit.index, edit.text, edit.delta, edit.final), tuple[int, str, str, bool])
+    assert_type(split_markdown("text", 4096), list[str])
+    assert_type(answer_markdown(await session.ask("question"), site="https://docs.example"), str)
+    stores: list[ConversationStore] = [MemoryConversationStore(), SQLiteConversationStore("chats.sqlite")]
+    assert_type(await stores[0].load("id", owner="ada"), StoredConversation | None)
+    assert_type(await stores[0].save("id", "{}", owner="ada", revision=0), int)
 
 
 def errors(error: Exception) -> None:

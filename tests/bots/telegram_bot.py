@@ -15,7 +15,12 @@ dispatcher = Dispatcher()
 async def answer(message: Message, session: MintlifySession, store: SQLiteConversationStore) -> None:
     """Show the answer while it grows; a long one goes on in the next message."""
     chat = session.conversation(
-        fp=f"telegram-{message.from_user.id}", id=f"chat-{message.chat.id}", store=store, busy="queue"
+        fp=f"telegram-{message.from_user.id}",
+        id=f"chat-{message.chat.id}",
+        store=store,
+        busy="queue",
+        max_messages=20,
+        keep_messages=100,
     )
     sent: list[Message] = []
     try:
