@@ -20,6 +20,9 @@ from attrs import field, frozen
 from .errors import ConfigurationError
 
 __all__ = [
+    "FIRST_BLOCK",
+    "LONGEST_DOUBLED_BLOCK",
+    "SAME_PERIOD",
     "BucketCounter",
     "Gatekeeper",
     "Limit",

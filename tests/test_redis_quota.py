@@ -428,6 +428,24 @@ async def test_a_refund_during_the_outage_is_not_entered(
         assert await granted(quota, clock, 9) == 2
 
 
+async def test_a_429_during_the_outage_is_told_afterwards(
+    own_redis: Callable[..., RedisServer], clock: SystemClock
+):
+    """A refusal that one process met while Redis was away stops the others when it is back."""
+    server = own_redis()
+    async with server.client() as client, server.client() as other:
+        store = RedisQuotaStore(client, on_store_error="local", sharers=1, timeout=5, probe_every=0.05)
+        quota, there = Quota.interface(store=store), Quota.interface(store=RedisQuotaStore(other))
+        await granted(quota, clock, 1)
+        server.kill()
+        await quota.observe("create_job", ACME, 429, {}, 60.0)
+        assert await granted(quota, clock, 1) == 0
+        server.start()
+        await asyncio.sleep(0.06)
+        assert await granted(quota, clock, 1) == 0
+        assert await granted(there, clock, 1) == 0
+
+
 @pytest.mark.parametrize("durable", [True, False])
 async def test_a_restart_in_the_middle_gives_no_slot_twice(
     own_redis: Callable[..., RedisServer], clock: SystemClock, durable: bool

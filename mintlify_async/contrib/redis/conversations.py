@@ -11,7 +11,6 @@ import hashlib
 import uuid
 from typing import Any
 
-from mintlify_async.errors import StateError
 from mintlify_async.stores import (
     StoredConversation,
     check_revision,
@@ -19,7 +18,7 @@ from mintlify_async.stores import (
     store_conflict,
 )
 
-from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
+from .scripts import Argument, RedisClient, Runner, Script, check_namespace, check_seconds, text
 
 __all__ = ["RedisConversationStore"]
 
@@ -127,13 +126,7 @@ class RedisConversationStore:
         return [f"{prefix}:{_fingerprint(id)}", f"{prefix}:ids"]
 
     async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
-        try:
-            return await self._runner.run(script, keys, args)
-        except StoreAway as error:
-            away = error
-        failure = StateError(f"the conversation store on Redis cannot be used: {away.reason}")
-        failure.__cause__ = away.cause()
-        raise failure
+        return await self._runner.run_or_state_error(script, keys, args, what="conversation store")
 
 
 def _fingerprint(name: str) -> str:

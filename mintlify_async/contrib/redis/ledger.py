@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from mintlify_async.errors import ConfigurationError, StateError, printable
+from mintlify_async.errors import ConfigurationError, printable
 from mintlify_async.ledger import Claim
 
-from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
+from .scripts import Argument, RedisClient, Runner, Script, check_namespace, check_seconds, text
 
 __all__ = ["RedisLedger"]
 
@@ -197,13 +197,7 @@ class RedisLedger:
         return evolve(claim, lease_until=claim.lease_until + skew)
 
     async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
-        try:
-            return await self._runner.run(script, keys, args)
-        except StoreAway as error:
-            away = error
-        failure = StateError(f"the ledger on Redis cannot be used: {away.reason}")
-        failure.__cause__ = away.cause()
-        raise failure
+        return await self._runner.run_or_state_error(script, keys, args, what="ledger")
 
 
 def _to_json(claim: Claim) -> str:

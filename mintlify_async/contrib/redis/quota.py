@@ -18,6 +18,7 @@ import anyio
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
+from mintlify_async.windows import FIRST_BLOCK, LONGEST_DOUBLED_BLOCK, SAME_PERIOD
 
 from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
 
@@ -253,7 +254,8 @@ class RedisQuotaStore:
         self._numbers = count()
         self._own = MemoryQuotaStore()
         self._epochs: dict[str, str] = {}
-        self._owed: dict[str, tuple[QuotaGate, list[float]]] = {}
+        self._owed: dict[str, list[float]] = {}
+        self._untold: set[str] = set()
         self._away = False
         self._probe_at = 0.0
 
@@ -282,20 +284,19 @@ class RedisQuotaStore:
         await self._own.refund(gate, noted, clock=clock)
         if name:
             await self._quietly(clock, _REFUND, self._keys(gate), [name, granted, *_kinds(gate)])
-        elif gate.key in self._owed and float(noted) in self._owed[gate.key][1]:
-            self._owed[gate.key][1].remove(float(noted))
+        elif float(noted) in self._owed.get(gate.key, ()):
+            self._owed[gate.key].remove(float(noted))
 
     async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
         """Let nobody pass for *seconds*; None: 60, doubling. Holds here even when Redis is away."""
         await self._own.block(gate, seconds, clock=clock)
-        wait = -1 if seconds is None else _us(seconds)
-        args: list[Argument] = [wait, _us(60), _us(3600), _us(gate.longest)]
-        await self._quietly(clock, _BLOCK, self._keys(gate)[:1], args)
+        if not await self._quietly(clock, _BLOCK, self._keys(gate)[:1], _block_args(gate, seconds)):
+            self._untold.add(gate.key)
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Let at most *remaining* pass in the next *reset* seconds, as the service says."""
         await self._own.learn(gate, remaining, reset, clock=clock)
-        args: list[Argument] = [remaining, _us(reset), _us(2), _us(gate.longest)]
+        args: list[Argument] = [remaining, _us(reset), _us(SAME_PERIOD), _us(gate.longest)]
         await self._quietly(clock, _LEARN, self._keys(gate)[:1], args)
 
     async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
@@ -319,7 +320,7 @@ class RedisQuotaStore:
     # ------------------------------------------------------------------ on Redis
 
     async def _take_shared(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
-        await self._enter_owed(gate, clock)
+        await self._catch_up(gate, clock)
         slot = f"{self._name}-{next(self._numbers)}"
         granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
         if granted < 0:  # the server has lost what it knew
@@ -356,14 +357,17 @@ class RedisQuotaStore:
             if window.exact:
                 await self._enter(gate, window, self._own.taken(window, clock=clock), clock)
 
-    async def _enter_owed(self, gate: QuotaGate, clock: Clock) -> None:
-        """Enter what this process let through by itself while Redis was away."""
-        if gate.key not in self._owed:
-            return
-        owed = self._owed[gate.key][1]
-        for window in gate.windows:
-            await self._enter(gate, window, owed, clock)
-        self._owed.pop(gate.key, None)
+    async def _catch_up(self, gate: QuotaGate, clock: Clock) -> None:
+        """Tell Redis what happened here while it was away: a block, and what was let through."""
+        if gate.key in self._untold:
+            left = await self._own.left(gate, clock=clock)
+            seconds = max((one.blocked for one in left), default=0.0)
+            await self._run(_BLOCK, self._keys(gate)[:1], _block_args(gate, seconds))
+            self._untold.discard(gate.key)
+        if gate.key in self._owed:
+            for window in gate.windows:
+                await self._enter(gate, window, self._owed[gate.key], clock)
+            del self._owed[gate.key]
 
     async def _enter(self, gate: QuotaGate, window: QuotaWindow, taken: list[float], clock: Clock) -> None:
         now = clock.now()
@@ -374,16 +378,17 @@ class RedisQuotaStore:
         if len(args) > 2:
             await self._run(_ENTER, [self._key(gate, window.key)], args)
 
-    async def _quietly(self, clock: Clock, script: Script, keys: list[str], args: list[Argument]) -> None:
-        """Tell Redis what an answer of the service taught; the answer is not lost over it."""
+    async def _quietly(self, clock: Clock, script: Script, keys: list[str], args: list[Argument]) -> bool:
+        """Tell Redis what an answer of the service taught, if it is there; the answer is not lost over it."""
         if self._leave_alone(clock):
-            return
+            return False
         try:
             await self._run(script, keys, args)
         except StoreAway as error:
             self._went_away(error, clock)
-        else:
-            self._came_back()
+            return False
+        self._came_back()
+        return True
 
     async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
         return await self._runner.run(script, keys, args)
@@ -402,7 +407,7 @@ class RedisQuotaStore:
         verdict = await self._own.take(gate.share(self._sharers), ahead=ahead, clock=clock)
         if verdict.slot is None:
             return verdict
-        self._owed.setdefault(gate.key, (gate, []))[1].append(float(verdict.slot))
+        self._owed.setdefault(gate.key, []).append(float(verdict.slot))
         return QuotaVerdict(slot=f" 0 {verdict.slot}")
 
     def _leave_alone(self, clock: Clock) -> bool:
@@ -452,6 +457,11 @@ def _kinds(gate: QuotaGate) -> list[Argument]:
 
 def _limits(gate: QuotaGate) -> list[Argument]:
     return [one for window in gate.windows for one in (_kind(window), window.amount, _us(window.seconds))]
+
+
+def _block_args(gate: QuotaGate, seconds: float | None) -> list[Argument]:
+    wait = -1 if seconds is None else _us(seconds)
+    return [wait, _us(FIRST_BLOCK), _us(LONGEST_DOUBLED_BLOCK), _us(gate.longest)]
 
 
 def _remaining(window: QuotaWindow, left: int, wait: int, blocked: int) -> QuotaRemaining:

@@ -25,7 +25,7 @@ except ImportError as error:  # pragma: no cover - tested in an environment with
         "mintlify_async.contrib.redis needs redis: pip install 'mintlify-async[redis]'"
     ) from error
 
-from mintlify_async.errors import CauseSummary, ConfigurationError, printable
+from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
 
 __all__ = [
     "Argument",
@@ -126,6 +126,22 @@ class Runner:
             if self._last is not None and self._failures != failures:
                 raise self._last  # somebody ahead has waited in vain: one timeout is enough for all
             return await self._bounded(_evaluate(self._client, script, keys, args))
+
+    async def run_or_state_error(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, what: str
+    ) -> Any:
+        """Run *script*, for a store whose failure is its caller's: *what* names the store.
+
+        Raises:
+            StateError: There was no answer in time, or it was an error.
+        """
+        try:
+            return await self.run(script, keys, args)
+        except StoreAway as error:
+            away = error
+        failure = StateError(f"the {what} on Redis cannot be used: {away.reason}")
+        failure.__cause__ = away.cause()
+        raise failure
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:
