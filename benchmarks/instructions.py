@@ -48,11 +48,13 @@ def count(arguments: list[str]) -> int:
 
 def difference(kind: str, what: str, subject: str, base_url: str, few: int, many: int) -> float:
     """Return the instructions of one more run of *what*."""
-    runs = [
-        count(["-m", "benchmarks.counted", kind, what, subject, str(times), base_url])
-        for times in (few, many)
-    ]
-    return (runs[1] - runs[0]) / (many - few)
+
+    def command(times: int) -> list[str]:
+        return ["-m", "benchmarks.counted", kind, what, subject, str(times), base_url]
+
+    # First without valgrind: a bytecode cache that is written in one of the two runs would spoil both.
+    subprocess.run([sys.executable, *command(1)], cwd=ROOT, check=True)
+    return (count(command(many)) - count(command(few))) / (many - few)
 
 
 def row(name: str, title: str, costs: dict[str, float], reach: dict[str, float]) -> Row:

@@ -235,6 +235,8 @@ class Dispatcher:
     def _note(
         self, sent: RequestSent, answer: LiveResponse | Answer | None, seconds: float, error: Exception | None
     ) -> None:
+        if self.hooks.on_response is None and not log.isEnabledFor(logging.DEBUG):
+            return
         status = answer.status if answer is not None else None
         named = request_id(self.assumptions, answer.headers) if answer is not None else None
         log.debug(
@@ -246,10 +248,11 @@ class Dispatcher:
             sent.attempt,
             named,
         )
-        tell(
-            self.hooks.on_response,
-            ResponseReceived(request=sent, status=status, request_id=named, seconds=seconds, error=error),
-        )
+        if self.hooks.on_response is not None:
+            told = ResponseReceived(
+                request=sent, status=status, request_id=named, seconds=seconds, error=error
+            )
+            tell(self.hooks.on_response, told)
 
     def _about(self, request: Request, attempt: int) -> RequestSent:
         return RequestSent(

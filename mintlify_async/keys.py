@@ -21,7 +21,7 @@ _USE = {"admin": "agent jobs", "assistant": "the assistant"}
 class Key:
     """One key of a session; its ``repr`` shows nothing and it cannot be pickled."""
 
-    __slots__ = ("_assumptions", "_check_kind", "_kind", "_source")
+    __slots__ = ("_assumptions", "_check_kind", "_kind", "_right", "_source")
 
     def __init__(
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, check_kind: bool
@@ -35,6 +35,7 @@ class Key:
         self._assumptions = assumptions
         self._check_kind = check_kind
         self._source: KeySource | None = source
+        self._right = ""  # the key whose kind was found right last
         if source is not None and not callable(source):
             self._check_characters(source)
 
@@ -77,10 +78,11 @@ class Key:
             )
 
     def _check_its_kind(self, value: str) -> None:
-        if not self._check_kind:
+        if not self._check_kind or value == self._right:
             return
         kind = self._assumptions.kind_of_key(value)
         if kind in (self._kind, "unknown"):
+            self._right = value
             return
         other = "another product's key" if kind == "foreign" else f"an {kind} key"
         raise self._error(

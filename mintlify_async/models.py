@@ -48,10 +48,10 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, headers: Mapping[str, str] | None = None) -> None:
         """Keep a copy with names in lower case; ``X-Thread-Key`` and cookies are masked."""
-        self._values = {
-            intern(name.lower()): MASK if name.lower() in _HIDDEN_HEADERS else _shared(content)
-            for name, content in (headers or {}).items()
-        }
+        self._values: dict[str, str] = {}
+        for name, content in (headers or {}).items():
+            name = intern(name.lower())
+            self._values[name] = MASK if name in _HIDDEN_HEADERS else _shared(content)
 
     def __getitem__(self, name: str) -> str:
         """Return the header *name*, in whatever case."""
@@ -196,16 +196,16 @@ class Job(Value):
             if not isinstance(extra.get(name), str) or not extra[name]:
                 raise _not_a_job(name, wire, raw)
         source = extra.get("source")
-        sent = {name: extra[name] for name in ("createdAt", "archivedAt") if _is_odd_instant(extra.get(name))}
+        sent: dict[str, str] = {}
         return cls(
             id=extra.pop("id"),
             status=_shared(extra.pop("status")),
             source=Source.from_wire(extra.pop("source")) if isinstance(source, Mapping) else None,
             model=_take_text(extra, "model"),
             pr_link=_take_text(extra, "prLink"),
-            created_at=_take_instant(extra, "createdAt"),
-            archived_at=_take_instant(extra, "archivedAt"),
-            extra={k: v for k, v in extra.items() if v is not None or k != "source"} or NO_EXTRA,
+            created_at=_take_instant(extra, "createdAt", sent),
+            archived_at=_take_instant(extra, "archivedAt", sent),
+            extra=_without_null(extra, "source"),
             raw=raw,
             instants=sent or NO_EXTRA,
         )
@@ -231,18 +231,25 @@ def _take_text(wire: dict[str, Any], name: str) -> str | None:
     return None
 
 
-def _take_instant(wire: dict[str, Any], name: str) -> datetime | None:
-    """Take the instant *name* out of *wire*; what cannot be read stays there."""
-    instant = _instant(wire.get(name))
-    if instant is not None or wire.get(name) is None:
+def _take_instant(wire: dict[str, Any], name: str, odd: dict[str, str]) -> datetime | None:
+    """Take the instant *name* out of *wire*; what cannot be read stays there.
+
+    A text that would not be written again as it came is put into *odd*, too.
+    """
+    content = wire.get(name)
+    instant = None if content is None else _instant(content)
+    if isinstance(content, str) and (instant is None or _instant_text(instant) != content):
+        odd[name] = content
+    if content is None or instant is not None:
         wire.pop(name, None)
     return instant
 
 
-def _is_odd_instant(content: object) -> bool:
-    """Return whether *content* is a text that would not be written again as it came."""
-    instant = _instant(content) if isinstance(content, str) else None
-    return isinstance(content, str) and (instant is None or _instant_text(instant) != content)
+def _without_null(wire: dict[str, Any], name: str) -> Mapping[str, Any]:
+    """Return what is left of *wire*, without *name* when that is null."""
+    if name in wire and wire[name] is None:
+        del wire[name]
+    return wire or NO_EXTRA
 
 
 def _instant(content: object) -> datetime | None:

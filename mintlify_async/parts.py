@@ -508,7 +508,7 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
         ConfigurationError: There is none, or one is wrong: the error names the field.
     """
     if isinstance(given, str):
-        return [_with_id(Message.user(require_text(given, field)), make_id)]
+        return [Message.user(require_text(given, field), make_id())]
     if isinstance(given, Message | Mapping):
         return [_with_id(_coerce(cast("object", given), field), make_id)]
     if not isinstance(given, Sequence):

@@ -137,6 +137,9 @@ class Answer:
 # Building requests ----------------------------------------------------------------------------
 
 
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
+
+
 def path_segment(value: object, name: str) -> str:
     """Return *value* percent-encoded as one segment of a path.
 
@@ -145,6 +148,8 @@ def path_segment(value: object, name: str) -> str:
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
+    if _PLAIN_SEGMENT.fullmatch(value):
+        return value
     if not value.strip():
         raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
     if value in (".", ".."):
@@ -174,11 +179,13 @@ def prompt_digest(prompt: str) -> str:
 def json_body(value: Mapping[str, Any], name: str = "extra_body") -> bytes:
     """Return *value* as JSON bytes; *name* is blamed for what JSON cannot hold."""
     try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+        return _ENCODER.encode(value).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         reason = printable(str(error))
     raise ConfigurationError(f"{name} holds something that JSON cannot: {reason}", field=name)
 
+
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))  # json.dumps makes one for each call
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OUR_HEADERS = frozenset(("authorization", "content-length", "host", "transfer-encoding", "connection"))

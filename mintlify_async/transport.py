@@ -250,7 +250,8 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         try:
-            async with self._clock.deadline(deadline):
+            # A body that is all there already is not waited for.
+            async with self._clock.deadline(None if response.content.is_eof() else deadline):
                 body, whole = await _read_up_to(response, ANSWER_MAX_BYTES)
             if whole:
                 return body
