@@ -10,6 +10,7 @@ import asyncio
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -106,11 +107,30 @@ class RedisServer:
                 answer = connection.recv(1024)
         return answer
 
+    def version(self) -> int:
+        """Return the major version."""
+        (found,) = re.findall(rb"redis_version:(\d+)", self.say(b"INFO server"))
+        return int(found)
+
     def _answers(self) -> bool:
         try:
             return self.say(b"PING").startswith(b"+PONG")
         except OSError:
             return False
+
+
+class Stutter:
+    """A client that sends every script twice, as one does whose first answer was lost."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client: Any = client
+
+    async def evalsha(self, sha: str, numkeys: int, *rest: Any) -> Any:
+        await self._client.evalsha(sha, numkeys, *rest)
+        return await self._client.evalsha(sha, numkeys, *rest)
+
+    def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
+        return self._client.eval(script, numkeys, *rest)
 
 
 async def run_python(program: str, *arguments: str, status: int = 0, seconds: float = 120.0) -> str:

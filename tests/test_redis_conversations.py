@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis_server import RedisServer
+from redis_server import RedisServer, Stutter
 
 from mintlify_async import StateError, StoreConflictError
 from mintlify_async.contrib.redis import RedisConversationStore
@@ -91,16 +91,7 @@ async def test_kept_for_ever_beside_kept_for_a_while(redis_client: Any):
 
 async def test_a_client_that_writes_twice_is_no_conflict(redis_client: Any):
     """A client's own retry after a lost answer finds its own writing there."""
-
-    class Stutter:
-        async def evalsha(self, sha: str, numkeys: int, *rest: Any) -> Any:
-            await redis_client.evalsha(sha, numkeys, *rest)
-            return await redis_client.evalsha(sha, numkeys, *rest)
-
-        def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
-            return redis_client.eval(script, numkeys, *rest)
-
-    store = RedisConversationStore(Stutter())
+    store = RedisConversationStore(Stutter(redis_client))
     revision = await store.save("chat", "1", owner="ada", revision=0)
     assert await store.save("chat", "2", owner="ada", revision=revision) == revision + 1
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis_server import RedisServer, run_all, run_python
+from redis_server import RedisServer, Stutter, run_all, run_python
 
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
@@ -64,17 +64,8 @@ async def test_a_lease_is_measured_on_the_servers_clock(redis_server: RedisServe
 
 async def test_a_client_that_sends_a_claim_twice_holds_it(redis_client: Any):
     """A client's own retry after a lost answer finds its own claim, and it is still ours."""
-
-    class Stutter:
-        async def evalsha(self, sha: str, numkeys: int, *rest: Any) -> Any:
-            await redis_client.evalsha(sha, numkeys, *rest)
-            return await redis_client.evalsha(sha, numkeys, *rest)
-
-        def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
-            return redis_client.eval(script, numkeys, *rest)
-
     claim = a_claim()
-    assert await RedisLedger(Stutter()).claim(claim) == claim
+    assert await RedisLedger(Stutter(redis_client)).claim(claim) == claim
 
 
 async def test_keys_name_nobody_and_live_on_one_node(redis_client: Any):

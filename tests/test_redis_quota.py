@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from redis_server import RedisServer, run_all, run_python
+from redis_server import RedisServer, Stutter, run_all, run_python
 
 from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, RedisQuotaStore
@@ -326,16 +326,7 @@ async def test_more_callers_than_connections_wait_their_turn(
 
 async def test_a_client_that_sends_the_script_twice_takes_one_slot(redis_client: Any, clock: SystemClock):
     """A client's own retry after a lost answer runs the script again: the same slot, not a second one."""
-
-    class Stutter:
-        async def evalsha(self, sha: str, numkeys: int, *rest: Any) -> Any:
-            await redis_client.evalsha(sha, numkeys, *rest)
-            return await redis_client.evalsha(sha, numkeys, *rest)
-
-        def eval(self, script: str, numkeys: int, *rest: Any) -> Any:
-            return redis_client.eval(script, numkeys, *rest)
-
-    quota = Quota.interface(create_job=4, store=RedisQuotaStore(Stutter()))
+    quota = Quota.interface(create_job=4, store=RedisQuotaStore(Stutter(redis_client)))
     assert await granted(quota, clock, 9) == 4
 
 
