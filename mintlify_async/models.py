@@ -10,6 +10,7 @@ so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -238,11 +239,19 @@ def _take_instant(wire: dict[str, Any], name: str, odd: dict[str, str]) -> datet
     """
     content = wire.get(name)
     instant = None if content is None else _instant(content)
-    if isinstance(content, str) and (instant is None or _instant_text(instant) != content):
+    if isinstance(content, str) and (instant is None or _is_odd(content, instant)):
         odd[name] = content
     if content is None or instant is not None:
         wire.pop(name, None)
     return instant
+
+
+_USUAL_INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
+"""What :func:`_instant_text` writes: a text of this shape needs no comparison."""
+
+
+def _is_odd(content: str, instant: datetime) -> bool:
+    return not _USUAL_INSTANT.fullmatch(content) and _instant_text(instant) != content
 
 
 def _without_null(wire: dict[str, Any], name: str) -> Mapping[str, Any]:

@@ -472,6 +472,8 @@ def response_info(
 def safe_headers(assumptions: Assumptions, headers: Mapping[str, str]) -> dict[str, str]:
     """Return *headers* with the thread's key masked."""
     key = assumptions.thread_key_header
+    if key not in headers:
+        return dict(headers)
     return {name: ("****" if name == key else value) for name, value in headers.items()}
 
 

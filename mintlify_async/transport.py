@@ -13,6 +13,7 @@ import platform
 import ssl as ssl_module
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 import aiohttp
@@ -181,9 +182,7 @@ class Transport:
                     raise_for_status=False,
                     proxy=self._settings.proxy,
                     ssl=self._settings.ssl or True,
-                    timeout=aiohttp.ClientTimeout(
-                        total=None, connect=timeouts.connect, sock_connect=timeouts.connect
-                    ),
+                    timeout=_connect_timeout(timeouts.connect),
                 )
         except FOREIGN_ERRORS as error:
             failure = _translate(error, request, body, timeouts, limit, phase)
@@ -250,9 +249,11 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         try:
-            # A body that is all there already is not waited for.
-            async with self._clock.deadline(None if response.content.is_eof() else deadline):
+            if response.content.is_eof():  # it came with the headers: nothing will be waited for
                 body, whole = await _read_up_to(response, ANSWER_MAX_BYTES)
+            else:
+                async with self._clock.deadline(deadline):
+                    body, whole = await _read_up_to(response, ANSWER_MAX_BYTES)
             if whole:
                 return body
             failure = UnexpectedResponseError(
@@ -592,6 +593,12 @@ async def _read_up_to(
         pieces.append(data)
         size += len(data)
     return b"".join(pieces), False
+
+
+@lru_cache(maxsize=8)
+def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
+    """Return aiohttp's own limits: connecting alone; all else is timed here."""
+    return aiohttp.ClientTimeout(total=None, connect=seconds, sock_connect=seconds)
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
