@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from attrs import define, evolve
 
@@ -26,7 +26,7 @@ from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
 from .keys import Key
 from .models import Job
 from .protocol import Answer, Assumptions, Request, read_job, request_id, safe_headers, status_error
-from .quota import Lease, Quota, QuotaScope
+from .quota import Lease, Quota, QuotaRemaining, QuotaScope
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
 from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
@@ -218,6 +218,21 @@ class Dispatcher:
                 raise
         raise failed from failed.__cause__
 
+    async def left_of_agent(
+        self, operation: Literal["create_job", "send_message"], project_id: str
+    ) -> tuple[QuotaRemaining, ...]:
+        """Tell what is left of the limit that counts *operation*; nothing when there is no quota."""
+        if self.quota is None:
+            return ()
+        return await self.quota.left(operation, QuotaScope(project=project_id), clock=self.clock)
+
+    async def left_of_assistant(self, domain: str) -> tuple[QuotaRemaining, ...]:
+        """Tell what is left of the limits that count a question; nothing when there is no quota."""
+        if self.quota is None:
+            return ()
+        key = await self.keys["assistant"].reveal()
+        return await self.quota.left("ask", _assistant_scope(domain, key), clock=self.clock)
+
     async def _observe(self, request: Request, key: str, answer: LiveResponse | Answer) -> None:
         self._warn_of_sunset(answer)
         if self.quota is None or request.operation == "get_job":
@@ -309,8 +324,12 @@ def _outcome_unknown(request: Request, failed: Failed, sent_at: float) -> Outcom
 
 def _scope(request: Request, key: str) -> QuotaScope:
     if request.operation == "ask":
-        return QuotaScope(domain=request.domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+        return _assistant_scope(request.domain, key)
     return QuotaScope(project=request.project_id)
+
+
+def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
+    return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
 
 
 def _without_secrets(answer: Answer, request: Request, key: str) -> Answer:

@@ -49,7 +49,7 @@ from .protocol import (
     create_job_request,
     path_segment,
 )
-from .quota import Quota
+from .quota import Quota, QuotaRemaining
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
 from .timeouts import Timeouts, check_seconds
@@ -175,6 +175,7 @@ class MintlifySession:
         """Check the arguments and open nothing."""
         self._closed = True  # until everything is checked: there is nothing to warn of
         self._owner = True
+        self._parent: MintlifySession | None = None
         self._assumptions = assumptions or Assumptions()
         self._clock: Clock = clock or SystemClock()
         admin_key = admin_key if admin_key is not None else _environment("MINTLIFY_ADMIN_API_KEY")
@@ -550,6 +551,31 @@ class MintlifySession:
 
     # Lifetimes ----------------------------------------------------------------------------------
 
+    async def quota_left(
+        self, operation: Literal["create_job", "send_message", "ask"]
+    ) -> tuple[QuotaRemaining, ...]:
+        """Tell what the session's quota has left of each limit that counts *operation*; uses nothing.
+
+        Nothing is sent to the service. Without a quota there is nothing to tell: an empty tuple.
+
+        Raises:
+            ConfigurationError: *operation* is something else; or its project, domain or key is missing.
+            QuotaExceededError: The quota's store cannot be reached.
+
+        Example::
+
+            for limit in await session.quota_left("create_job"):
+                print(limit.limit, limit.left, "of", limit.amount, "next in", limit.next_in)
+        """
+        self._check_open()
+        if operation == "ask":
+            return await self._agent.dispatch.left_of_assistant(self._domain(None))
+        if operation not in ("create_job", "send_message"):
+            raise ConfigurationError(
+                f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
+            )
+        return await self._agent.dispatch.left_of_agent(operation, self._project(None))
+
     def with_options(
         self,
         *,
@@ -584,6 +610,7 @@ class MintlifySession:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._owner = False
+        other._parent = self  # whose end would close the connections of both
         other._options = _checked(evolve(self._options, **changes))
         other._agent = other._agent_client(self._agent.loops)
         other._shared = None
@@ -722,8 +749,8 @@ class MintlifySession:
             )
         return domain
 
-    def _headers(self, given: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._options.headers, **(given or {})}
+    def _headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        return merged(self._options.headers, given)
 
     def _extra(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return merged(self._options.extra_body, given)

@@ -10,6 +10,7 @@ import pytest
 
 from mintlify_async import (
     APIConnectionError,
+    ConfigurationError,
     Limit,
     MemoryQuotaStore,
     MintlifySession,
@@ -53,6 +54,29 @@ async def test_the_hundred_and_first_is_not_sent(service: LocalService):
     assert refused.value.limit == "create_job"
     assert service.requests.count("create_job") == 100
     assert service.requests.count("send_message") == 1
+
+
+async def test_the_session_tells_what_is_left(service: LocalService):
+    """By operation, for its own project, domain and key; without a quota there is nothing to tell."""
+    async with service.session(quota=Quota.interface()) as session, service.session() as free:
+        await session.create_job("Fix it")
+        await session.ask("Hello")
+        found = {
+            one.limit: one.left
+            for operation in ("create_job", "send_message", "ask")
+            for one in await session.quota_left(operation)  # type: ignore[arg-type]
+        }
+        assert await free.quota_left("ask") == ()
+        with pytest.raises(ConfigurationError) as error:
+            await session.quota_left("get_job")  # type: ignore[arg-type]
+    assert error.value.field == "operation"
+    assert found == {
+        "create_job": 99,
+        "send_message": 100,
+        "ask_per_key": 9_999,
+        "ask_per_organization": 9_999,
+        "ask_per_address": 9_999,
+    }
 
 
 async def test_polls_take_no_slot(service: LocalService):
