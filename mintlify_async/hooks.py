@@ -7,7 +7,7 @@ logged and goes no further, so that it cannot harm a call.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -116,7 +116,7 @@ class Observer(Protocol):
 
 
 @contextmanager
-def following(observation: Observation) -> Iterator[Observation]:
+def following(observation: Observation) -> Generator[Observation, None, None]:
     """End *observation* with the block, with the error that leaves it."""
     try:
         yield observation
