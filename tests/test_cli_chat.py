@@ -77,6 +77,38 @@ async def test_a_named_conversation_goes_on_another_day(service, tmp_path):
     assert stat.S_IMODE((tmp_path / "mintlify-async").stat().st_mode) == 0o700
 
 
+async def test_a_thread_that_is_gone_is_begun_anew(service, tmp_path):
+    """A conversation that the service has forgotten goes on with its history, and says so."""
+    await talk(service, tmp_path, "How do I create a job?\n", "work")
+    service.threads.clear()
+    status, out, err = await talk(service, tmp_path, "And how do I wait for it?\n", "work")
+    assert status == 0, err
+    assert "does not know this conversation's thread any more" in err
+    assert "Earlier in this thread you asked" in out
+    refused, asked = (request.json for request in service.requests[1:])
+    assert "threadId" in refused
+    assert "threadId" not in asked
+    assert refused["messages"] == asked["messages"]
+
+
+async def test_a_connection_that_ended_at_the_prompt_is_not_used(service, tmp_path):
+    """The prompt stops the loop, which must see what happened meanwhile before it sends."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "mintlify_async", "chat")
+    process = await asyncio.create_subprocess_exec(
+        *command, env=settings(service, tmp_path), stdin=pipe, stdout=pipe, stderr=pipe
+    )
+    for count in range(1, 4):
+        process.stdin.write(b"How do I create a job?\n")
+        while process.returncode is None and (len(service.requests) < count or service.answering):
+            await asyncio.sleep(0.01)
+        async with service.refusing():  # drops the connections that idle
+            await asyncio.sleep(0.05)
+    _, err = await process.communicate(b"")
+    assert process.returncode == 0, err.decode()
+    assert len(service.requests) == 3
+
+
 async def test_users_and_files_are_kept_apart(service, tmp_path):
     """Another user's names, and another store's, are others."""
     await talk(service, tmp_path, "How do I create a job?\n", "work")

@@ -127,8 +127,19 @@ class _Talk:
             "current_path": self._options.path,
             "retrieval_page_size": self._options.results,
         }
+        for _ in range(3):  # while the prompt waited, the loop stood still: let it see connections that ended
+            await asyncio.sleep(0)
         reply = self._chat.retry() if line == "/retry" else self._chat.ask(line, **options)
-        await stream(reply, self._terminal)
+        try:
+            await stream(reply, self._terminal)
+        except mintlify.NotFoundError:
+            if self._chat.thread is None:
+                raise
+            self._terminal.note(
+                "the service does not know this conversation's thread any more: a new one begins"
+            )
+            self._chat.forget_thread()
+            await stream(self._chat.retry(), self._terminal)
 
 
 def _read_line() -> str:
