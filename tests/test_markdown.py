@@ -135,7 +135,7 @@ lines = st.sampled_from(
     cuts=st.lists(st.integers(0, 120), max_size=8),
 )
 def test_the_growing_text_loses_what_the_whole_one_does(text, cuts):
-    """However a text is cut, the filter keeps what split_suggestions keeps; a block without links goes, too."""
+    """However a text is cut, the filter keeps what split_suggestions keeps; an empty block goes, too."""
     assume("```suggestions" not in text or split_suggestions(text)[1])
     growing = WithoutSuggestions()
     places = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})

@@ -147,7 +147,10 @@ async def test_failures_of_jobs(service, session, exporter):
 
 async def test_a_cancelled_call_ends_its_span(provider, exporter):
     """No span stays open."""
-    async with LocalService() as service, service.session(observer=OpenTelemetryObserver(provider)) as session:
+    async with (
+        LocalService() as service,
+        service.session(observer=OpenTelemetryObserver(provider)) as session,
+    ):
         service.script.ask(events=EVENTS[:1], delay=60)
         task = asyncio.create_task(session.ask("x").run())
         while not service.requests:

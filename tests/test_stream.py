@@ -565,7 +565,7 @@ WRITINGS = (
     )
 )
 def test_short_way_of_text_deltas_is_the_careful_one(deltas):
-    """However a delta is written, and whatever came before it: the event and the fold are the parser's own."""
+    """However a delta is written, whatever came before it: event and fold are the parser's own."""
     starts = [json.dumps({"type": "text-start", "id": id}) for id in dict.fromkeys(id for id, _, _ in deltas)]
     events = [*starts, *(write(id, delta) for id, delta, write in deltas)]
     fold = MessageFold()
