@@ -15,14 +15,20 @@ from mintlify_async import (
     APIStatusError,
     AssistantError,
     Assumptions,
+    Claim,
+    Clock,
     Conversation,
     ConversationStore,
     Custom,
+    CustomPart,
     Data,
+    DataPart,
+    DynamicToolPart,
     Edit,
     Edits,
     ErrorEvent,
     File,
+    FilePart,
     Finish,
     FinishStep,
     Job,
@@ -30,34 +36,49 @@ from mintlify_async import (
     JobHandle,
     JobRef,
     JobTimeoutError,
+    Ledger,
     MemoryConversationStore,
+    MemoryLedger,
     Message,
     MessageMetadata,
+    MessagePart,
     MintlifySession,
     OutcomeUnknownError,
     PollPolicy,
     Quota,
+    QuotaRemaining,
     RateLimitError,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningFile,
+    ReasoningFilePart,
+    ReasoningPart,
     ReasoningStart,
     Reply,
+    RequestSent,
     ResetStep,
     ResponseInfo,
+    ResponseReceived,
     RetryPolicy,
+    RetryScheduled,
     SearchFilter,
     SourceDocument,
+    SourceDocumentPart,
     SourceUrl,
+    SourceUrlPart,
     SQLiteConversationStore,
+    SQLiteLedger,
     Start,
     StartStep,
     SteeringMessage,
+    SteeringMessagePart,
+    StepStartPart,
     StoredConversation,
     StreamError,
     StreamEvent,
     TextDelta,
     TextEnd,
+    TextPart,
     TextStart,
     Thread,
     Timeouts,
@@ -70,8 +91,10 @@ from mintlify_async import (
     ToolOutputAvailable,
     ToolOutputDenied,
     ToolOutputError,
+    ToolPart,
     Turn,
     UnknownEvent,
+    UnknownPart,
     answer_markdown,
     as_completed,
     extras_markdown,
@@ -236,3 +259,45 @@ def exhaustive(event: StreamEvent) -> str:
             return "newer than this version"
         case _:
             assert_never(event)
+
+
+def parts(part: MessagePart) -> str:
+    """The same for the parts of a message."""
+    match part:
+        case TextPart() | ReasoningPart() | SteeringMessagePart():
+            return "said"
+        case DynamicToolPart() | ToolPart():
+            assert_type(part.tool_name, str)
+            return "tools"
+        case SourceUrlPart() | SourceDocumentPart() | FilePart() | ReasoningFilePart():
+            return "elsewhere"
+        case CustomPart() | DataPart() | StepStartPart() | UnknownPart():
+            return "the rest"
+        case _:
+            assert_never(part)
+
+
+async def at_most_once(path: str) -> None:
+    ledger: Ledger = SQLiteLedger(path)
+    async with MintlifySession(ledger=ledger) as session:
+        assert_type(await session.create_job("prompt", dedupe_key="key"), JobHandle)
+    assert_type(await ledger.open_claims(), list[Claim])
+    assert_type(await MemoryLedger().find("key"), Claim | None)
+
+
+async def watched(clock: Clock) -> None:
+    def sent(request: RequestSent) -> None:
+        assert_type(request.attempt, int)
+
+    def answered(answer: ResponseReceived) -> None:
+        assert_type(answer.status, int | None)
+        assert_type(answer.seconds, float)
+
+    def retried(retry: RetryScheduled) -> None:
+        assert_type(retry.delay, float)
+
+    async with MintlifySession(
+        clock=clock, on_request=sent, on_response=answered, on_retry=retried
+    ) as session:
+        assert_type(session.clock, Clock)
+        assert_type(await session.quota_left("ask"), tuple[QuotaRemaining, ...])
