@@ -303,7 +303,15 @@ class Reply:
             if stream.ended:
                 self._end(None)
                 break
-            await self._fill(stream)
+            live = self._to_be_read(stream)
+            try:  # here, not in a coroutine of its own: each costs a live event 3 %
+                data = await live.read()
+            except MintlifyError as error:
+                self._cut(stream, error)
+            else:
+                self._feed(stream, data)
+            finally:
+                self._reading = False
         raise StopAsyncIteration
 
     async def _start(self) -> None:
@@ -347,8 +355,8 @@ class Reply:
         if self._closed:  # by another task, while it was being opened
             live.close()
 
-    async def _fill(self, stream: MessageStream) -> None:
-        """Feed the stream what arrives next, or its end."""
+    def _to_be_read(self, stream: MessageStream) -> LiveResponse:
+        """Return the live response, which the caller reads once; nobody else may until then."""
         live = self._live
         assert live is not None
         if self._reading:
@@ -363,16 +371,10 @@ class Reply:
         if stream.complete and live.quiet_limit is None:
             live.grace(GRACE_SECONDS, in_all=stream.done_seen)
         self._reading = True
-        try:
-            data = await live.read()
-        except MintlifyError as error:
-            self._cut(stream, error)
-            return
-        finally:
-            self._reading = False
-        self._feed(stream, live, data)
+        return live
 
-    def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
+    def _feed(self, stream: MessageStream, data: bytes) -> None:
+        """Feed the stream what arrived, or its end."""
         if not data:
             stream.feed_eof()
             return
