@@ -5,6 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
+pytest.importorskip(
+    "opentelemetry.instrumentation.aiohttp_client", reason="its instrumentation is not installed"
+)
+
 from opentelemetry import trace
 from opentelemetry.instrumentation.aiohttp_client import create_trace_config
 from opentelemetry.sdk.trace import TracerProvider
