@@ -24,7 +24,6 @@ from .errors import StreamDecodeError, printable
 from .wire import (
     MISSING,
     NO_EXTRA,
-    Field,
     JSONObject,
     NotReadable,
     Objects,
@@ -87,7 +86,7 @@ class Event(Value):
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object, valid JSON: without the thread's key, infinity as None."""
         event = cast("StreamEvent", self)
-        return unstructure(event, _SCHEMAS[type(event)], {"type": event.type})
+        return unstructure(event, schema(type(event)), {"type": event.type})
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -520,12 +519,8 @@ StreamEvent: TypeAlias = (
 """Any event of the stream."""
 
 
-_SCHEMAS: Final[dict[type[Event], tuple[Field, ...]]] = {
-    cls: schema(cls) for cls in cast("tuple[type[Event], ...]", get_args(StreamEvent))
-}
-
 EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
-    {cast("Any", cls).type: cls for cls in _SCHEMAS if cls is not Data and cls is not UnknownEvent}
+    {cls.type: cls for cls in get_args(StreamEvent) if cls is not Data and cls is not UnknownEvent}
 )
 """The class of each type on the wire; ``data-*`` is :class:`Data`, any other :class:`UnknownEvent`."""
 
@@ -580,7 +575,7 @@ def build_event(content: Any, data: str) -> StreamEvent:
 
 def _structure(cls: type[Event], content: dict[str, Any], data: str, **given: Any) -> StreamEvent:
     try:
-        return cast("StreamEvent", structure(cls, _SCHEMAS[cls], content, **given))
+        return cast("StreamEvent", structure(cls, schema(cls), content, **given))
     except NotReadable as error:
         problem = str(error)
     raise unreadable(content["type"] + problem, data)

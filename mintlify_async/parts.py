@@ -9,6 +9,7 @@ field, such as ``messages[2].parts[0].text``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final, TypeAlias, cast, get_args
 
 import attrs
@@ -68,7 +69,7 @@ class Part(Value):
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object, valid JSON: infinity as None."""
         part = cast("MessagePart", self)
-        return unstructure(part, _SCHEMAS[type(part)], {"type": part.type})
+        return unstructure(part, schema(type(part)), {"type": part.type})
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -132,7 +133,7 @@ class ToolApproval(Value):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object."""
-        return unstructure(self, _APPROVAL, {})
+        return unstructure(self, schema(ToolApproval), {})
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -188,7 +189,7 @@ class ToolPart(Part):
             wire["toolName"] = self.tool_name
         if self.approval is not None:
             wire["approval"] = self.approval.to_wire()
-        return unstructure(self, _TOOL, wire)
+        return unstructure(self, _tool_schema(), wire)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -327,16 +328,16 @@ MessagePart: TypeAlias = (
 )
 """Any part of a message."""
 
-_SCHEMAS: Final[dict[type[Part], tuple[Field, ...]]] = {
-    cls: schema(cls) for cls in cast("tuple[type[Part], ...]", get_args(MessagePart))
-}
-_TOOL: Final = tuple(field for field in _SCHEMAS[ToolPart] if field.name not in ("tool_name", "approval"))
-_APPROVAL: Final = schema(ToolApproval)
 _CLASSES: Final[dict[str, type[Part]]] = {
-    cast("Any", cls).type: cls
-    for cls in _SCHEMAS
-    if isinstance(getattr(cls, "type"), str)  # noqa: B009
+    cls.type: cls for cls in get_args(MessagePart) if isinstance(cls.type, str)
 }
+"""The class of each type that has one name; those of tools and data have a name in theirs."""
+
+
+@cache
+def _tool_schema() -> tuple[Field, ...]:
+    """Return the fields of a tool's part that are on the wire as they are here."""
+    return tuple(field for field in schema(ToolPart) if field.name not in ("tool_name", "approval"))
 
 
 def part_from_wire(wire: object, where: str = "part") -> MessagePart:
@@ -359,7 +360,7 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
 def _read_part(kind: str, content: dict[str, Any]) -> MessagePart:
     cls = _CLASSES.get(kind)
     if cls is not None:
-        return cast("MessagePart", structure(cls, _SCHEMAS[cls], content))
+        return cast("MessagePart", structure(cls, schema(cls), content))
     if kind == "dynamic-tool":
         name = content.pop("toolName", None)
         if not isinstance(name, str):
@@ -368,21 +369,21 @@ def _read_part(kind: str, content: dict[str, Any]) -> MessagePart:
     if kind.startswith("tool-"):
         return _read_tool(ToolPart, kind[5:], content)
     if kind.startswith("data-"):
-        return structure(DataPart, _SCHEMAS[DataPart], content, name=kind[5:])
+        return structure(DataPart, schema(DataPart), content, name=kind[5:])
     return UnknownPart(type=kind, raw=content)
 
 
 def _read_tool(cls: type[ToolPart], name: str, content: dict[str, Any]) -> ToolPart:
     approval = content.pop("approval", None)
     if approval is None:
-        return structure(cls, _TOOL, content, tool_name=name)
+        return structure(cls, _tool_schema(), content, tool_name=name)
     if not isinstance(approval, dict):
         raise NotReadable(".approval must be an object")
     try:
-        consent = structure(ToolApproval, _APPROVAL, cast("dict[str, Any]", approval))
+        consent = structure(ToolApproval, schema(ToolApproval), cast("dict[str, Any]", approval))
     except NotReadable as error:
         raise NotReadable(f".approval{error}") from None
-    return structure(cls, _TOOL, content, tool_name=name, approval=consent)
+    return structure(cls, _tool_schema(), content, tool_name=name, approval=consent)
 
 
 def join_surrogates(text: str) -> str:
@@ -549,7 +550,7 @@ def _checked(message: Message, where: str) -> Message:
         at = f"{where}.parts[{i}]"
         if not isinstance(part, Part):
             raise ConfigurationError(f"{at} must be a part, not {type(part).__name__}", field=at)
-        for field in _SCHEMAS.get(type(part), ()):
+        for field in schema(type(part)):
             content = getattr(part, field.name)
             absent = content is MISSING or (content is None and not field.nullable)
             if field.required if absent else not field.check(content):

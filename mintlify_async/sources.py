@@ -91,10 +91,8 @@ class Suggestion(Value):
     path: str
 
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)[ \t]*\r?\n?\Z")
-_SUGGESTION: Final = re.compile(
-    r"[ \t]*(?:[-*][ \t]+)?(?:\((.+)\)\[([^\]\s]+)\]|\[(.+)\]\(([^)\s]+)\))[ \t]*\r?\n?\Z"
-)
+_FENCE: Final = r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)[ \t]*\r?\n?\Z"
+_SUGGESTION: Final = r"[ \t]*(?:[-*][ \t]+)?(?:\((.+)\)\[([^\]\s]+)\]|\[(.+)\]\(([^)\s]+)\))[ \t]*\r?\n?\Z"
 
 
 def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
@@ -111,7 +109,7 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     suggestions: list[Suggestion] = []
     fence, inside = "", False
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        mark = _FENCE.match(line)
+        mark = re.match(_FENCE, line)
         if fence:
             if mark and mark[1].startswith(fence) and not mark[2]:
                 fence = ""
@@ -130,6 +128,6 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
 
 
 def _suggestion(line: str) -> Iterator[Suggestion]:
-    link = _SUGGESTION.match(line)
+    link = re.match(_SUGGESTION, line)
     if link:
         yield Suggestion(title=link[1] or link[3], path=link[2] or link[4])

@@ -52,9 +52,7 @@ _DONE: Final = "[DONE]"
 _HEAD_BYTES: Final = 4096
 """How much of a body that is no event stream is kept for the error's excerpt."""
 _EXCERPT: Final = 2000
-_DELTA_OPENING: Final = re.compile(
-    r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
-)
+_DELTA_OPENING: Final = r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
 
 
 class _ThreadFinder:
@@ -250,7 +248,7 @@ class MessageStream:
     def _learn_opening(self, data: str, id: str) -> None:
         """Remember how *data*, a text delta, begins: what begins the same differs in its delta alone."""
         if id != self._opening_id:
-            found = _DELTA_OPENING.match(data)
+            found = re.match(_DELTA_OPENING, data)
             self._opening_id, self._opening = id, found[0] if found else ()
 
     def _take(self, data: str, content: Any) -> StreamEvent | None:
@@ -389,12 +387,12 @@ class MessageStream:
         return self._fold.sources()
 
 
-_V4: Final = re.compile(r'[0-9a-k]:["\[{]')
+_V4: Final = r'[0-9a-k]:["\[{]'
 
 
 def _kind_of(body: str) -> str:
     """Say what a body that is no event stream looks like."""
-    if _V4.match(body):
+    if re.match(_V4, body):
         return "the AI SDK 4 data stream, which the v1 endpoint sends"
     if body.startswith("<"):
         return "a page"

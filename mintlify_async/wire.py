@@ -189,7 +189,7 @@ def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]
     return content
 
 
-_KEY_IN_TEXT: Final = re.compile(r"""(threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?)[^"'\\\s,}&]+""")
+_KEY_IN_TEXT: Final = r"""(threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?)[^"'\\\s,}&]+"""
 
 
 def mask_text(text: str, key: str | None = None) -> str:
@@ -200,7 +200,7 @@ def mask_text(text: str, key: str | None = None) -> str:
     """
     if key:
         text = text.replace(key, MASK)
-    return _KEY_IN_TEXT.sub(rf"\g<1>{MASK}", text)
+    return re.sub(_KEY_IN_TEXT, rf"\g<1>{MASK}", text)
 
 
 def require_text(content: object, field: str, *, empty: bool = False) -> str:
@@ -264,16 +264,22 @@ _CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
     "Objects": (_is_list_of_objects, "a list of objects"),
     "Any": (_is_anything, "anything"),
 }
-"""What each annotation accepts. One that is not here fails when its class is made."""
+"""What each annotation accepts."""
 
 _NOT_SENT: Final = frozenset({"extra", "type", "name", "raw"})
 """Fields that are none of the wire's."""
 
 
+_SCHEMAS: Final[dict[type, tuple[Field, ...]]] = {}
+
+
 def schema(cls: type[Value]) -> tuple[Field, ...]:
-    """Read the schema of *cls* off its annotations."""
-    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
-    return tuple(_field(field) for field in fields if field.name not in _NOT_SENT)
+    """Read the schema of *cls* off its annotations, when it is first needed."""
+    known = _SCHEMAS.get(cls)
+    if known is None:
+        fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
+        known = _SCHEMAS[cls] = tuple(_field(field) for field in fields if field.name not in _NOT_SENT)
+    return known
 
 
 def _field(field: attrs.Attribute[Any]) -> Field:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, joined, scenarios
 
-from mintlify_async import events
 from mintlify_async.errors import StreamDecodeError
 from mintlify_async.events import (
     EVENT_TYPES,
@@ -26,7 +25,7 @@ from mintlify_async.events import (
     UnknownEvent,
     parse_event,
 )
-from mintlify_async.wire import MISSING
+from mintlify_async.wire import MISSING, schema
 
 METADATA = {"acme": {"n": 1}}
 FIELDS: dict[str, Any] = {
@@ -70,7 +69,7 @@ FIELDS: dict[str, Any] = {
 
 
 def wire_of(kind: str, cls: type[Any]) -> dict[str, Any]:
-    fields = (field.wire for field in events._SCHEMAS[cls])
+    fields = (field.wire for field in schema(cls))
     return {"type": kind, **{name: FIELDS[name] for name in fields}}
 
 
@@ -95,7 +94,7 @@ def test_every_type_round_trips(kind: str, cls: type[Any]) -> None:
 def test_every_required_field_is_required(kind: str, cls: type[Any]) -> None:
     """Without a required field, or with one of another type, there is no event; the error names it."""
     wire = wire_of(kind, cls)
-    for field in events._SCHEMAS[cls]:
+    for field in schema(cls):
         if field.required:
             without = {name: content for name, content in wire.items() if name != field.wire}
             with pytest.raises(StreamDecodeError, match=rf"{field.wire} is missing"):
@@ -108,7 +107,7 @@ def test_every_required_field_is_required(kind: str, cls: type[Any]) -> None:
 def test_null_in_an_optional_field_is_absence(kind: str, cls: type[Any]) -> None:
     """A null where nothing need be makes no error and no value."""
     wire = wire_of(kind, cls)
-    for field in events._SCHEMAS[cls]:
+    for field in schema(cls):
         if not field.required:
             event = parse_event(json.dumps({**wire, field.wire: None}))
             assert getattr(event, field.name) is None
