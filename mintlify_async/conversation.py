@@ -620,12 +620,22 @@ class ConversationReply(Reply):
         self._record.failed = (self._question, self._options)
 
     def make_way(self) -> bool:
-        """Leave when the turn is settled or committed, and nobody is at it but the task that asks now."""
+        """Leave when nobody is at this turn any more, or only the task that asks now, with the answer kept.
+
+        A reply that was read outside a block by a task that was cancelled is nobody's,
+        though the cancellation's traceback may keep it alive.
+        """
         over = self._settled or self._committed is not None
-        theirs = self._entered and self._task is not _current_task()
-        if not over or theirs or self._reading:
+        task = self._task
+        if self._entered:
+            free = over and task is _current_task()
+        else:
+            free = over or (task is not None and task.done())
+        if not free or self._reading:
             return False
         self._shut()
+        if not over:
+            self._roll_back()
         self._let_through()
         return True
 

@@ -1,4 +1,4 @@
-"""The bots of the README against the chat services' own rules, on loopback."""
+"""The README's Telegram bot against a Bot API on loopback that is as strict as the real one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("aiogram", reason="aiogram is not installed")
-pytest.importorskip("slack_sdk", reason="slack_sdk is not installed")
 
-from bots import slack_bot, telegram_bot
-from bots.fake_slack import FakeSlack
+from bots import telegram_bot
+from bots.answers import content, events_of, long_answer
 from bots.fake_telegram import FakeTelegram
 
-from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.stores import MemoryConversationStore, SQLiteConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
@@ -78,41 +76,9 @@ async def until(condition, clock) -> None:
     raise AssertionError("it never came true")
 
 
-def long_answer(dice: random.Random) -> str:
-    """Return an answer of some 12 000 characters, with code blocks, lists and long paragraphs."""
-    blocks = []
-    for number in range(40):
-        kind = dice.choice(["words", "words", "list", "code", "emoji"])
-        if kind == "words":
-            blocks.append(" ".join(f"word{number}x{n}" for n in range(dice.randrange(10, 80))) + ".")
-        elif kind == "list":
-            blocks.append("\n".join(f"- item {number}.{n} of *it*" for n in range(dice.randrange(2, 12))))
-        elif kind == "code":
-            lines = "\n".join(f"    call_{number}_{n}(value={n})" for n in range(dice.randrange(2, 60)))
-            blocks.append(f"```python\n{lines}\n```")
-        else:
-            blocks.append("😀" * dice.randrange(5, 60))
-    return "\n\n".join(blocks)
-
-
-def content(text: str) -> str:
-    """Return everything but white space and the lines of code fences."""
-    return "".join(line for line in text.split("\n") if not line.strip().startswith("```")).replace(" ", "")
-
-
-def events_of(text: str, dice: random.Random) -> list[dict]:
-    pieces = []
-    at = 0
-    while at < len(text):
-        size = dice.randrange(1, 12)
-        pieces.append({"type": "text-delta", "id": "0", "delta": text[at : at + size]})
-        at += size
-    start = [{"type": "start", "messageId": "m"}, {"type": "text-start", "id": "0"}]
-    return [*start, *pieces, {"type": "text-end", "id": "0"}, {"type": "finish", "finishReason": "stop"}]
-
-
-@pytest.mark.parametrize("pause", [0.005, 0.0, 0.11, "bursts"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("pause", "seed"), [(pause, seed) for pause in (0.005, 0.0, "bursts") for seed in range(3)] + [(0.11, 3)]
+)
 async def test_the_telegram_bot_shows_everything_and_is_never_refused(service, clock, pause, seed):
     """At 5 ms between deltas and in bursts: no refused edit, no text lost, split messages whole."""
     dice = random.Random(seed)
@@ -218,46 +184,8 @@ async def test_the_program_itself_runs(monkeypatch, tmp_path):
     assert (tmp_path / "chats.sqlite").exists()
 
 
-# Slack ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pause", [0.005, 0.0])
-async def test_the_slack_recipe_appends(service, clock, pause):
-    """Each stream is started, appended to, and stopped once; the thread is one conversation."""
-    dice = random.Random(1)
-    text = long_answer(dice)
-    service.script.ask(events=events_of(text, dice), pause=pause)
-    mention = {"channel": "C1", "ts": "1.0", "team": "T1", "user": "U1", "text": "Tell me everything"}
-    async with FakeSlack() as slack, service.session() as session:
-        store = MemoryConversationStore()
-        await slack_bot.answer(slack.client(), mention, session, store)
-        messages = list(slack.messages.values())
-        assert slack.refused == []
-        assert all(message.stopped and message.thread == "1.0" for message in messages)
-        assert all(message.text.count("```") % 2 == 0 for message in messages)
-        assert content("\n".join(message.text for message in messages)) == content(text)
-        again = mention | {"ts": "2.0", "thread_ts": "1.0", "user": "U2", "text": "And then?"}
-        await slack_bot.answer(slack.client(), again, session, store)
-        assert "Earlier in this thread" not in text
-        assert len(service.requests[-1].json["messages"]) == 3
-
-
-async def test_a_slack_stream_is_stopped_when_the_answer_is_cut(service, clock):
-    """What had come is there, and the stream is not left open."""
-    service.script.ask(fault=Cut(at=1500, how="rst"))
-    mention = {"channel": "C1", "ts": "1.0", "team": "T1", "user": "U1", "text": "How do I install it?"}
-    async with FakeSlack() as slack, service.session() as session:
-        with pytest.raises(StreamInterruptedError):
-            await slack_bot.answer(slack.client(), mention, session, MemoryConversationStore())
-        assert all(message.stopped for message in slack.messages.values())
-        assert slack.refused == []
-
-
-@pytest.mark.parametrize("module", [telegram_bot, slack_bot])
-def test_the_readme_has_the_bots_as_they_are(module):
+def test_the_readme_has_the_bot_as_it_is():
     """What people copy is what is tested."""
     readme = Path(__file__).parents[1] / "README.md"
-    source = Path(module.__file__).read_text(encoding="utf-8")
-    if not readme.exists():
-        pytest.skip("the README is not beside the tests")
+    source = Path(telegram_bot.__file__).read_text(encoding="utf-8")
     assert source.strip() in readme.read_text(encoding="utf-8")

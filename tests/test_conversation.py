@@ -385,6 +385,26 @@ async def test_a_second_turn_is_refused(service, session):
     assert len(service.requests) == 1
 
 
+async def test_a_cancelled_reader_does_not_block_the_next(service, session):
+    """Cancelled outside a block, while its task and its traceback are still held."""
+    chat = session.conversation()
+    service.script.ask(events=[*answer("Half")[:-2], 1000.0])
+
+    async def read() -> None:
+        async for _ in chat.ask("Hi"):
+            pass
+
+    task = asyncio.create_task(read())
+    while not chat.busy or not service.answering:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    await chat.ask("How do I install it?")
+    assert [message.text for message in chat.messages if message.role == "user"] == ["How do I install it?"]
+    assert caught.value is not None
+
+
 async def test_turns_wait_in_line(service, session):
     """With ``busy="queue"``: in the order of their entering, each with the history before it."""
     chat = session.conversation(busy="queue")
