@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from attrs import define, evolve
 
@@ -26,10 +26,12 @@ from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
 from .keys import Key
 from .models import Job
 from .protocol import Answer, Assumptions, Request, read_job, request_id, safe_headers, status_error
-from .quota import Lease, Quota, QuotaRemaining, QuotaScope
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
 from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
+
+if TYPE_CHECKING:
+    from .quota import Lease, Quota, QuotaRemaining, QuotaScope
 
 __all__ = ["Dispatcher"]
 
@@ -224,7 +226,7 @@ class Dispatcher:
         """Tell what is left of the limit that counts *operation*; nothing when there is no quota."""
         if self.quota is None:
             return ()
-        return await self.quota.left(operation, QuotaScope(project=project_id), clock=self.clock)
+        return await self.quota.left(operation, _project_scope(project_id), clock=self.clock)
 
     async def left_of_assistant(self, domain: str) -> tuple[QuotaRemaining, ...]:
         """Tell what is left of the limits that count a question; nothing when there is no quota."""
@@ -325,10 +327,18 @@ def _outcome_unknown(request: Request, failed: Failed, sent_at: float) -> Outcom
 def _scope(request: Request, key: str) -> QuotaScope:
     if request.operation == "ask":
         return _assistant_scope(request.domain, key)
-    return QuotaScope(project=request.project_id)
+    return _project_scope(request.project_id)
+
+
+def _project_scope(project_id: str | None) -> QuotaScope:
+    from .quota import QuotaScope  # who has no quota does not pay for loading it
+
+    return QuotaScope(project=project_id)
 
 
 def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
+    from .quota import QuotaScope
+
     return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
 
 

@@ -25,7 +25,6 @@ from .errors import (
     printable,
 )
 from .hooks import Observation, following, note_job
-from .ledger import had_no_effect
 from .models import Job, ResponseInfo
 from .polling import Look, PollScheduler
 from .protocol import check_prompt
@@ -306,6 +305,8 @@ class JobHandle:
                 self.id, prompt, project_id=self.project_id, headers=headers, extra_body=extra_body
             )
         except BaseException as error:
+            from .ledger import had_no_effect  # loaded when it is used: it brings SQLite and anyio
+
             if had_no_effect(error):
                 self._track.unsent(change)
             else:

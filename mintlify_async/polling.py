@@ -11,7 +11,6 @@ import contextvars
 import heapq
 from typing import Final, Protocol
 
-import anyio
 from attrs import frozen
 
 from .clock import Clock, Timer
@@ -182,6 +181,8 @@ class PollScheduler:
     async def drained(self) -> None:
         """Return when no poll is left that nobody waits for."""
         if self._dying:
+            import anyio  # loaded when it is used: a tenth of what importing the session takes
+
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(self._dying)
 

@@ -31,7 +31,6 @@ from .hooks import (
 )
 from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
-from .ledger import Ledger, create_once, fingerprint
 from .loops import LoopLocal
 from .models import ContextItem, Job, SearchFilter, Thread
 from .parts import Message
@@ -49,7 +48,6 @@ from .protocol import (
     create_job_request,
     path_segment,
 )
-from .quota import Quota, QuotaRemaining
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
 from .timeouts import Timeouts, check_seconds
@@ -60,6 +58,8 @@ if TYPE_CHECKING:
     import aiohttp
 
     from .conversation import Conversation
+    from .ledger import Ledger
+    from .quota import Quota, QuotaRemaining
     from .stores import ConversationStore
 
 __all__ = ["MintlifySession"]
@@ -293,6 +293,8 @@ class MintlifySession:
         )
         if dedupe_key is None:
             return self._handle(project, await agent.send(request, timeout=timeout))
+        from .ledger import create_once, fingerprint  # loaded when it is used: it brings SQLite
+
         self._check_open()  # before the claim, which would stay open
         limit = timeout if timeout is not None else self._options.timeouts.request
         created = await create_once(

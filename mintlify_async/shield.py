@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import anyio
-
 __all__ = ["to_the_end"]
 
 T = TypeVar("T")
@@ -15,6 +13,8 @@ T = TypeVar("T")
 
 async def to_the_end(step: Coroutine[Any, Any, T]) -> T:
     """Run *step* to its end, even when cancelled; the cancellation passes afterwards."""
+    import anyio  # loaded when it is used: a tenth of what importing the session takes
+
     task = asyncio.ensure_future(step)
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
