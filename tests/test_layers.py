@@ -59,6 +59,7 @@ ROOMS = [
     "edits",
     "assistant",
     "gate",
+    "conversation_reply",
     "conversation",
     "session",
     "testing",
