@@ -112,7 +112,7 @@ class Reply:
     ) -> None:
         """Keep the way to open it; made by ``session.ask``."""
         self.response: ResponseInfo | None = None
-        self._open = open
+        self._open: Callable[[], Awaitable[tuple[LiveResponse, int]]] | None = open
         self._settings = settings
         self._stream: MessageStream | None = None
         self._live: LiveResponse | None = None
@@ -336,6 +336,7 @@ class Reply:
         self._begin(self._live, attempts)
 
     async def _opened(self) -> tuple[LiveResponse, int]:
+        assert self._open is not None
         if self._observation is None:
             return await self._open()
         with self._observation.active():
@@ -344,6 +345,7 @@ class Reply:
     def _begin(self, live: LiveResponse, attempts: int) -> None:
         assumptions = self._settings.assumptions
         self._started = True
+        self._open = self._observe = None  # they hold the request
         self.response = response_info(assumptions, live.status, live.headers, attempts)
         self._stream = MessageStream(
             message=self._settings.message,

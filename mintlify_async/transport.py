@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import aiohttp
 import anyio
 import yarl
-from aiohttp import payload
+from aiohttp import hdrs, payload
 from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 
@@ -196,16 +196,16 @@ class Transport:
         raise failure from cause
 
     def _headers(self, request: Request, key: str) -> dict[str, str]:
-        headers = {
-            "Accept": "text/event-stream, */*" if request.operation == "ask" else "application/json",
+        headers: dict[str, str] = {  # aiohttp's own names: it makes one of each other string
+            hdrs.ACCEPT: "text/event-stream, */*" if request.operation == "ask" else "application/json",
             # Compressed answers arrive late and can be bombs.
-            "Accept-Encoding": "identity",
-            "User-Agent": USER_AGENT,
+            hdrs.ACCEPT_ENCODING: "identity",
+            hdrs.USER_AGENT: USER_AGENT,
             **request.headers,
-            "Authorization": Secret(f"Bearer {key}"),
+            hdrs.AUTHORIZATION: Secret(f"Bearer {key}"),
         }
         if request.body is not None:
-            headers["Content-Type"] = "application/json"
+            headers[hdrs.CONTENT_TYPE] = "application/json"
         return headers
 
     def _session(self, *, fresh: bool) -> aiohttp.ClientSession:
