@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OPENING_AT_ONCE = 200
 EVENTS_PER_SECOND = 2000.0
 STAMPED = b'"delta":"'
-Data = AsyncIterator[str]
+Follow = Callable[["Stream"], Awaitable[None]]
 T = TypeVar("T")
 
 
@@ -58,29 +58,48 @@ class Book:
         self.delays.append(late - float(stamp))
 
 
+class Stream:
+    """One held stream as the book follows it: its turn to open, and how many of its events came."""
+
+    def __init__(self, book: Book, opening: asyncio.Semaphore) -> None:
+        """Note in *book*; *opening* bounds how many open at once."""
+        self.book, self.opening, self.count = book, opening, 0
+
+    def opened(self) -> None:
+        """Note that it is open, and let the next one open."""
+        self.opening.release()
+        self.book.opened()
+
+    def heard(self, delta: str) -> None:
+        """Note an event."""
+        self.book.heard(delta, self.count)
+        self.count += 1
+
+
 class Follower(NamedTuple):
-    """A client that is compared: opened, it follows one held stream, noting in the book."""
+    """A client that is compared: opened, it follows one held stream after the other, or many at once."""
 
     name: str
     needs: tuple[str, ...]
-    opened: Callable[[ServerAddress], Any]
+    opened: Callable[[ServerAddress], AbstractAsyncContextManager[Follow]]
 
 
 @asynccontextmanager
-async def ours(server: ServerAddress) -> AsyncIterator[Callable[[], Any]]:
+async def ours(server: ServerAddress) -> AsyncIterator[Follow]:
     """This package's text stream."""
     async with session_for(server, "held") as session:
 
-        @asynccontextmanager
-        async def deltas() -> AsyncIterator[Any]:
+        async def follow(stream: Stream) -> None:
             async with session.ask("?") as reply:
-                yield reply.text_stream
+                stream.opened()
+                async for delta in reply.text_stream:
+                    stream.heard(delta)
 
-        yield deltas
+        yield follow
 
 
 @asynccontextmanager
-async def bare_aiohttp(server: ServerAddress) -> AsyncIterator[Callable[[], Any]]:
+async def bare_aiohttp(server: ServerAddress) -> AsyncIterator[Follow]:
     """aiohttp's ``iter_any``, its reads taken to be whole events."""
     import aiohttp
 
@@ -88,34 +107,36 @@ async def bare_aiohttp(server: ServerAddress) -> AsyncIterator[Callable[[], Any]
     connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
 
-        @asynccontextmanager
-        async def deltas() -> AsyncIterator[Any]:
+        async def follow(stream: Stream) -> None:
             async with session.post(server.url("held"), json=BODY, headers=HEADERS, **options) as response:
-                yield stamps(response.content.iter_any())
+                stream.opened()
+                async for data in response.content.iter_any():
+                    for delta in stamps(data):
+                        stream.heard(delta)
 
-        yield deltas
+        yield follow
 
 
 @asynccontextmanager
-async def httpx(server: ServerAddress) -> AsyncIterator[Callable[[], Any]]:
+async def httpx(server: ServerAddress) -> AsyncIterator[Follow]:
     """httpx's ``aiter_bytes``, its reads taken to be whole events."""
     import httpx as package
 
     async with package.AsyncClient(**httpx_options(server)) as client:
 
-        @asynccontextmanager
-        async def deltas() -> AsyncIterator[Any]:
+        async def follow(stream: Stream) -> None:
             async with client.stream("POST", server.url("held"), json=BODY, headers=HEADERS) as response:
-                yield stamps(response.aiter_bytes())
+                stream.opened()
+                async for data in response.aiter_bytes():
+                    for delta in stamps(data):
+                        stream.heard(delta)
 
-        yield deltas
+        yield follow
 
 
-async def stamps(reads: AsyncIterator[bytes]) -> Data:
-    """Yield the deltas in *reads*, with no more parsing than that takes."""
-    async for data in reads:
-        for piece in data.split(STAMPED)[1:]:
-            yield piece.partition(b'"')[0].decode()
+def stamps(data: bytes) -> list[str]:
+    """Return the deltas in *data*, with no more parsing than that takes."""
+    return [piece.partition(b'"')[0].decode() for piece in data.split(STAMPED)[1:]]
 
 
 FOLLOWERS = (
@@ -125,17 +146,12 @@ FOLLOWERS = (
 )
 
 
-async def follow(deltas: Any, book: Book, opening: asyncio.Semaphore, rounds: int) -> None:
-    """Open one stream, then note each of its events until it ends."""
-    async with AsyncExitStack() as stack:
-        async with opening:
-            stream = await stack.enter_async_context(deltas())
-        book.opened()
-        expected = 0
-        async for delta in stream:
-            book.heard(delta, expected)
-            expected += 1
-        assert expected == rounds, (expected, rounds)
+async def follow_whole(follow: Follow, book: Book, opening: asyncio.Semaphore, rounds: int) -> None:
+    """Open one stream when its turn comes, note each of its events until it ends, and count them."""
+    await opening.acquire()
+    stream = Stream(book, opening)
+    await follow(stream)
+    assert stream.count == rounds, (stream.count, rounds)
 
 
 def resident() -> int:
@@ -147,13 +163,13 @@ def resident() -> int:
 
 async def measure(follower: Follower, server: ServerAddress, streams: int, rounds: int) -> dict[str, float]:
     """Open *streams*, hear *rounds* events on each; return the figures."""
-    async with follower.opened(server) as deltas:
-        await warm_up(deltas, server)
+    async with follower.opened(server) as follow:
+        await warm_up(follow, server)
         book, opening = Book(streams), asyncio.Semaphore(OPENING_AT_ONCE)
         before, begun, cpu = resident(), time.monotonic(), time.process_time()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(streams):
-                tasks.create_task(follow(deltas, book, opening, rounds))
+                tasks.create_task(follow_whole(follow, book, opening, rounds))
             await book.all_open.wait()
             took, cpu = time.monotonic() - begun, time.process_time() - cpu
             memory = (resident() - before) / streams
@@ -169,11 +185,11 @@ async def measure(follower: Follower, server: ServerAddress, streams: int, round
     }
 
 
-async def warm_up(deltas: Any, server: ServerAddress) -> None:
+async def warm_up(follow: Follow, server: ServerAddress) -> None:
     """Hear one event of one stream, so that what is made once is not counted."""
     book = Book(1)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(follow(deltas, book, asyncio.Semaphore(1), 1))
+        tasks.create_task(follow_whole(follow, book, asyncio.Semaphore(1), 1))
         await book.all_open.wait()
         await control(server, "emit/1/100")
 
