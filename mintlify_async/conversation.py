@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from .assistant import Reply
 from .conversation_reply import ConversationReply
 from .errors import ConfigurationError, StateError
+from .gate import busy_error
 from .history import HISTORY_PARTS, HistoryBounds, check_bound, messages_to_send, turn_start
 from .models import ContextItem, SearchFilter, Thread
 from .parts import Message
@@ -72,7 +73,8 @@ class Conversation:
     :class:`~mintlify_async.errors.StoreConflictError`, before it is sent where that
     can be known: :meth:`load` and ask again.
 
-    One turn runs at a time. Objects with the same store, owner and id take turns, too.
+    One turn runs at a time. Objects with the same store, owner and id take turns, too;
+    with ``busy="queue"``, each turn begins with what the store has by then.
     """
 
     __slots__ = ("__weakref__", "_record", "_rules", "_session", "_store")
@@ -320,11 +322,11 @@ class Conversation:
         Raises:
             StateError: It has no store, a turn is under way, or what the store has is no conversation.
         """
-        record = self._record
-        record.require_store()
-        with record.gate.step():
-            record.loaded = False
-            await record.check_store()
+        self._record.require_store()
+        if self._record.active:
+            raise busy_error()
+        self._record.loaded = False
+        await self._record.check_store()
         return self
 
     async def save(self) -> None:

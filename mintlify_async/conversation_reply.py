@@ -56,6 +56,7 @@ class ConversationReply(Reply):
     ) -> None:
         """Check everything that can be checked; nothing changes yet."""
         probe = ask()
+        assert probe._open is not None  # it is new
         super().__init__(probe._open, probe._settings, observe=probe._observe)
         self._record = record
         self._ask = ask
@@ -99,12 +100,12 @@ class ConversationReply(Reply):
         record = self._record
         await record.gate.enter(self, queue=self._queue)
         try:
-            await record.check_store()
+            await record.check_store(refresh=self._queue)  # who stands in line expects that others go before
             record.check_new(self._question)
         except BaseException:
             record.gate.leave()
             raise
-        self._inside = True
+        self._inside = record.active = True
         self._task = asyncio.current_task()
 
     def _ask_anew(self) -> None:
@@ -220,7 +221,8 @@ class ConversationReply(Reply):
 
     def _let_through(self) -> None:
         if self._inside:
-            self._inside, self._task = False, None
+            self._inside = self._record.active = False
+            self._task = None
             self._record.gate.leave()
 
     async def _settle(self, error: BaseException | None = None) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import math
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .clock import Clock
 from .cutting import Cutter, Edit
@@ -38,6 +38,7 @@ class Edits:
 
     __slots__ = (
         "_clock",
+        "_consumer",
         "_cutter",
         "_due",
         "_ended",
@@ -48,6 +49,7 @@ class Edits:
         "_reading",
         "_stepping",
         "_task",
+        "_watch",
     )
 
     def __init__(
@@ -60,6 +62,8 @@ class Edits:
         self._clock = clock
         self._reading = _Reading(reply, tail)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._consumer: asyncio.Task[Any] | None = None
+        self._watch: Callable[[asyncio.Task[Any]], object] | None = None
         self._due: float | None = None  # no edit before this moment
         self._given = self._stepping = self._ended = self._finished = False
 
@@ -91,14 +95,15 @@ class Edits:
         raise StopAsyncIteration
 
     async def _finish(self) -> None:
-        """Close the reply, now that everything was shown, and pass its failure on."""
+        """End the task, and with it the reply, now that everything was shown; pass its failure on."""
         self._ended = True
+        self._reading.shown.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._stop_watching()
         error, self._reading.error = self._reading.error, None
         if error is not None:
-            with contextlib.suppress(Exception):  # the first failure is the one to tell
-                await self._reading.reply.close()
             raise error
-        await self._reading.reply.close()
 
     async def _next(self) -> Edit | None:
         if self._ended:
@@ -106,6 +111,7 @@ class Edits:
         if self._task is None:
             self._loop = asyncio.get_running_loop()
             self._task = self._loop.create_task(self._reading.run(), name="mintlify-async edits")
+        self._watch_consumer(self._task)
         while not self._finished:
             await self._until_due()
             over = self._reading.over
@@ -132,9 +138,25 @@ class Edits:
 
     # Ending ---------------------------------------------------------------------------------
 
+    def _watch_consumer(self, reader: asyncio.Task[None]) -> None:
+        """End the reading with the consumer's task: a traceback may keep this iterator alive after it."""
+        consumer = asyncio.current_task()
+        if consumer is not self._consumer:
+            self._stop_watching()
+            self._consumer = consumer
+            self._watch = lambda _: reader.cancel()
+            if consumer is not None:
+                consumer.add_done_callback(self._watch)
+
+    def _stop_watching(self) -> None:
+        if self._consumer is not None and self._watch is not None:
+            self._consumer.remove_done_callback(self._watch)
+        self._consumer = self._watch = None
+
     async def close(self) -> None:
         """Give the answer up: stop reading and close the reply. Safe to repeat."""
         self._ended = True
+        self._stop_watching()
         task = self._task
         if task is None:
             await self._reading.reply.close()
@@ -159,6 +181,7 @@ class Edits:
         task, loop = getattr(self, "_task", None), getattr(self, "_loop", None)
         if task is None or loop is None or task.done() or loop.is_closed():
             return
+        self._stop_watching()
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, and its tasks with it
             loop.call_soon_threadsafe(task.cancel)
 
@@ -166,11 +189,23 @@ class Edits:
 class _Reading:
     """What the task needs; it does not hold the iterator, so that one that is broken off can be collected."""
 
-    __slots__ = ("_filter", "_held", "_pieces", "_space", "_tail", "_waiter", "error", "over", "reply")
+    __slots__ = (
+        "_filter",
+        "_held",
+        "_pieces",
+        "_space",
+        "_tail",
+        "_waiter",
+        "error",
+        "over",
+        "reply",
+        "shown",
+    )
 
     def __init__(self, reply: Reply, tail: Tail | None) -> None:
         self.reply = reply
         self.over = False
+        self.shown = asyncio.Event()
         self.error: Exception | None = None
         self._tail = tail
         self._filter = WithoutSuggestions() if tail is not None else None
@@ -180,9 +215,16 @@ class _Reading:
         self._waiter: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
-        """Read the reply to its end."""
+        """Read the reply to its end, and hold it open until everything was shown: so long a turn lasts."""
         try:
-            await self.reply.__aenter__()  # the turn of a conversation lasts until everything was shown
+            async with self.reply:
+                await self._read()
+                await self.shown.wait()
+        except Exception as error:
+            self._end(error)
+
+    async def _read(self) -> None:
+        try:
             if self.reply.events_seen:
                 self._add(self.reply.text)
             async for event in self.reply:
@@ -190,15 +232,19 @@ class _Reading:
                     self._add(event.delta)
                 elif isinstance(event, TextStart):
                     self._begin_part()
-            self._close(whole=self.reply.complete)
         except Exception as error:
-            self.error = error
-            self._close(whole=False)
+            self._end(error)
         except BaseException:
-            self._close(whole=False)
-            await self.reply.close()
+            self._end(None)
             raise
-        finally:
+        else:
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        """Take in the end of the text, and what ended it."""
+        self.error = self.error or error
+        if not self.over:
+            self._close(whole=error is None and self.reply.complete)
             self.over = True
             self._wake()
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from .errors import StateError
 
-__all__ = ["Turn", "TurnGate", "shared_gate"]
+__all__ = ["Turn", "TurnGate", "busy_error", "shared_gate"]
 
 
 class Turn(Protocol):
@@ -79,10 +79,7 @@ class TurnGate:
             StateError: Another is under way.
         """
         if not self._free():
-            raise StateError(
-                "this conversation is busy with another turn; read that reply to its end or close it first, "
-                'or make the conversation with busy="queue"'
-            )
+            raise busy_error()
         self._busy = True
         self._holder = weakref.ref(turn) if turn is not None else None
 
@@ -117,6 +114,14 @@ class TurnGate:
             self._busy = True
             return
         self._busy = False
+
+
+def busy_error() -> StateError:
+    """Return the error for who cannot enter now."""
+    return StateError(
+        "this conversation is busy with another turn; read that reply to its end or close it first, "
+        'or make the conversation with busy="queue"'
+    )
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

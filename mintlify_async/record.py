@@ -55,11 +55,13 @@ class Record:
         loaded: Whether the store was read.
         failed: The last question, when its turn did not finish, and what it was asked with.
         keep: The most messages that are kept, or None.
+        active: Whether a turn of this very record is under way.
     """
 
     __slots__ = (
         "_given_system",
         "_store",
+        "active",
         "failed",
         "fp",
         "gate",
@@ -91,6 +93,7 @@ class Record:
         self.system = self._given_system = system
         self._store = store
         self.keep = keep
+        self.active = False
         self.gate = shared_gate(store, self.owner, self.id) if store is not None else TurnGate()
         self.revision = 0
         self.loaded = store is None
@@ -111,8 +114,11 @@ class Record:
         """Whether it is kept somewhere."""
         return self._store is not None
 
-    async def check_store(self) -> None:
+    async def check_store(self, *, refresh: bool = False) -> None:
         """Read the store the first time; afterwards, see whether somebody else saved.
+
+        Args:
+            refresh: When somebody did, take over what they saved.
 
         Raises:
             StoreConflictError: Somebody did.
@@ -122,10 +128,10 @@ class Record:
             return
         found = await self._store.load(self.id, owner=self.owner)
         revision = found.revision if found is not None else 0
-        if self.loaded:
-            if revision != self.revision:
-                raise store_conflict(self.id)
+        if self.loaded and revision == self.revision:
             return
+        if self.loaded and not refresh:
+            raise store_conflict(self.id)
         if found is not None:
             self._adopt(found.data)
         elif self.revision:

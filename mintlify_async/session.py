@@ -511,7 +511,8 @@ class MintlifySession:
             domain: Another site than the session's.
             commit: When a turn enters the history: at the answer's ``finish``; or
                 ``"partial"``, also when it was broken off after some text had come.
-            busy: What a second turn meanwhile does: ``"raise"`` a StateError, or ``"queue"``.
+            busy: What a second turn meanwhile does: ``"raise"`` a StateError, or ``"queue"``: wait
+                for its time, and begin with what the store has then.
             max_messages: The most messages sent, the question counted, system messages not.
             max_characters: The most characters sent, likewise. Older ones are left out first;
                 the history itself keeps all.

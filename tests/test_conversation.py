@@ -839,6 +839,26 @@ async def test_two_objects_of_one_process_take_turns(service, session, store):
     assert len(service.threads) == 1
 
 
+async def test_in_line_a_turn_begins_with_what_the_store_has(service, session, store):
+    """Two long-lived objects of one conversation that queue: neither is ever stale."""
+    one, two = (session.conversation(store=store, id="help", busy="queue") for _ in range(2))
+    for n, chat in enumerate((one, two, one, two)):
+        await chat.ask(f"Question {n}?")
+    assert len(two.messages) == 8
+    assert len((await one.load()).messages) == 8
+    assert len(service.threads) == 1
+
+
+async def test_loading_while_another_object_has_its_turn(service, session, store):
+    """It is a look; only a turn of its own stands in the way."""
+    one, two = (session.conversation(store=store, id="help") for _ in range(2))
+    await one.ask("How do I install it?")
+    async with one.ask("And then?"):
+        assert len((await two.load()).messages) == 2
+        with pytest.raises(StateError, match="busy"):
+            await one.load()
+
+
 async def test_a_failed_turn_writes_nothing(service, session, store):
     """The store has exactly the finished turns."""
     chat = session.conversation(store=store, id="help")

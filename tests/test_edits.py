@@ -192,6 +192,31 @@ async def test_a_cancelled_consumer_leaves_nothing_behind(service, session, cloc
         assert not editing_tasks()
 
 
+async def test_the_reading_ends_with_its_consumers_task(service, session, clock):
+    """Cancelled outside any block, while its traceback still holds the iterator."""
+    chat = session.conversation()
+    service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
+    task = asyncio.create_task(show(chat.ask("Hi").edits(every=1.2), clock))
+    await clock.sleep(10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as held:
+        await task
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not editing_tasks()
+    assert not chat.busy
+    assert held.value is not None
+
+
+async def test_many_replies_in_one_task_leave_nothing_with_it(service, session):
+    """A bot's loop may show thousands of answers from one task."""
+    for _ in range(3):
+        await show(session.ask("Hi").edits(every=0.0), session.clock)
+        async for _edit in session.ask("Hi").edits(every=0.0):
+            break
+    assert len(asyncio.current_task()._callbacks or ()) <= 1
+
+
 async def test_a_step_that_is_cancelled_loses_nothing(service, session, clock):
     """A timeout around a step: iteration goes on."""
     service.script.ask(events=answer("one ", "two ", "three ", "four"), pause=3.0)
