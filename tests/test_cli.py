@@ -184,6 +184,23 @@ async def test_a_cut_answer_is_no_answer(service):
     assert "not whole" in ended.err
 
 
+async def test_half_characters_and_poor_terminals(service):
+    """A character cut between two deltas is whole; what the output's encoding lacks is replaced."""
+    pieces = [
+        {"type": "text-delta", "id": "1", "delta": piece} for piece in ("\ud83d", "\ude00", "é", "\ud83d")
+    ]
+    events = [{"type": "start"}, {"type": "text-start", "id": "1"}, *pieces, {"type": "finish"}]
+    service.script.ask(events=events, times=None)
+    assert (
+        await run_process("ask", "Hm?", service=service, PYTHONIOENCODING="utf-8")
+    ).out == "\U0001f600é\ufffd\n"
+    assert (await run_process("ask", "Hm?", service=service, PYTHONIOENCODING="ascii")).out == "???\n"
+    as_json = await run_process("ask", "--json", "Hm?", service=service, PYTHONIOENCODING="ascii")
+    assert [json.loads(line)["type"] for line in as_json.out.splitlines()] == [
+        event["type"] for event in events
+    ]
+
+
 # What goes wrong
 
 
@@ -215,6 +232,7 @@ async def test_a_cut_answer_is_no_answer(service):
         (["job", "create", "Fix"], {"MINTLIFY_PROJECT_ID": None}, 2, "MINTLIFY_PROJECT_ID"),
         (["job", "create", "Fix", "--dedupe-key", "k"], {}, 2, "--ledger"),
         (["job", "show", "job_404"], {}, 1, "404"),
+        (["job", "wait", "job_404"], {}, 1, "404"),
         (["job", "show", ".."], {}, 2, "job"),
         (["job"], {}, 2, "VERB"),
         (["nonsense"], {}, 2, "invalid choice"),

@@ -12,7 +12,7 @@ import mintlify_async as mintlify
 from .advice import UsageError
 from .running import read_file, read_text
 from .statuses import DONE, TROUBLE
-from .terminal import Terminal
+from .terminal import Terminal, WholeCharacters
 
 __all__ = ["run", "show_below", "stream"]
 
@@ -48,20 +48,23 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 async def _as_json(reply: mintlify.Reply, terminal: Terminal) -> None:
     async with reply:
         async for event in reply:
-            terminal.write(json.dumps(event.to_wire(), ensure_ascii=False))
+            terminal.write(
+                json.dumps(event.to_wire())
+            )  # plain ASCII: half a character cannot be written otherwise
 
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
     """Show *reply* as it streams; what had come stays on the screen whatever happens."""
-    view = terminal.answer()
+    view, characters = terminal.answer(), WholeCharacters()
     try:
         async with reply:
             async for event in reply:
                 if isinstance(event, mintlify.TextDelta):
-                    view.feed(event.delta)
+                    view.feed(characters.feed(event.delta))
                 elif isinstance(event, mintlify.ToolInputAvailable):
                     terminal.note(_tool_line(event))
     finally:
+        view.feed(characters.close())
         view.close()
     show_below(reply, terminal)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 from contextlib import AbstractContextManager, nullcontext
 
@@ -73,7 +74,7 @@ async def _wait(
                     _show(job, options, terminal)
                 elif progress is not None:
                     progress.change(line(job))
-    except BaseException:
+    except asyncio.CancelledError:  # Ctrl-C; of the other ends, the error tells
         terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
         raise
     if handle.settled_by == "grace":
@@ -93,7 +94,7 @@ def _result(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) 
 
 
 def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> None:
-    terminal.write(json.dumps(job.to_wire(), ensure_ascii=False) if options.json else line(job))
+    terminal.write(json.dumps(job.to_wire()) if options.json else line(job))
 
 
 def line(job: mintlify.Job) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-__all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WithoutSuggestions"]
+__all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WholeCharacters", "WithoutSuggestions"]
 
 FENCE = "```suggestions"
 """Opens the block of follow-up suggestions; it is shown below the answer instead."""
@@ -77,6 +77,25 @@ class WithoutSuggestions:
         held = "" if self._hidden or self._line.strip() == FENCE else self._line[self._shown :]
         self._line, self._shown = "", 0
         return held
+
+
+class WholeCharacters:
+    """Holds half a character back until its other half has come; the service may cut between the two."""
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        self._half = ""
+
+    def feed(self, text: str) -> str:
+        """Return the whole characters so far; a half that fits nothing becomes U+FFFD."""
+        text = self._half + text
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        whole = text[:-1] if self._half else text
+        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+    def close(self) -> str:
+        """Return U+FFFD for a half that is left."""
+        return "\ufffd" if self._half else ""
 
 
 class Blocks:
