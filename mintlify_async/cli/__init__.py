@@ -43,10 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Load the command's room and run it; a reader that went away ends it quietly."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="replace"
-        )  # an answer may hold what the terminal's encoding cannot show
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:  # an answer may hold what the terminal's encoding cannot show
+        reconfigure(errors="replace")
     running = importlib.import_module(".running", __package__)
     command = importlib.import_module(f".{options.command}", __package__)
     try:
