@@ -201,7 +201,7 @@ class Job(Value):
         return cls(
             id=extra.pop("id"),
             status=_shared(extra.pop("status")),
-            source=Source.from_wire(extra.pop("source")) if isinstance(source, Mapping) else None,
+            source=None if source is None else _take_source(extra),
             model=_take_text(extra, "model"),
             pr_link=_take_text(extra, "prLink"),
             created_at=_take_instant(extra, "createdAt", sent),
@@ -223,12 +223,21 @@ def _not_a_job(name: str, wire: object, raw: ResponseInfo | None) -> UnexpectedR
     )
 
 
+def _take_source(wire: dict[str, Any]) -> Source | None:
+    """Take the source out of *wire*; what is no object stays there."""
+    source = as_object(wire["source"])
+    if source is None:
+        return None
+    del wire["source"]
+    return Source.from_wire(source)
+
+
 def _take_text(wire: dict[str, Any], name: str) -> str | None:
     """Take the text *name* out of *wire*; null goes too; another type stays there."""
-    content = wire.get(name)
+    content = wire.pop(name, None)
     if content is None or isinstance(content, str):
-        wire.pop(name, None)
         return content if content is None else _shared(content)
+    wire[name] = content
     return None
 
 

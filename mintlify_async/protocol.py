@@ -131,7 +131,7 @@ class Answer:
     @property
     def text(self) -> str:
         """The body as text. JSON is UTF-8; a declared charset is not believed."""
-        return self.body.decode("utf-8-sig", "replace")
+        return self.body.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
 # Building requests ----------------------------------------------------------------------------

@@ -141,7 +141,9 @@ def _names(cls: type) -> tuple[str, ...]:
 
 def as_object(content: object) -> dict[str, Any] | None:
     """Return a copy of *content* when it is a JSON object, else None."""
-    return dict(cast("Mapping[str, Any]", content)) if isinstance(content, Mapping) else None
+    if type(content) is dict or isinstance(content, Mapping):  # the first is asked without a call
+        return {**cast("Mapping[str, Any]", content)}
+    return None
 
 
 def json_safe(content: Any) -> Any:
