@@ -24,8 +24,6 @@ import mintlify_async
 from mintlify_async.cli import main
 from mintlify_async.testing import JobLife, LocalService, faults
 
-pytestmark = pytest.mark.shows_secrets("serve and the environment of a child hold the local service's keys")
-
 
 class Ended(NamedTuple):
     """How a command ended."""

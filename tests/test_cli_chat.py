@@ -19,8 +19,6 @@ from child_process import child_environment
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
 
-pytestmark = pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
-
 
 @pytest.fixture
 async def service() -> AsyncIterator[LocalService]:
