@@ -27,7 +27,7 @@ from .errors import (
 from .hooks import Observation, following, note_job
 from .models import Job, ResponseInfo
 from .polling import Look, PollScheduler
-from .protocol import check_prompt
+from .protocol import Assumptions, send_message_request
 from .refs import JobRef
 from .retry import PollPolicy
 from .turns import JobTrack, SettledBy
@@ -291,12 +291,15 @@ class JobHandle:
         Raises:
             ConfigurationError: An argument is none of what it can be; nothing was sent.
             AuthenticationError: 401; likewise 403 and 404; nothing was sent.
-            StateError: The job is active, and *on_active* is ``"raise"``.
+            StateError: The job is active, and *on_active* is ``"raise"``; nothing was sent.
+            JobTimeoutError: It was still active after the 30 minutes of ``"wait"``; nothing was sent.
             OutcomeUnknownError: The follow-up went out, and what became of it is not known. This
                 handle then waits as if it had been taken: it guards against the turn before's end.
             APIStatusError: The service refuses it.
         """
-        check_prompt(prompt)
+        send_message_request(  # built once before the look, so that what cannot be sent is told first
+            Assumptions(), self.project_id, self.id, prompt, headers=headers, extra_body=extra_body
+        )
         if on_active not in ("send", "wait", "raise"):
             raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
         change = self._track.arm(await self._baseline(on_active))
@@ -319,6 +322,7 @@ class JobHandle:
         """Return the status before a follow-up, or None when it cannot be seen."""
         if on_active == "wait":
             return (await self.wait(check=False)).status
+        era = self._track.era
         try:
             job = await self._look(retry=False)
         except (AuthenticationError, PermissionDeniedError, NotFoundError):
@@ -332,7 +336,7 @@ class JobHandle:
                 f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
                 'wait for it, or pass on_active="wait" or "send"'
             )
-        return job.status
+        return job.status if era == self._track.era else None  # else another follow-up went out meanwhile
 
     async def _look(self, *, retry: bool) -> Job:
         era = self._track.era

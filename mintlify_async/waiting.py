@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import copy
 import inspect
-import math
+import sys
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
@@ -38,6 +38,8 @@ DEFAULT_PR_GRACE: Final = 60.0
 
 Until = Literal["terminal", "pr", "change"]
 OnChange = Callable[[Job], object]
+
+_MOST: Final = sys.float_info.max  # an int may be more, and no clock can add that
 
 _BORNE_STATUSES = frozenset((408, 425, 429))
 
@@ -97,7 +99,7 @@ DEFAULT_RULES: Final = WaitRules()
 
 def check_seconds(value: object, name: str) -> None:
     """Refuse what is no finite number of seconds, 0 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
         raise ConfigurationError(f"{name} must be a finite number of seconds, 0 or more", field=name)
 
 
@@ -226,11 +228,10 @@ class JobWait:
 
     def give_up(self, at: float) -> None:
         """Be over: the deadline has come."""
-        job = self.track.job
-        if self._pr_until is not None and job is not None:
-            self._end(job)  # the job is done; only its pull request has not come
+        if self._pr_grace_ends is not None:
+            self._end_without_pr()
         else:
-            self.fail(JobTimeoutError(self.track.ref, job, at - self._began))
+            self.fail(JobTimeoutError(self.track.ref, self.track.job, at - self._began))
 
     def fail(self, error: Exception) -> None:
         """Be over, with *error*."""
@@ -244,14 +245,23 @@ class JobWait:
             self.track.miss()
             if not self._bears(look):
                 raise _own(look.error)
+            if self._pr_grace_ends is not None and look.ended >= self._pr_grace_ends:
+                self._end_without_pr()
             return
         self._failing_since = None
         self.track.see(look.job, look.ended, self._calls.poll)
-        if not look.job.done:
-            self._tell(look.job)
-        elif self.track.settled:
+        if self.track.done:
             self._tell(look.job)
             self._terminal(look.job, look.ended)
+            return
+        self._pr_until = None  # a newer turn is at work, and its pull request has a grace of its own
+        if not look.job.done:
+            self._tell(look.job)
+
+    @property
+    def _pr_grace_ends(self) -> float | None:
+        """When a job that is done is believed to have no pull request; None while it is not done."""
+        return self._pr_until if self.track.done else None
 
     def _bears(self, look: Look) -> bool:
         """Return whether the wait goes on after a look that failed."""
@@ -290,16 +300,20 @@ class JobWait:
     def _plan(self, look: Look) -> None:
         """Set when to look next; also when a change ends this step, for the one after it."""
         delay = self._calls.poll.delay(self._looks, self._calls.rng())
-        if self.track.settling or self._pr_until is not None:
+        if self.track.settling or self._pr_grace_ends is not None:
             delay = min(delay, self._calls.poll.settle_gap)
         due = look.ended + delay
-        if self._pr_until is not None:
-            due = min(due, self._pr_until)
-        self.due = self._by_deadline(due)
+        if self._pr_grace_ends is not None:
+            due = min(due, self._pr_grace_ends)
+        self.due = max(self._by_deadline(due), look.ended + look.retry_after)
 
     def _by_deadline(self, due: float) -> float:
         """Return *due*, or the deadline when that is earlier: the last look."""
         return due if self.deadline is None else min(due, self.deadline)
+
+    def _end_without_pr(self) -> None:
+        assert self.track.job is not None
+        self._end(self.track.job)
 
     def _end(self, job: Job) -> None:
         self._told = job

@@ -351,6 +351,22 @@ async def test_refresh_knows_of_the_guard():
 # Sending ---------------------------------------------------------------------------------------
 
 
+async def test_a_baseline_from_before_another_follow_up_is_none():
+    """A slow look, and meanwhile another turn begins: its work is no evidence of the one sent after it."""
+    end, first, second = (record("completed", pr_link=f"https://x/pull/{n}") for n in range(3))
+    agent = FakeAgent(at_times((0, end), (3, "active"), (40, first), (75, "active"), (100, second)))
+    agent.exclusive = False
+    job = agent.job()
+    agent.latency = 20
+    slow = asyncio.create_task(job.send("Second"))
+    await asyncio.sleep(0)
+    agent.latency = 0
+    waiting = asyncio.create_task((await job.send("First")).wait())
+    turn = await slow
+    assert [prompt for _, prompt in agent.sent] == ["First", "Second"]
+    assert await turn == await waiting == second
+
+
 async def test_one_look_and_one_post():
     """The baseline is one look without retries; then the follow-up goes out once."""
     agent = FakeAgent(in_turn("completed"))
@@ -390,6 +406,25 @@ async def test_a_prompt_is_checked_before_any_request(prompt):
     with pytest.raises(ConfigurationError) as caught:
         await agent.job().send(prompt)
     assert caught.value.field == "prompt"
+    assert agent.looks == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("headers", "X-Team: docs"),
+        ("headers", {"X Team": "docs"}),
+        ("headers", {"Authorization": "mine"}),
+        ("extra_body", "docs"),
+        ("extra_body", {"team": {1, 2}}),
+    ],
+)
+async def test_further_fields_are_checked_before_any_request(field, value):
+    """Not after a look, nor after half an hour of waiting until the job has ended."""
+    agent = FakeAgent()
+    with pytest.raises(ConfigurationError) as caught:
+        await agent.job().send("Again", on_active="wait", **{field: value})
+    assert caught.value.field == field
     assert agent.looks == []
 
 

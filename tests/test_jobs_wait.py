@@ -317,7 +317,9 @@ async def test_a_pause_past_the_deadline_ends_the_wait_there():
     assert agent.looks == [0.0]
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "60", True])
+@pytest.mark.parametrize(
+    "timeout", [-1, float("nan"), float("inf"), pytest.param(10**400, id="huge"), "60", True]
+)
 async def test_a_timeout_is_checked(timeout):
     """No number of seconds, no wait."""
     agent = FakeAgent()
@@ -395,6 +397,45 @@ async def test_a_deadline_within_the_grace_returns_the_job():
     assert agent.clock.now() == 20
 
 
+async def test_an_outage_within_the_grace():
+    """Polls keep their distance, and the grace ends as it would have."""
+    agent = FakeAgent(at_times((0, "completed"), (1, down())))
+    done = await agent.job().wait(until="pr", pr_grace=45)
+    assert (done.status, done.pr_link) == ("completed", None)
+    assert agent.clock.now() == 45
+    assert min(gaps(agent)) >= 1
+
+
+async def test_work_within_the_grace_begins_it_anew():
+    """A follow-up from elsewhere: polls keep their distance, and its pull request has its own time."""
+    agent = FakeAgent(
+        at_times(
+            (0, "completed"), (5, "active"), (200, "completed"), (230, record("completed", pr_link=PULL))
+        )
+    )
+    assert (await agent.job().wait(until="pr")).pr_link == PULL
+    assert min(gaps(agent)) >= 1
+
+
+async def test_a_deadline_over_work_within_the_grace():
+    """The job is active again: that is no end to return."""
+    agent = FakeAgent(at_times((0, "completed"), (5, "active")))
+    with pytest.raises(JobTimeoutError):
+        await agent.job().wait(timeout=90, until="pr")
+
+
+async def test_a_follow_up_within_the_grace():
+    """The turn before's record is not the newest turn's, at the deadline neither."""
+    agent = FakeAgent(in_turn("completed"))
+    job = agent.job()
+    wait = asyncio.create_task(job.wait(timeout=20, until="pr"))
+    await agent.clock.sleep(5)
+    await job.send("Again")
+    with pytest.raises(JobTimeoutError) as caught:
+        await wait
+    assert caught.value.ref.armed
+
+
 # Seeing it change ------------------------------------------------------------------------------
 
 
@@ -453,6 +494,13 @@ async def test_watch_yields_on_change_only():
     seen = [job async for job in agent.job().watch()]
     assert seen == [record("active"), record("active", model="m"), record("completed")]
     assert gaps(agent) == pytest.approx([2.0, 3.0, 4.5, 6.75])
+
+
+async def test_watch_keeps_the_pause_that_the_service_asks_for():
+    """Also when the answer that asks for it is a change, and ends a step."""
+    agent = FakeAgent(in_turn(answered_with("active", {"retry-after": "60"}), "completed"))
+    assert [job.status async for job in agent.job().watch()] == ["active", "completed"]
+    assert agent.looks == [0, 60]
 
 
 @pytest.mark.parametrize("status", ["completed", "archived", "failed"])
