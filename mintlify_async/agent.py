@@ -43,7 +43,7 @@ class Resources:
         self.transport.abandon()
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class AgentClient:
     """What handles and the poll scheduler call.
 

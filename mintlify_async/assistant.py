@@ -38,7 +38,7 @@ __all__ = ["Reply", "Snapshots", "TextStream"]
 GRACE_SECONDS = 1.0  # what may still come after the end was announced
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class ReplySettings:
     """What a reply needs to know beyond its connection.
 

@@ -43,7 +43,7 @@ LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would onl
 Failed = APIConnectionError | APIStatusError | UnexpectedResponseError
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class Dispatcher:
     """Sends requests with the session's keys, quota, retries and hooks.
 

@@ -151,7 +151,7 @@ def note_job(observation: Observation, job: Job) -> None:
 E = TypeVar("E")
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class Hooks:
     """The functions that a session calls; each may be None."""
 

@@ -120,7 +120,7 @@ class Request:
         return self.operation in ("create_job", "send_message")
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class Answer:
     """A whole answer: status, headers (names in lower case) and the body's bytes."""
 

@@ -68,7 +68,7 @@ MIB = 1024 * 1024
 LEASE_MARGIN = 5.0  # a claim outlives the request that it stands for by this many seconds
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class _Options:
     """Everything that ``with_options`` may change, checked."""
 

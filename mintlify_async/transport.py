@@ -54,7 +54,7 @@ USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} a
 FOREIGN_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, RuntimeError, ValueError, EOFError)
 
 
-@define(frozen=True, kw_only=True)
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class TransportSettings:
     """How connections are made; the same for every loop.
 
