@@ -226,7 +226,7 @@ def child(name: str, server: ServerAddress, streams: int, rounds: int, *, uvloop
 
 
 def open_streams(
-    streams: int, *, rounds: int, events: int = 5, tls: bool = False, uvloop: bool = False
+    streams: int, *, rounds: int, events: int = 3, tls: bool = False, uvloop: bool = False
 ) -> list[Row]:
     """Measure *streams* held open at once: one row a figure."""
     chosen = [one for one in FOLLOWERS if all(importlib.util.find_spec(name) for name in one.needs)]
