@@ -16,6 +16,7 @@ from .models import Job
 from .polling import PollScheduler
 from .protocol import Assumptions, Request, get_job_request, send_message_request
 from .retry import PollPolicy
+from .shield import to_the_end
 from .timeouts import Timeouts
 from .transport import Transport
 
@@ -33,8 +34,11 @@ class Resources:
         self.scheduler = scheduler
 
     async def close(self) -> None:
-        """Wake every waiter, close every live reply, then the connections."""
+        """Wake every waiter, close every live reply, then the connections; all of it, even when cancelled."""
         self.scheduler.close()
+        await to_the_end(self._rest())
+
+    async def _rest(self) -> None:
         await self.transport.close()
         await self.scheduler.drained()
 
@@ -125,7 +129,7 @@ class AgentClient:
             project_id,
             job_id,
             prompt,
-            headers={**self.headers, **(headers or {})},
+            headers=merged(self.headers, headers),
             extra_body=merged(self.extra_body, extra_body),
         )
         return await self.send(request)

@@ -96,6 +96,7 @@ class Reply:
         "_observe",
         "_on_end",
         "_open",
+        "_opening",
         "_reading",
         "_settings",
         "_started",
@@ -113,6 +114,7 @@ class Reply:
         """Keep the way to open it; made by ``session.ask``."""
         self.response: ResponseInfo | None = None
         self._open: Callable[[], Awaitable[tuple[LiveResponse, int]]] | None = open
+        self._opening: asyncio.Timeout | None = None
         self._settings = settings
         self._stream: MessageStream | None = None
         self._live: LiveResponse | None = None
@@ -319,20 +321,25 @@ class Reply:
             return
         if self._reading:
             raise _already_read()
-        self._reading = True
         if self._observe is not None:
             self._observation = self._observe()
+        self._reading = True
+        self._opening = opening = asyncio.timeout(None)  # close() lets it run out
         try:
-            self._live, attempts = await self._opened()
+            async with opening:
+                self._live, attempts = await self._opened()
         except MintlifyError as error:
             self._failed(error)
             raise
         except BaseException as error:
             self._started = True
+            if opening.expired():
+                return
             self._end(error)
             raise
         finally:
             self._reading = False
+            self._opening = None
         self._begin(self._live, attempts)
 
     async def _opened(self) -> tuple[LiveResponse, int]:
@@ -353,6 +360,7 @@ class Reply:
             header_thread_id=live.headers.get(assumptions.thread_id_header),
             header_thread_key=live.headers.get(assumptions.thread_key_header),
             max_event_bytes=self._settings.max_event_bytes,
+            secret=live.secret,
         )
         if self._closed:  # by another task, while it was being opened
             live.close()
@@ -367,10 +375,11 @@ class Reply:
             live.waiting_first = False
             if self._observation is not None:
                 self._observation.event("first_event", {})
-        if not self._settings.comments_are_activity:
+        complete = stream.complete
+        if complete or not self._settings.comments_are_activity:
             live.still_quiet = stream.events_seen == self._heard
             self._heard = stream.events_seen
-        if stream.complete and live.quiet_limit is None:
+        if complete:
             live.grace(GRACE_SECONDS, in_all=stream.done_seen)
         self._reading = True
         return live
@@ -428,6 +437,9 @@ class Reply:
         if live is not None:
             live.close()
         self._end(None)
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.reschedule(0)
 
     def _failed(self, error: MintlifyError) -> MintlifyError:
         """Remember *error* for every later ``await`` and free the connection."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from attrs import define, evolve
@@ -17,9 +17,12 @@ from .clock import Clock
 from .errors import (
     APIConnectionError,
     APIStatusError,
+    APITimeoutError,
+    ConfigurationError,
     MintlifyError,
     OutcomeUnknownError,
     QuotaExceededError,
+    StateError,
     UnexpectedResponseError,
 )
 from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
@@ -39,6 +42,7 @@ log = logging.getLogger("mintlify_async")
 log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
+SHORTEST_SECRET = 8  # what is shorter is a test's, and part of other words
 LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
 Failed = APIConnectionError | APIStatusError | UnexpectedResponseError
 
@@ -87,7 +91,7 @@ class Dispatcher:
         def read(answer: Answer, attempt: int) -> Job:
             return read_job(self.assumptions, answer, attempt)
 
-        return await self._run(request, send, read, deadline, single=single)
+        return await self._run(transport, request, send, read, deadline, timeouts, single=single)
 
     async def open(
         self, transport: Transport, request: Request, timeouts: Timeouts
@@ -111,23 +115,29 @@ class Dispatcher:
                 f"ask: {answer.status} is no answer", status=answer.status, excerpt=answer.text[:2000]
             )
 
-        return await self._run(request, send, read, deadline, single=False)
+        return await self._run(transport, request, send, read, deadline, timeouts, single=False)
 
     async def _run(
         self,
+        transport: Transport,
         request: Request,
         send: Callable[[str], Awaitable[LiveResponse | Answer]],
         read: Callable[..., T],
         deadline: float | None,
+        timeouts: Timeouts,
         *,
         single: bool,
     ) -> T:
         attempt = 0
         failed: Failed | None = None
+        pause: float | None = None
         while True:
             attempt += 1
-            key = await self.keys[request.key_kind].reveal()
-            lease = await self._lease(request, key, deadline, failed)
+            ready = self._ready(request, deadline, timeouts, pause, failed)
+            if pause is None and self.quota is None and not self.keys[request.key_kind].is_made:
+                key, lease = await ready  # which waits for nothing
+            else:
+                key, lease = await transport.unless_closed(ready)
             sent = self._about(request, attempt)
             sent_at = self.clock.wall()
             try:
@@ -143,7 +153,43 @@ class Dispatcher:
                 raise self._verdict(request, failed, sent_at) from failed.__cause__
             log.info("%s failed, attempt %d; again in %.1f s", request.operation, attempt, pause)
             tell(self.hooks.on_retry, RetryScheduled(request=sent, delay=pause, error=failed))
+
+    async def _ready(
+        self,
+        request: Request,
+        deadline: float | None,
+        timeouts: Timeouts,
+        pause: float | None,
+        failed: Failed | None,
+    ) -> tuple[str, Lease | None]:
+        """Wait for what an attempt needs: the *pause* after the one before, the key, a slot."""
+        if pause is not None:
             await self.clock.sleep(pause)
+        key = self.keys[request.key_kind]
+        secret = await (self._made(key, request, deadline, timeouts) if key.is_made else key.reveal())
+        return secret, await self._lease(request, secret, deadline, failed)
+
+    async def _made(self, key: Key, request: Request, deadline: float | None, timeouts: Timeouts) -> str:
+        """Return the key that the user's function makes; it has as long as the answer would have."""
+        phase, limit = "request", timeouts.request
+        if request.operation == "ask":
+            phase, limit = "first_event", timeouts.first_event
+        by = self.clock.now() + limit
+        if deadline is not None and deadline < by:
+            by = deadline
+        try:
+            async with self.clock.deadline(by):
+                return await key.reveal()
+        except TimeoutError:
+            if by - self.clock.now() > 0.001:
+                raise  # the function's own
+        raise APITimeoutError(
+            f"{request.operation}: the function that makes the key did not return ({phase} timeout)",
+            phase=phase,
+            seconds=limit,
+            sent="no",
+            operation=request.operation,
+        )
 
     async def _attempt(
         self,
@@ -160,14 +206,24 @@ class Dispatcher:
             answer = await send(key)
         except (APIConnectionError, UnexpectedResponseError) as failed:
             error = failed
+        except (StateError, ConfigurationError):
+            if lease is not None:
+                await lease.refund()
+            raise
         else:
             seconds = self.clock.now() - began
-            await self._observe(request, key, answer)
+            answer = _without_secrets(answer, request, key)
+            try:
+                await self._observe(request, key, answer)
+            except BaseException:
+                if isinstance(answer, LiveResponse):
+                    answer.close()  # nobody else has it yet
+                raise
             if 200 <= answer.status < 300:
                 self._note(sent, answer, seconds, None)
                 return answer
             assert isinstance(answer, Answer)
-            refused = self._refusal(request, answer, key)
+            refused = self._refusal(request, answer)
             self._note(sent, answer, seconds, refused)
             raise refused
         if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
@@ -175,11 +231,8 @@ class Dispatcher:
         self._note(sent, None, self.clock.now() - began, error)
         raise error from error.__cause__
 
-    def _refusal(
-        self, request: Request, answer: Answer, key: str
-    ) -> APIStatusError | UnexpectedResponseError:
-        answer = _without_secrets(answer, request, key)
-        wait = retry_after_seconds(answer.headers, self.clock.wall())
+    def _refusal(self, request: Request, answer: Answer) -> APIStatusError | UnexpectedResponseError:
+        wait = retry_after_seconds(answer.headers, self.clock.wall(), resets=answer.status == 429)
         if answer.status < 200:
             return UnexpectedResponseError(
                 f"{request.operation}: status {answer.status} is no answer to this request",
@@ -257,7 +310,7 @@ class Dispatcher:
         status = answer.status if answer is not None else None
         named = request_id(self.assumptions, answer.headers) if answer is not None else None
         log.debug(
-            "%s %s: %s in %.0f ms, attempt %d, request id %.80s",
+            "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
             sent.method,
             sent.route,
             status if status is not None else type(error).__name__,
@@ -342,11 +395,23 @@ def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
     return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
 
 
-def _without_secrets(answer: Answer, request: Request, key: str) -> Answer:
-    """Return *answer* without our own secrets, which a server may repeat in its refusal."""
-    secrets = [key] + ([request.thread.key] if request.thread is not None and request.thread.key else [])
-    body, headers = answer.body, dict(answer.headers)
+def _without_secrets(answer: LiveResponse | Answer, request: Request, key: str) -> LiveResponse | Answer:
+    """Return *answer* without our own secrets, which a server may repeat; no real one is short."""
+    thread = request.thread
+    secrets = [key] if thread is None or thread.key is None else [key, thread.key]
+    if isinstance(answer, LiveResponse):  # its thread's key is looked for there, and masked later
+        answer.headers = _hidden(answer.headers, [key])
+        return answer
+    body, headers = answer.body, _hidden(answer.headers, secrets)
     for secret in secrets:
-        body = body.replace(secret.encode(), b"****")
-        headers = {name: value.replace(secret, "****") for name, value in headers.items()}
+        body = body.replace(secret.encode(), b"****") if len(secret) >= SHORTEST_SECRET else body
+    if body is answer.body and headers is answer.headers:
+        return answer
     return evolve(answer, body=body, headers=headers)
+
+
+def _hidden(headers: Mapping[str, str], secrets: list[str]) -> Mapping[str, str]:
+    for secret in secrets:
+        if len(secret) >= SHORTEST_SECRET and any(secret in value for value in headers.values()):
+            headers = {name: value.replace(secret, "****") for name, value in headers.items()}
+    return headers

@@ -44,6 +44,11 @@ class Key:
         """Whether there is a key at all."""
         return self._source is not None
 
+    @property
+    def is_made(self) -> bool:
+        """Whether a function of the user's makes it, which may take its time."""
+        return callable(self._source)
+
     async def reveal(self) -> str:
         """Return the key to be sent.
 

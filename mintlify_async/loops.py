@@ -100,8 +100,11 @@ class LoopLocal(Generic[T]):
 
     def _forget_closed_loops(self) -> None:
         # A loop that was closed without shutdown_asyncgens never ran its guard.
-        for loop in [loop for loop in self._entries if loop.is_closed()]:
-            self._entries.pop(loop).resources.abandon()
+        # Other threads add and forget theirs meanwhile.
+        for loop in list(self._entries):
+            entry = self._entries.pop(loop, None) if loop.is_closed() else None
+            if entry is not None:
+                entry.resources.abandon()
 
     def abandon(self) -> bool:
         """Give everything back without waiting; return whether there was anything."""

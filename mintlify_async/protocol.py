@@ -26,6 +26,7 @@ from .errors import (
 )
 from .models import ContextItem, Job, ResponseInfo, SearchFilter, Thread
 from .parts import Message, coerce_messages
+from .wire import mask_text, too_deep
 
 __all__ = ["Answer", "Assumptions", "Operation", "Request"]
 
@@ -197,6 +198,8 @@ def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     Raises:
         ConfigurationError: A name or a value is no header, or the header is ours to set.
     """
+    if headers is not None and not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        raise ConfigurationError("headers must be a mapping of names to values", field="headers")
     checked: dict[str, str] = {}
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
@@ -489,14 +492,15 @@ def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job
         UnexpectedResponseError: The body is not a job.
     """
     info = response_info(assumptions, answer.status, answer.headers, attempts)
+    text = answer.text
     try:
-        value: Any = json.loads(answer.text)
+        value: Any = json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    if isinstance(value, dict):
+    if isinstance(value, dict) and not too_deep(text, value):
         try:
             return Job.from_wire(value, raw=info)  # pyright: ignore[reportUnknownArgumentType] - it checks
-        except (UnexpectedResponseError, RecursionError):
+        except UnexpectedResponseError:
             pass
     raise UnexpectedResponseError(
         f"the answer ({answer.status}) is not a job: {printable(answer.text) or 'it is empty'}",
@@ -510,10 +514,9 @@ def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job
 def server_words(body: str) -> str:
     """Return what an error body says, in one printable line; HTML and the like say nothing."""
     try:
-        value: Any = json.loads(body)
+        return printable(_words(json.loads(body)))
     except (ValueError, RecursionError):
         return "" if body.lstrip().startswith("<") else printable(body.strip())
-    return printable(_words(value))
 
 
 def _words(value: Any) -> str:
@@ -544,7 +547,8 @@ def status_error(
     assumptions: Assumptions, request: Request, answer: Answer, retry_after: float | None
 ) -> APIStatusError:
     """Return the error that stands for *answer*, which is not a success."""
-    said = server_words(answer.text)
+    body = mask_text(answer.text)
+    said = server_words(body)
     hint = _hint(request, answer)
     message = f"{request.operation}: {answer.status}"
     message += f" ({hint})" if hint else ""
@@ -554,7 +558,7 @@ def status_error(
     return status_error_class(answer.status)(
         message,
         status=answer.status,
-        body=answer.text,
+        body=body,
         headers=safe_headers(assumptions, answer.headers),
         request_id=request_id(assumptions, answer.headers),
         retry_after=retry_after,
@@ -564,11 +568,18 @@ def status_error(
 
 def _hint(request: Request, answer: Answer) -> str:
     if 300 <= answer.status < 400:
-        host = urlsplit(answer.headers.get("location", "")).hostname or "the same host"
+        host = _host_of(answer.headers.get("location", ""))
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
     if status_error_class(answer.status) is NotFoundError:
         return _not_found_hint(request)
     return _HINTS.get(answer.status, "")
+
+
+def _host_of(location: str) -> str:
+    try:
+        return urlsplit(location).hostname or "the same host"
+    except ValueError:
+        return "what is no address"
 
 
 def _not_found_hint(request: Request) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
@@ -236,13 +237,15 @@ _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 _EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date in seconds since the epoch
 
 
-def retry_after_seconds(headers: Mapping[str, str], wall: float) -> float | None:
+def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool = True) -> float | None:
     """Return how long the service asks to wait, in seconds, or None when it says nothing readable.
 
     Args:
         headers: The answer's headers, names in lower case.
         wall: Seconds since the epoch by our own clock; a date is measured against
             the answer's own ``Date`` where there is one, so that a wrong clock here does no harm.
+        resets: Whether the end of a limit's window counts. Many services tell it with every
+            answer; only after a 429 does it ask anybody to wait.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -251,6 +254,8 @@ def retry_after_seconds(headers: Mapping[str, str], wall: float) -> float | None
     if stated is not None:
         seconds = _number(stated)
         return seconds if seconds is not None else _until(stated, headers, wall)
+    if not resets:
+        return None
     for name in ("ratelimit-reset", "x-ratelimit-reset"):  # assumption: reset headers
         seconds = _number(headers.get(name))
         if seconds is not None:
@@ -265,7 +270,8 @@ def _number(text: str | None) -> float | None:
 
 def _date(text: str | None) -> float | None:
     try:
-        moment = parsedate_to_datetime(text).timestamp() if text else math.nan
+        date = parsedate_to_datetime(text) if text else None
+        moment = math.nan if date is None else date.replace(tzinfo=date.tzinfo or UTC).timestamp()
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
     return moment if math.isfinite(moment) else None

@@ -62,10 +62,13 @@ class _ThreadFinder:
     with named the same id, or none.
     """
 
-    __slots__ = ("_ids", "_keys", "_sent")
+    __slots__ = ("_ids", "_keys", "_secret", "_sent")
 
-    def __init__(self, sent: Thread | None, header_id: str | None, header_key: str | None) -> None:
+    def __init__(
+        self, sent: Thread | None, header_id: str | None, header_key: str | None, secret: str | None
+    ) -> None:
         self._sent = sent
+        self._secret = secret
         self._ids: dict[int, str] = {}
         self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
         self._note(4, header_id, header_key, None)
@@ -100,7 +103,8 @@ class _ThreadFinder:
 
     def mask(self, text: str) -> str:
         """Return *text* without any key that is known."""
-        for key in {key for key, _ in self._keys.values()} | {self._sent.key if self._sent else None}:
+        sent = self._sent.key if self._sent else None
+        for key in {key for key, _ in self._keys.values()} | {sent, self._secret}:
             text = mask_text(text, key)
         return text
 
@@ -118,6 +122,7 @@ class MessageStream:
         header_thread_id: The answer's header ``X-Thread-Id``, or None.
         header_thread_key: The answer's header ``X-Thread-Key``, or None.
         max_event_bytes: Largest event accepted, in bytes.
+        secret: What no error may show, should the answer repeat it: the API key.
 
     Attributes:
         events_seen: How many events were handed out.
@@ -159,12 +164,13 @@ class MessageStream:
         header_thread_id: str | None = None,
         header_thread_key: str | None = None,
         max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
+        secret: str | None = None,
     ) -> None:
         """Start before the first byte of the body."""
         self._decoder = SSEDecoder(max_event_bytes)
         self._fold = MessageFold(message)
         self._writers = self._fold.text_writers
-        self._finder = _ThreadFinder(thread, header_thread_id, header_thread_key)
+        self._finder = _ThreadFinder(thread, header_thread_id, header_thread_key, secret)
         self._queue: list[str] = []  # the next one last; a deque takes 700 bytes more of each stream
         self._opening: str | tuple[()] = ()  # how a delta of the text _opening_id begins; () is no beginning
         self._opening_id = ""

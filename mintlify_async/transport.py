@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import platform
 import ssl as ssl_module
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import aiohttp
-import anyio
 import yarl
 from aiohttp import hdrs, payload
 from aiohttp.abc import AbstractStreamWriter
@@ -48,6 +48,7 @@ WATCH_SECONDS = 0.5  # how soon a dead connection is noticed that aiohttp does n
 
 log = logging.getLogger("mintlify_async")
 
+T = TypeVar("T")
 USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
 
 # What aiohttp and asyncio raise when a request fails; anything else is a defect and passes.
@@ -119,7 +120,7 @@ class Transport:
     nobody knows whether the request was taken.
     """
 
-    __slots__ = ("_clock", "_fresh", "_keep", "_live", "_settings", "_watch")
+    __slots__ = ("_clock", "_closed", "_fresh", "_keep", "_live", "_settings", "_waits", "_watch")
 
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
@@ -129,6 +130,26 @@ class Transport:
         self._fresh: aiohttp.ClientSession | None = settings.client_session
         self._live: set[LiveResponse] = set()
         self._watch = _Watch(clock, self._live)
+        self._closed = False
+        self._waits: set[asyncio.Timeout] = set()
+
+    async def unless_closed(self, step: Awaitable[T]) -> T:
+        """Wait for *step*, which sends nothing.
+
+        Raises:
+            StateError: This was closed meanwhile; *step* was cancelled.
+        """
+        waiting = asyncio.timeout(None)
+        try:
+            async with waiting:
+                self._waits.add(waiting)
+                return await step
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+        finally:
+            self._waits.discard(waiting)
+        raise StateError("this session was closed meanwhile; make a new one")
 
     async def send(self, request: Request, key: str, *, timeouts: Timeouts, deadline: float | None) -> Answer:
         """Send *request* and read its whole answer.
@@ -152,7 +173,7 @@ class Transport:
             first_by, limit, phase = deadline, timeouts.total or timeouts.first_event, "total"
         response = await self._begin(request, key, timeouts, first_by, limit, phase)
         if 200 <= response.status < 300:
-            live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline)
+            live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, Secret(key))
             self._live.add(live)
             self._watch.start()
             return live
@@ -171,9 +192,10 @@ class Transport:
         if body is not None:
             body.wall = self._clock.wall
         failure: MintlifyError
+        session = self._session(request)
         try:
             async with self._clock.deadline(deadline):
-                return await self._session(fresh=request.is_agent_post).request(
+                return await session.request(
                     request.method,
                     yarl.URL(self._settings.base_url + request.path, encoded=True),
                     data=body,
@@ -208,8 +230,12 @@ class Transport:
             headers[hdrs.CONTENT_TYPE] = "application/json"
         return headers
 
-    def _session(self, *, fresh: bool) -> aiohttp.ClientSession:
-        if fresh:
+    def _session(self, request: Request) -> aiohttp.ClientSession:
+        if self._closed:
+            raise StateError(f"{request.operation}: this session is closed; make a new one")
+        if self._settings.client_session is not None:
+            _check_loop(self._settings.client_session, request)
+        if request.is_agent_post:
             if self._fresh is None:
                 self._fresh = self._new_session(force_close=True)
             return self._fresh
@@ -235,7 +261,7 @@ class Transport:
         if success:
             body = await self._success_body(request, response, deadline, timeouts, headers)
         else:
-            body = await self._error_body(response)
+            body = await self._error_body(response, deadline)
         return Answer(status=response.status, headers=headers, body=body)
 
     async def _success_body(
@@ -258,7 +284,7 @@ class Transport:
                 return body
             failure = UnexpectedResponseError(
                 f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
-                excerpt=body[:2000].decode("utf-8", "replace"),
+                excerpt="",  # so much of something else says nothing
                 status=response.status,
                 headers=headers,
             )
@@ -276,11 +302,12 @@ class Transport:
             response.close()
         raise failure from cause
 
-    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _error_body(self, response: aiohttp.ClientResponse, deadline: float | None) -> bytes:
         # What the server says of its refusal is worth two seconds; the status is worth more.
         piece: list[bytes] = []
+        until = self._clock.now() + ERROR_SECONDS
         try:
-            async with self._clock.deadline(self._clock.now() + ERROR_SECONDS):
+            async with self._clock.deadline(until if deadline is None else min(until, deadline)):
                 await _read_up_to(response, ERROR_MAX_BYTES, piece)
         except FOREIGN_ERRORS as error:
             summarize(error)
@@ -289,25 +316,28 @@ class Transport:
         return b"".join(piece)[:ERROR_MAX_BYTES]
 
     async def close(self) -> None:
-        """Close every live body, then our own sessions; a borrowed one is left alone."""
-        self._close_live()
+        """Wake who waits to send, close every live body, then our own sessions; not a borrowed one."""
+        self._closed = True
+        for waiting in self._waits:
+            if not waiting.expired():
+                waiting.reschedule(0)
+        for live in list(self._live):
+            live.close()
+        self._watch.stop()
         for session in self._own_sessions():
-            with anyio.CancelScope(shield=True):
-                await session.close()
+            await session.close()
 
     def abandon(self) -> None:
         """Close the sockets from anywhere, without waiting; for garbage and for loops that are gone."""
-        self._close_live()
+        self._closed = True
+        for live in list(self._live):
+            live.close_from_anywhere(report=False)
+        self._watch.stop()
         for session in self._own_sessions():
             connector = session.connector
             session.detach()
             if connector is not None:
                 _close_connector(connector)
-
-    def _close_live(self) -> None:
-        for live in list(self._live):
-            live.close()
-        self._watch.stop()
 
     def _own_sessions(self) -> list[aiohttp.ClientSession]:
         own = [
@@ -315,6 +345,13 @@ class Transport:
         ]
         self._keep = self._fresh = self._settings.client_session
         return own
+
+
+def _check_loop(borrowed: aiohttp.ClientSession, request: Request) -> None:
+    # On a pooled connection of another loop aiohttp writes the request, and only then fails.
+    connector = borrowed.connector
+    if connector is not None and connector._loop is not asyncio.get_running_loop():  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
+        raise StateError(f"{request.operation}: the aiohttp session belongs to another event loop")
 
 
 def _close_connector(connector: aiohttp.BaseConnector) -> None:
@@ -345,6 +382,7 @@ class LiveResponse:
         waiting_first: Whether the limit on the first event applies, not the one on silence.
         still_quiet: Whether what arrived last does not end a silence.
         quiet_limit: The limit on silence after the announced end, or None.
+        secret: The key that was sent, which the body may repeat; no error shows it.
     """
 
     __slots__ = (
@@ -362,6 +400,7 @@ class LiveResponse:
         "_watch",
         "headers",
         "quiet_limit",
+        "secret",
         "status",
         "still_quiet",
         "waiting_first",
@@ -375,13 +414,15 @@ class LiveResponse:
         timeouts: Timeouts,
         started: float,
         total_at: float | None,
+        secret: Secret,
     ) -> None:
         """Take over *response*, whose headers have arrived."""
         self.status = response.status
-        self.headers = lower_headers(response.headers)
+        self.headers: Mapping[str, str] = lower_headers(response.headers)
         self.waiting_first = True
         self.still_quiet = False
         self.quiet_limit: float | None = None
+        self.secret = secret
         self._response = response
         self._content = response.content
         self._clock = clock
@@ -428,8 +469,9 @@ class LiveResponse:
     def grace(self, seconds: float, *, in_all: bool) -> None:
         """Wait no longer than *seconds*: for each further read, or for all of them."""
         self.quiet_limit = seconds
-        if in_all:
-            self._total_at = self._clock.now() + seconds
+        end = self._clock.now() + seconds
+        if in_all and (self._total_at is None or end < self._total_at):
+            self._total_at = end
         self._watch.hurry(seconds)
 
     def close(self) -> None:
@@ -598,7 +640,8 @@ async def _read_up_to(
 @lru_cache(maxsize=8)
 def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
     """Return aiohttp's own limits: connecting alone; all else is timed here."""
-    return aiohttp.ClientTimeout(total=None, connect=seconds, sock_connect=seconds)
+    limit = seconds if seconds < math.inf else None  # aiohttp rounds its limits up; infinity it cannot
+    return aiohttp.ClientTimeout(total=None, connect=limit, sock_connect=limit)
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -649,22 +692,22 @@ def _translate(
     if isinstance(error, aiohttp.InvalidURL):
         return ConfigurationError("base_url is not a URL that can be called", field="base_url")
     if isinstance(error, RuntimeError):
-        return _state_error(error, request)
+        return _state_error(error, request, sent)
     words, never_sent, reason = _words_for(error)
     return APIConnectionError(
         f"{request.operation}: {words}",
-        sent="no" if never_sent else sent,
+        sent="no" if never_sent and body is None else sent,
         operation=request.operation,
         reason=reason,
     )
 
 
-def _state_error(error: RuntimeError, request: Request) -> MintlifyError:
+def _state_error(error: RuntimeError, request: Request, sent: Literal["no", "maybe"]) -> MintlifyError:
     if "Session is closed" in str(error) or "Connector is closed" in str(error):
         return StateError(f"{request.operation}: the aiohttp session is closed")
-    if "loop" in str(error):
-        return StateError(f"{request.operation}: the aiohttp session belongs to another event loop")
-    return APIConnectionError(f"{request.operation}: the connection was lost", operation=request.operation)
+    return APIConnectionError(
+        f"{request.operation}: the connection was lost", sent=sent, operation=request.operation
+    )
 
 
 def _words_for(error: BaseException) -> tuple[str, bool, str]:
