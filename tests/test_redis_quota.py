@@ -12,6 +12,7 @@ from redis_server import RedisServer, Stutter, run_all, run_python
 
 from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, RedisQuotaStore
+from mintlify_async.contrib.redis.quota import _ENTER as ENTER
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.ledger import Claim
 from mintlify_async.quota import Limit, MemoryQuotaStore, Quota, QuotaScope, QuotaStore
@@ -400,6 +401,69 @@ async def test_what_was_let_through_alone_is_entered_afterwards(
         await asyncio.sleep(0.06)
         assert await granted(quota, clock, 1) == 1
         assert await granted(Quota.interface(create_job=10, store=RedisQuotaStore(other)), clock, 9) == 4
+
+
+@pytest.mark.parametrize(
+    ("operation", "durable"), [("create_job", True), ("create_job", False), ("ask", True)]
+)
+async def test_a_crowd_that_finds_redis_back_enters_what_is_owed_once(
+    own_redis: Callable[..., RedisServer], clock: SystemClock, operation: Any, durable: bool
+):
+    """An answer of the service has shown that it is back; then many ask at once."""
+    server = own_redis(durable=durable)
+    scope = SITE if operation == "ask" else ACME
+    async with server.client() as client:
+        store = RedisQuotaStore(client, on_store_error="local", sharers=2, timeout=5, probe_every=0.05)
+        quota = Quota.interface(create_job=20, ask_per_key=20, store=store)
+        assert await granted(quota, clock, 1, operation) == 1
+        server.kill()
+        assert await granted(quota, clock, 4, operation) == 4
+        server.start()
+        await asyncio.sleep(0.06)
+        await quota.observe(operation, scope, 200, {"ratelimit-remaining": "9", "ratelimit-reset": "60"})
+        assert await asyncio.gather(*(granted(quota, clock, 1, operation) for _ in range(5))) == [1] * 5
+        used = await client.eval(USED, 1, *[key for key in await client.keys("*") if limit_key(key)])
+        assert used == 10
+
+
+USED = """
+if redis.call('TYPE', KEYS[1]).ok == 'zset' then return redis.call('ZCARD', KEYS[1]) end
+local used = 0
+for _, n in ipairs(redis.call('HVALS', KEYS[1])) do used = used + n end
+return used
+"""
+
+
+def limit_key(key: bytes) -> bool:
+    return b"state" not in key and (b":create_job:" in key or b":ask_per_key:" in key)
+
+
+async def test_a_crowd_enters_its_slots_before_any_of_it_passes(redis_client: Any, clock: SystemClock):
+    """The server lost its data; while one caller still enters what was used, another gets no free slot."""
+
+    class Held:
+        """A client that keeps the first of those entries back."""
+
+        held, go = asyncio.Event(), asyncio.Event()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(redis_client, name)
+
+        async def evalsha(self, sha: str, *rest: Any) -> Any:
+            if sha == ENTER.sha and not self.held.is_set():
+                self.held.set()
+                await self.go.wait()
+            return await redis_client.evalsha(sha, *rest)
+
+    client = Held()
+    quota = Quota.interface(create_job=3, store=RedisQuotaStore(client, timeout=30))
+    assert await granted(quota, clock, 3) == 3
+    await redis_client.flushdb()
+    first = asyncio.ensure_future(granted(quota, clock, 1))
+    await client.held.wait()
+    assert await granted(quota, clock, 1) == 0
+    client.go.set()
+    assert await first == 0
 
 
 async def test_a_refund_during_the_outage_is_not_entered(

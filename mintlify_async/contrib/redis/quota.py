@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -30,6 +31,8 @@ __all__ = ["RedisQuotaStore"]
 _log = logging.getLogger("mintlify_async")
 
 MICROSECONDS: Final = 1_000_000
+CATCH_UP_LOOK: Final = 0.01
+"""Seconds between looks whether another caller has told Redis what happened while it was away."""
 
 # Numbers that become keys or values go through string.format: Lua's own way keeps 14 digits of the 16.
 _PRELUDE = """
@@ -256,6 +259,7 @@ class RedisQuotaStore:
         self._epochs: dict[str, str] = {}
         self._owed: dict[str, list[float]] = {}
         self._untold: set[str] = set()
+        self._telling: set[str] = set()
         self._away = False
         self._probe_at = 0.0
 
@@ -324,8 +328,8 @@ class RedisQuotaStore:
         slot = f"{self._name}-{next(self._numbers)}"
         granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
         if granted < 0:  # the server has lost what it knew
-            self._epochs[gate.key] = text(epoch)
             await self._enter_own(gate, clock)
+            self._epochs[gate.key] = text(epoch)  # not before: it lets others of this process pass
             granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
         self._came_back()
         self._epochs[gate.key] = text(epoch)
@@ -358,23 +362,45 @@ class RedisQuotaStore:
                 await self._enter(gate, window, self._own.taken(window, clock=clock), clock)
 
     async def _catch_up(self, gate: QuotaGate, clock: Clock) -> None:
-        """Tell Redis what happened here while it was away: a block, and what was let through."""
+        """Tell Redis what happened here while it was away, before anybody of this process asks it again."""
+        waited = False
+        while gate.key in self._telling:  # a look, not a lock: callers may be on several event loops
+            await clock.sleep(CATCH_UP_LOOK)
+            waited = True
+        if waited and self._away:
+            raise self._reason
+        self._telling.add(gate.key)
+        try:
+            await self._tell_block(gate, clock)
+            await self._tell_owed(gate, clock)
+        finally:
+            self._telling.discard(gate.key)
+
+    async def _tell_block(self, gate: QuotaGate, clock: Clock) -> None:
         if gate.key in self._untold:
             left = await self._own.left(gate, clock=clock)
             seconds = max((one.blocked for one in left), default=0.0)
             await self._run(_BLOCK, self._keys(gate)[:1], _block_args(gate, seconds))
             self._untold.discard(gate.key)
-        if gate.key in self._owed:
+
+    async def _tell_owed(self, gate: QuotaGate, clock: Clock) -> None:
+        """Enter what was let through; more may be let through meanwhile, by this process's share."""
+        owed = self._owed.pop(gate.key, [])
+        try:
             for window in gate.windows:
-                await self._enter(gate, window, self._owed[gate.key], clock)
-            del self._owed[gate.key]
+                await self._enter(gate, window, owed, clock)
+        except BaseException:
+            self._owed[gate.key] = [*owed, *self._owed.get(gate.key, [])]
+            raise
 
     async def _enter(self, gate: QuotaGate, window: QuotaWindow, taken: list[float], clock: Clock) -> None:
         now = clock.now()
         args: list[Argument] = [_kind(window), _us(window.seconds)]
-        for number, at in enumerate(sorted(taken)):
+        alike: Counter[float] = Counter()  # the same slot has the same name each time that it is entered
+        for at in sorted(taken):
             if now - at < window.seconds:
-                args += [f"{self._name}-{at!r}-{number}", _us(now - at)]
+                args += [f"{self._name}-{at!r}-{alike[at]}", _us(now - at)]
+                alike[at] += 1
         if len(args) > 2:
             await self._run(_ENTER, [self._key(gate, window.key)], args)
 
