@@ -242,6 +242,8 @@ class MintlifySession:
             dedupe_key: Names this creation in the session's ledger: the same key never
                 creates a second job, here or in any process that shares the ledger.
             timeout: Bounds the call in all, in seconds; ``timeouts.request`` (60) by default.
+                Somebody else's creation with the same key is awaited for as long as
+                theirs may take, and 5 s.
             headers: Further headers.
             extra_body: Further fields of the body, merged last.
 
@@ -305,8 +307,8 @@ class MintlifySession:
             lambda: agent.send(request, timeout=timeout),
             self._clock,
         )
-        if isinstance(created, str):
-            return JobHandle(self._for_handles(), JobRef(project, created))
+        if isinstance(created, str):  # perhaps a moment ago, by another: it may not be there yet
+            return JobHandle(self._for_handles(), JobRef(project, created), created=True)
         return self._handle(project, created)
 
     def _ledger(self) -> Ledger:

@@ -448,6 +448,14 @@ async def test_a_key_creates_one_job(service, tmp_path, kind):
         assert service.requests.count("create_job") == 1
 
 
+async def test_the_loser_of_a_race_bears_404_too(service):
+    """The job was created just now, whoever did it."""
+    service.script.create_job(life=JobLife(seconds=30, not_found=20))
+    async with service.session(ledger=MemoryLedger()) as session:
+        jobs = await asyncio.gather(*(session.create_job("Fix it", dedupe_key="issue-7") for _ in range(2)))
+        assert {(done.id, done.status) for done in await wait_all(jobs)} == {("job_1", "completed")}
+
+
 async def test_an_unknown_outcome_keeps_the_key(service):
     """The job may exist: the key is not sent again until a person has looked."""
     ledger = MemoryLedger()
