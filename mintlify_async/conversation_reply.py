@@ -80,10 +80,16 @@ class ConversationReply(Reply):
         if self._entering or self._inside:
             raise StateError("this reply is already being read by another task; read it in one, or ask twice")
         self._entering = True
+        self._opening = waiting = asyncio.timeout(None)  # close() lets it run out
         try:
-            await self._enter()
+            async with waiting:
+                await self._enter()
+        except TimeoutError:
+            if not waiting.expired():
+                raise
         finally:
             self._entering = False
+            self._opening = None
         if self._closed:  # by another task, while it waited in line
             await self._leave()
             return

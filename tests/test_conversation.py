@@ -462,8 +462,8 @@ async def test_closed_while_it_waits_in_line(service, session):
         for _ in range(3):
             await asyncio.sleep(0)
         await second.close()
-    with pytest.raises(StreamInterruptedError, match="closed before its end"):
-        await task
+        with pytest.raises(StreamInterruptedError, match="closed before its end"):
+            await task
     assert len(service.requests) == 1
     assert not chat.busy
 
