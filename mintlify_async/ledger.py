@@ -120,7 +120,7 @@ def had_no_effect(error: BaseException) -> bool:
     if isinstance(error, APIConnectionError):
         return error.sent == "no"
     if isinstance(error, APIStatusError):
-        return error.status < 500
+        return 400 <= error.status < 500  # a 303 would say that it was done, and the others prove nothing
     return isinstance(error, QuotaExceededError | ConfigurationError)
 
 

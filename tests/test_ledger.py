@@ -134,7 +134,6 @@ NO_EFFECT = [
     QuotaExceededError("used up"),
     ConfigurationError("no key"),
     APIStatusError("bad", status=400),
-    APIStatusError("elsewhere", status=302),
     RateLimitError("later", status=429),
 ]
 
@@ -142,6 +141,8 @@ UNKNOWN = [
     OutcomeUnknownError("?", operation="create_job"),
     APIConnectionError("lost"),
     APITimeoutError("silence", phase="request", seconds=60),
+    APIStatusError("elsewhere", status=302),
+    APIStatusError("done, and elsewhere", status=303),
     ServerError("failed", status=500),
     ServerError("failed", status=503),
     UnexpectedResponseError("html"),
