@@ -112,7 +112,8 @@ class AgentClient:
 
     async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
         """Look at a job; once, when *retry* is false."""
-        return await self.send(get_job_request(self.assumptions, project_id, job_id), single=not retry)
+        request = get_job_request(self.assumptions, project_id, job_id, headers=self.headers)
+        return await self.send(request, single=not retry)
 
     async def send_message(
         self,

@@ -250,7 +250,9 @@ def create_job_request(
     )
 
 
-def get_job_request(assumptions: Assumptions, project_id: str, job_id: str) -> Request:
+def get_job_request(
+    assumptions: Assumptions, project_id: str, job_id: str, *, headers: Mapping[str, str] | None = None
+) -> Request:
     """Build the polling request (interface 4.4 names it without its path)."""
     return Request(
         operation="get_job",
@@ -260,6 +262,7 @@ def get_job_request(assumptions: Assumptions, project_id: str, job_id: str) -> R
         ),
         route=assumptions.get_job_path,
         key_kind="admin",
+        headers=check_headers(headers),
         project_id=project_id,
         job_id=job_id,
     )

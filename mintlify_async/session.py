@@ -596,7 +596,9 @@ class MintlifySession:
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
-            poll: Another poll policy.
+            poll: Another poll policy. All waits on a loop share one scheduler: its caps
+                (``per_second``, ``concurrency``, ``retry_after_cap``) stay this session's, and
+                so do the headers and the timeouts of its polls.
             changes: ``project_id``, ``domain``, ``fp``, ``retrieval_page_size``, ``headers``,
                 ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
 

@@ -85,6 +85,18 @@ async def test_create_and_wait_on_the_wire(service, session):
     assert job.raw.status == 200
 
 
+async def test_the_headers_of_a_session_go_with_every_request(service):
+    """With the polls, too: a gateway may ask for them."""
+    async with service.session(headers={"X-Team": "docs"}) as session:
+        job = await session.create_job("Fix the typos")
+        await job
+        await job.refresh()
+        await job.send("Again", headers={"X-Turn": "2"})
+    assert {request.method for request in service.requests} == {"GET", "POST"}
+    assert all(request.headers["x-team"] == "docs" for request in service.requests)
+    assert service.requests[-1].headers["x-turn"] == "2"
+
+
 async def test_run_job(service, session):
     """Create and wait in one call; the handle is told before the wait."""
     told = []
