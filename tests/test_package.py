@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import importlib.metadata
 import inspect
 import re
@@ -66,6 +68,21 @@ def test_everything_public_is_documented(name):
     if inspect.isclass(thing) and thing.__module__.startswith("mintlify_async"):
         missing += [f"{name}.{member}" for member, function in public_members(thing) if not function.__doc__]
     assert not missing
+
+
+def modules_with_examples() -> list[str]:
+    """Return the modules whose docstrings show what an expression gives."""
+    found = [path for path in PACKAGE.rglob("*.py") if ">>> " in path.read_text(encoding="utf-8")]
+    names = [path.relative_to(PACKAGE.parent).with_suffix("") for path in found]
+    return sorted(".".join(name.parts).removesuffix(".__init__") for name in names)
+
+
+@pytest.mark.parametrize("module", modules_with_examples())
+def test_examples_in_docstrings_are_true(module):
+    """Each ``>>>`` gives what stands below it."""
+    result = doctest.testmod(importlib.import_module(module))
+    assert result.attempted
+    assert not result.failed
 
 
 def test_each_room_says_what_it_is():
