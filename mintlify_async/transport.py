@@ -21,6 +21,7 @@ import aiohttp
 import yarl
 from aiohttp import hdrs, payload
 from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_exceptions import HttpProcessingError
 from attrs import define, field
 
 from .clock import Clock, Timer
@@ -52,7 +53,16 @@ T = TypeVar("T")
 USER_AGENT = f"mintlify-async/{__version__} Python/{platform.python_version()} aiohttp/{aiohttp.__version__}"
 
 # What aiohttp and asyncio raise when a request fails; anything else is a defect and passes.
-FOREIGN_ERRORS = (aiohttp.ClientError, OSError, TimeoutError, RuntimeError, ValueError, EOFError)
+# HttpProcessingError is what the parser in pure Python raises while a body is read.
+FOREIGN_ERRORS = (
+    aiohttp.ClientError,
+    HttpProcessingError,
+    OSError,
+    TimeoutError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+)
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
@@ -724,6 +734,6 @@ def _words_for(error: BaseException) -> tuple[str, bool, str]:
         return f"could not connect to {printable(error.host, 80)}", True, "connect"
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | OSError):
         return "the connection was lost before an answer came", False, "lost"
-    if isinstance(error, aiohttp.ClientResponseError):
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
         return "the answer is not readable HTTP", False, "protocol"
     return "the request failed", False, "lost"

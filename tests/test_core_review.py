@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import os
 import pickle
+import subprocess
+import sys
 import threading
 import warnings
 import weakref
@@ -457,7 +460,7 @@ async def test_endless_interim_answers_end_with_the_deadline():
     async with LocalService(clock=clock) as service:
         service.script.any(fault=Raw([b"HTTP/1.1 100 Continue\r\n\r\n", 1.0] * 500), times=None)
         async with service.session() as session:
-            for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
+            for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
                 before = clock.now()
                 with pytest.raises((OutcomeUnknownError, APIConnectionError)):
                     await call
@@ -507,3 +510,39 @@ async def test_an_observer_that_fails_does_not_lock_the_reply(service):
         for _ in range(2):
             with pytest.raises(ValueError, match="mine"):
                 await anext(reply)
+
+
+PURE_PYTHON = """
+import asyncio, aiohttp.http_parser
+from mintlify_async.testing import LocalService
+from mintlify_async.testing.faults import BrokenChunking
+
+async def main():
+    assert aiohttp.http_parser.HttpResponseParser is aiohttp.http_parser.HttpResponseParserPy
+    async with LocalService() as service, service.session() as session:
+        for how in ("hang", "fin"):
+            service.script.any(fault=BrokenChunking(20, how), times=None)
+            for call in (session.create_job("x"), session.ask("x").run()):
+                try:
+                    await call
+                except Exception as error:
+                    print(type(error).__module__, type(error).__name__)
+            service.script.clear()
+
+asyncio.run(main())
+"""
+
+
+def test_what_the_parser_in_pure_python_raises_becomes_ours():
+    """Where aiohttp has no compiled parser, a broken chunk is an error of a family of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", PURE_PYTHON],
+        env={**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    kinds = ["OutcomeUnknownError", "StreamInterruptedError"] * 2
+    assert done.stdout.split("\n")[:-1] == [f"mintlify_async.errors {kind}" for kind in kinds]
