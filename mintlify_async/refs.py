@@ -70,6 +70,10 @@ class JobRef:
         text = f"{SCHEME}:{VERSION}:{quote(self.project_id, safe='')}:{quote(self.id, safe='')}:{state}"
         return f"{text}:{_checksum(text)}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text, which has a version and is checked when it is read."""
+        return type(self).parse, (str(self),)
+
     @classmethod
     def parse(cls, text: str) -> JobRef:
         """Read what ``str(ref)`` gave.

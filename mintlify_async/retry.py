@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -116,6 +117,8 @@ class RetryPolicy:
         return failure.kind == "ask" and failure.outcome == "unknown" and self.resend_questions
 
 
+_MOST = sys.float_info.max  # an int may be more, and no clock can add that
+
 _POLL_LEAST: Mapping[str, float] = {
     "first": 0.0,
     "initial": 0.0,
@@ -188,7 +191,7 @@ class PollPolicy:
             if (
                 isinstance(figure, bool)
                 or not isinstance(figure, int | float)
-                or not least <= figure < math.inf
+                or not least <= figure <= _MOST
             ):
                 raise ConfigurationError(f"{name} must be a finite number, {least:g} or more", field=name)
         for name in ("concurrency", "settle_polls"):
@@ -206,7 +209,7 @@ class PollPolicy:
         """
         if looks == 0:
             return self.first
-        interval = min(self.cap, self.initial * self.factor ** min(looks - 1, 64))
+        interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(looks - 1, 64))
         strayed = interval * (1 + self.jitter * (2 * roll - 1))
         return max(self.floor, min(self.cap, strayed))
 

@@ -77,7 +77,7 @@ class WaitRules:
         check_seconds(pr_grace, "pr_grace")
         if on_change is None and check and until == "terminal":
             return DEFAULT_RULES
-        if on_change is not None and (not callable(on_change) or inspect.iscoroutinefunction(on_change)):
+        if on_change is not None and not _is_plain_function(on_change):
             raise ConfigurationError("on_change must be a plain function of one Job", field="on_change")
         context = None if on_change is None else contextvars.copy_context()
         return cls(
@@ -92,6 +92,13 @@ class WaitRules:
         """Call ``on_change`` as the one who waits would: in their context, not in the polls' empty one."""
         if self.on_change is not None and self.context is not None:
             self.context.copy().run(self.on_change, job)
+
+
+def _is_plain_function(given: object) -> bool:
+    """Return whether *given* can be called, and nobody would have to await what it returns."""
+    if not callable(given) or inspect.iscoroutinefunction(given):
+        return False
+    return not inspect.iscoroutinefunction(type(given).__call__)
 
 
 DEFAULT_RULES: Final = WaitRules()

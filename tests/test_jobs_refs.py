@@ -79,6 +79,14 @@ def test_a_foreign_text_is_refused(text):
     assert caught.value.field == "ref"
 
 
+def test_a_pickle_is_checked_like_the_text():
+    """It carries the version, and one that was changed is refused."""
+    pickled = pickle.dumps(JobRef("docs", "job_1"), protocol=0)
+    assert b"mintlify-job:1:docs:job_1:plain" in pickled
+    with pytest.raises(ConfigurationError, match="version"):
+        pickle.loads(pickled.replace(b"mintlify-job:1:", b"mintlify-job:2:"))
+
+
 def test_a_newer_version_is_named():
     """A reference from a later release says that, rather than being misread."""
     with pytest.raises(ConfigurationError, match="version '2'"):

@@ -357,8 +357,13 @@ async def test_a_coroutine_function_is_no_callback():
     async def on_change(job):
         raise AssertionError
 
-    with pytest.raises(ConfigurationError):
-        await FakeAgent().job().wait(on_change=on_change)
+    class Progress:
+        async def __call__(self, job):
+            raise AssertionError
+
+    for callback in (on_change, Progress()):
+        with pytest.raises(ConfigurationError):
+            await FakeAgent().job().wait(on_change=callback)
 
 
 # Until the pull request ------------------------------------------------------------------------

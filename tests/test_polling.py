@@ -396,6 +396,7 @@ async def test_an_outage_over_many_jobs():
         ("settle_polls", 2.5),
         ("settle_seconds", -1),
         ("factor", 0.5),
+        pytest.param("cap", 10**400, id="huge"),
         ("jitter", 1.0),
         ("jitter", -0.1),
         ("cap", "30"),
@@ -409,6 +410,11 @@ def test_a_policy_checks_its_figures(field, figure):
     with pytest.raises(ConfigurationError) as caught:
         PollPolicy(**{field: figure})
     assert caught.value.field == field
+
+
+def test_steep_growth_stays_below_the_cap():
+    """However steep: the interval is the cap, and no overflow."""
+    assert PollPolicy(factor=1e300, jitter=0).delay(10**9, 0.5) == 30.0
 
 
 def test_the_policy_is_that_of_the_documentation():
