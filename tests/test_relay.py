@@ -235,6 +235,17 @@ async def test_the_thread_never_shows(place, mode):
         assert ThreadSeal([SECRET]).open(thread_token(body), "ada") == Thread(thread.id, thread.key)
 
 
+@pytest.mark.parametrize("mode", ["safe", "modern"])
+async def test_the_key_never_shows(mode):
+    """A service that repeats it, in prose even, repeats it to us alone."""
+    async with desk(mode=mode) as here:
+        key = here.service.assistant_key
+        told = [*HEAD[:2], {"type": "text-delta", "id": "0", "delta": f"Bearer {key}!"}]
+        here.service.script.ask(events=[*told, {"type": "data-x", "data": {key: key}}, *TURN[-2:]])
+        shown = await here.page.ask(user_message("q"))
+        assert b"Bearer [hidden]!" in shown
+
+
 async def test_modern_pages_get_more():
     """The finish reason, say, which ai 5.0.0 would refuse; unknown types as they are."""
     async with desk(mode="modern") as here:
@@ -622,13 +633,16 @@ async def test_the_apps_own_words_for_an_error():
         ]
 
 
-async def test_words_that_cannot_be_made_are_ours(caplog):
-    """The app's function fails: the page is told all the same, and the log has why."""
-    async with desk(error_text=lambda error: error.nothing) as here:
+@pytest.mark.parametrize(
+    "words", [lambda error: error.nothing, lambda error: None, lambda error: {"nothing"}]
+)
+async def test_words_that_cannot_be_made_are_ours(words, caplog):
+    """The app's function fails or returns no text: the page is told all the same, and the log has why."""
+    async with desk(error_text=words) as here:
         here.service.script.ask(events=[{"type": "error", "errorText": "voll"}])
         shown = events(await here.page.ask(user_message("q")))
         assert shown[-1]["errorText"] == "The assistant could not finish this answer. Please try again."
-    assert "nothing" in caplog.text
+    assert "error_text" in caplog.text
 
 
 async def test_modern_pages_get_the_services_words():
@@ -817,6 +831,13 @@ async def test_what_an_apps_own_key_function_raises_is_the_apps():
     async with desk(session={"assistant_key": key}) as here:
         assert (await here.page.post())[0] == 500
         assert here.service.requests == []
+
+
+async def test_a_user_may_be_refused_for_good():
+    """An app's "never again" has no figure to tell."""
+    async with desk(rate=lambda user: float("inf")) as here:
+        status, _, headers = await here.page.post()
+        assert (status, "retry-after" in headers) == (429, False)
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "\u0000", "\u2028", "a\r\nb"])

@@ -101,6 +101,44 @@ async def test_a_reader_who_does_not_read_is_given_up():
     assert told == ["left"]
 
 
+@pytest.mark.parametrize("stuck", ["start", "end"])
+async def test_a_reader_who_takes_neither_head_nor_end_is_given_up(stuck):
+    """The first and the last message wait for the reader, too, and a comment never follows the last."""
+    clock = VirtualClock()
+    opened = opened_with(BODY, clock=clock, stall=60, keep_alive=15)
+
+    class Stuck(Server):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if (message["type"] == "http.response.start") == (stuck == "start") and not message.get(
+                "more_body"
+            ):
+                await asyncio.Event().wait()
+
+    server = Stuck()
+    began = clock.now()
+    async with asyncio.timeout(20):
+        await server.run(opened.response())
+    assert clock.now() - began == 60
+    assert opened.reply.closed
+    assert stuck == "start" or server.sent[-1]["more_body"] is False
+
+
+async def test_no_comment_follows_the_end():
+    """A slow reader takes the last message after a silence: a server would fail at another one."""
+    clock = VirtualClock()
+
+    class Slow(Server):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if message.get("more_body") is False:
+                await clock.sleep(20)
+
+    server = Slow()
+    await server.run(opened_with(BODY, clock=clock, stall=60, keep_alive=15).response())
+    assert [message.get("more_body") for message in server.sent].index(False) == len(server.sent) - 1
+
+
 async def test_a_server_may_say_it_by_an_error():
     """Some raise when the reader has left, instead of a message."""
     told: list[str] = []

@@ -246,6 +246,20 @@ def test_service_keys_in_an_error_are_masked():
     assert shown(prose) == prose
 
 
+@pytest.mark.parametrize("before", ["", "\n", "\t", "é", '"', "Bearer "])
+@pytest.mark.parametrize("key", ["mint_dsc_0123456789abcdef", "mint_dsc_abc-def-0123456789"])
+def test_service_keys_are_masked_wherever_they_begin(before, key):
+    """After a line's end as after a space, and to their last character."""
+    text = shown({"type": "data-x", "data": f"bad key:{before}{key}"})["data"]
+    assert text == f"bad key:{before}mint_***"
+
+
+def test_words_that_end_like_a_key_are_left_alone():
+    """A peppermint is no key."""
+    event = {"type": "data-x", "data": "a peppermint_flavoured thing"}
+    assert shown(event) == event
+
+
 @pytest.mark.parametrize("name", ["threadId", "threadKey", "thread_id", "X-Thread-Key", "THREADID"])
 def test_thread_names_are_taken_out_at_any_depth(name):
     """Wherever the service puts it, and before any value is known."""
@@ -286,3 +300,4 @@ def test_modern_pages_get_everything():
     for event in FULL:
         assert modern.page(event) == [event]
     assert modern.page({"type": "start", "messageMetadata": "x"}) == [{"type": "start"}]
+    assert modern.page({"type": "message-metadata", "messageMetadata": "x"}) == []  # nothing is left of it

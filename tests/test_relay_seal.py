@@ -120,7 +120,7 @@ def test_bad_secrets_are_refused_at_once(secrets):
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, float("nan")])
+@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
 def test_a_seal_lives_for_some_time(ttl):
     """Seconds, and at least one."""
     with pytest.raises(ConfigurationError) as caught:

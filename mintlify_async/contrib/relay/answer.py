@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from starlette.types import Message as ASGIMessage
     from starlette.types import Receive, Scope, Send
 
     from mintlify_async.assistant import Reply
@@ -103,7 +104,10 @@ class Teller:
         """Return what the page is told of *error*."""
         if self.error_text is not None:
             try:
-                return self.error_text(error)
+                text = self.error_text(error)
+                if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
+                    return text
+                log.error("the relay's error_text returned no string but a %s", type(text).__name__)
             except Exception:  # the app's own code: the page must be told all the same
                 log.exception("the relay's error_text raised")
         if self.mode == "modern" and isinstance(error, AssistantError):
@@ -161,6 +165,7 @@ class OpenReply:
         self._leave = weakref.finalize(self, leave)  # once, also when nobody closes this
         self._events: PageEvents = SafeEvents() if teller.mode == "safe" else ModernEvents()
         self._hider = ThreadHider()
+        self._hider.learn(_key_of(reply))
         self._learn(thread)
         self._sealed: Thread | None = None  # what the page was last told
         self._begun = self._closed = self._told = False
@@ -260,6 +265,11 @@ class OpenReply:
         )
 
 
+def _key_of(reply: Reply) -> str | None:
+    """Return the key that the question went out with: a service may repeat it, and no page may see it."""
+    return getattr(getattr(reply, "_live", None), "secret", None)
+
+
 class RelayResponse(StreamingResponse):
     """Streams an open reply to a page, and closes it when either side is done.
 
@@ -330,23 +340,30 @@ class _Sender:
         self._lock = anyio.Lock()
         self._last = clock.now()
         self._since: float | None = None  # when the message began that is being sent
+        self._over = False
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        async with self._lock:
+            await self._say({"type": "http.response.start", "status": status, "headers": headers})
 
     async def body(self, data: bytes) -> None:
         async with self._lock:
-            self._since = self._clock.now()
-            await self._send({"type": "http.response.body", "body": data, "more_body": True})
-            self._last, self._since = self._clock.now(), None
+            if not self._over:  # a comment may have waited while the end was sent
+                await self._say({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
         async with self._lock:
-            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            self._over = True
+            await self._say({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _say(self, message: ASGIMessage) -> None:
+        self._since = self._clock.now()
+        await self._send(message)
+        self._last, self._since = self._clock.now(), None
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment whenever nothing was sent for *seconds*, until the reader has left."""
-        while True:
+        """Send a comment whenever nothing was sent for *seconds*, until the end or the reader has left."""
+        while not self._over:
             due = self._last + seconds - self._clock.now()
             if due > 0:
                 await self._clock.sleep(due)

@@ -36,6 +36,8 @@ class ModernEvents:
         """Return *wire*, without metadata that would break the page's merge, with the value it must have."""
         metadata = wire.get("messageMetadata")
         if metadata is not None and not isinstance(metadata, dict):
+            if wire["type"] == "message-metadata":
+                return []
             wire = {name: value for name, value in wire.items() if name != "messageMetadata"}
         needed = _NEEDED.get(wire["type"])
         return [wire if needed is None or needed in wire else {**wire, needed: None}]
@@ -246,7 +248,8 @@ HIDDEN = "[hidden]"
 MIN_HIDDEN_CHARACTERS = 6  # a shorter id is hidden only where it is the whole string: "1" is in every text
 _THREAD_NAMES = frozenset({"threadid", "threadkey", "xthreadid", "xthreadkey"})
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key)"', re.IGNORECASE)
-_SERVICE_KEY = re.compile(r"\bmint_[A-Za-z0-9_]{8,}")
+# At a word's beginning, or after one of JSON's escapes, whose last letter only looks like a word's.
+_SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
 
 
 class ThreadHider:

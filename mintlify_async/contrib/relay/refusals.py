@@ -96,7 +96,9 @@ def _for_status(error: APIStatusError, *, in_thread: bool) -> RelayRefusal:
 
 def retry_after(seconds: float | None) -> dict[str, str]:
     """Return the ``Retry-After`` header for *seconds*, whole and never too short; none when unknown."""
-    return {} if seconds is None else {"retry-after": str(max(1, math.ceil(seconds)))}
+    if seconds is None or not math.isfinite(seconds):
+        return {}
+    return {"retry-after": str(max(1, math.ceil(seconds)))}
 
 
 def cut_text(error: MintlifyError) -> str:

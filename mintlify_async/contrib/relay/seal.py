@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,7 @@ class ThreadSeal:
 
     Raises:
         ConfigurationError: There is no secret, one is too short, or *ttl* is
-            below 1 second.
+            below 1 second or without an end.
     """
 
     __slots__ = ("_clock", "_fernet", "_ttl")
@@ -70,8 +71,10 @@ class ThreadSeal:
                 'made once with python -c "import secrets; print(secrets.token_urlsafe(32))"',
                 field="secrets",
             )
-        if not ttl >= 1:
-            raise ConfigurationError("seal_ttl is in seconds and must be 1 or more", field="seal_ttl")
+        if not 1 <= ttl < math.inf:
+            raise ConfigurationError(
+                "seal_ttl is in seconds and must be 1 or more, and finite", field="seal_ttl"
+            )
         self._fernet = MultiFernet([_fernet(secret) for secret in secrets])
         self._ttl = int(ttl)
         self._clock: Clock = clock or SystemClock()
