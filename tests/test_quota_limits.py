@@ -84,6 +84,10 @@ async def test_a_429_stops_all_who_share_the_storage(storage: Storage):
     with pytest.raises(QuotaExceededError, match="asked to be left alone") as refused:
         await there.acquire("create_job", ACME, clock=CLOCK)
     assert refused.value.retry_after == pytest.approx(30, abs=5)
+    for quota in (here, there):
+        (left,) = await quota.left("create_job", ACME, clock=CLOCK)
+        assert (left.left, left.blocked) == (0, pytest.approx(30, abs=5))
+        assert left.next_in == pytest.approx(30, abs=5)
 
 
 async def test_waiters_are_all_served(storage: Storage):
@@ -101,6 +105,17 @@ async def test_what_the_service_says_is_left_counts_here(storage: Storage):
     await lease.refund()
     await quota.observe("create_job", ACME, 201, {"ratelimit-remaining": "2", "ratelimit-reset": "60"})
     assert await granted(quota, 5) == 2
+
+
+async def test_a_refusal_uses_up_nothing_of_what_the_service_says_is_left(storage: Storage):
+    """Three more, says the service; tries that our own limit refuses are none of them."""
+    quota = Quota.interface(create_job=Limit(1, per=1), store=LimitsQuotaStore(storage))
+    await granted(quota, 1)
+    await quota.observe("create_job", ACME, 201, {"ratelimit-remaining": "3", "ratelimit-reset": "60"})
+    assert await granted(quota, 20) < 3
+    quota.mode = "wait"
+    async with asyncio.timeout(20):  # of the sixty for which the three are told
+        await quota.acquire("create_job", ACME, clock=CLOCK)
 
 
 async def test_a_storage_that_does_not_answer_is_a_refusal(storage: Storage, monkeypatch: pytest.MonkeyPatch):

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
+from attrs import evolve
 
 try:
     from limits import RateLimitItem, RateLimitItemPerSecond
@@ -86,7 +87,13 @@ class LimitsQuotaStore:
         heard = await self._heard.take(_bare(gate), ahead=ahead, clock=clock)
         if heard.slot is None:
             return heard
-        return await self._bounded(self._take(gate, ahead, clock)) or heard
+        refused: QuotaVerdict | None = QuotaVerdict()
+        try:
+            refused = await self._bounded(self._take(gate, ahead, clock))
+        finally:
+            if refused is not None:  # nobody passes: what the service says is left stays as it is
+                await self._heard.refund(_bare(gate), heard.slot, clock=clock)
+        return refused or heard
 
     async def _take(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict | None:
         """Return why there is no slot; None when one was taken."""
@@ -131,7 +138,9 @@ class LimitsQuotaStore:
         """
 
         async def look() -> tuple[QuotaRemaining, ...]:
-            return tuple([await self._left(window, clock) for window in gate.windows])
+            blocked = await self._blocked(gate, clock) if clock else 0.0
+            told = [await self._left(window, clock) for window in gate.windows]
+            return tuple(_while_blocked(one, blocked) if blocked else one for one in told)
 
         return await self._bounded(look())
 
@@ -171,6 +180,10 @@ class LimitsQuotaStore:
         refusal = QuotaExceededError(f"the quota store is away ({reason}); nothing was sent", retry_after=1.0)
         refusal.__cause__ = CauseSummary(reason)
         raise refusal
+
+
+def _while_blocked(told: QuotaRemaining, seconds: float) -> QuotaRemaining:
+    return evolve(told, left=0, next_in=max(told.next_in, seconds), blocked=seconds)
 
 
 def _bare(gate: QuotaGate) -> QuotaGate:
