@@ -313,9 +313,9 @@ class JobHandle:
             if had_no_effect(error):
                 self._track.unsent(change)
             else:
-                self._track.sent()  # it may be at work: the guard stands
+                self._track.sent(change)  # it may be at work: the guard stands
             raise
-        self._track.sent(job)
+        self._track.sent(change, job)
         return Turn.of(self)
 
     async def _baseline(self, on_active: OnActive) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from attrs import define
 
 from .models import Job
 from .refs import JobRef
@@ -71,7 +73,8 @@ class StaleGuard:
             self.settled_by = "grace"
 
 
-class GuardChange(NamedTuple):
+@define(eq=False)
+class GuardChange:
     """What a follow-up does to the guard, to be taken back when it turns out that nothing was sent."""
 
     before: StaleGuard | None
@@ -97,7 +100,7 @@ class JobTrack:
         self.era = 0
         """Grows with each follow-up. A look that began in an earlier era says nothing of the newest turn."""
         self._guard = StaleGuard(ref.baseline) if ref.armed else None
-        self._sending = 0
+        self._sending: tuple[GuardChange, ...] = ()
         self._seen_at: float | None = None
 
     @property
@@ -150,20 +153,25 @@ class JobTrack:
             baseline = ACTIVE
         change = GuardChange(self._guard, StaleGuard(baseline))
         self._guard = change.after
-        self._sending += 1
+        self._sending += (change,)
         self.era += 1
         return change
 
-    def sent(self, job: Job | None = None) -> None:
+    def sent(self, change: GuardChange, job: Job | None = None) -> None:
         """Believe looks again: the follow-up was answered with *job*, or its outcome is unknown."""
-        self._sending -= 1
-        self.era += 1
+        self._over(change)
         if job is not None:
             self.job = job
 
     def unsent(self, change: GuardChange) -> None:
         """Take *change* back: the follow-up certainly started nothing."""
-        self._sending -= 1
-        self.era += 1
+        self._over(change)
         if self._guard is change.after:
             self._guard = change.before
+        for later in self._sending:
+            if later.before is change.after:
+                later.before = change.before
+
+    def _over(self, change: GuardChange) -> None:
+        self._sending = tuple(other for other in self._sending if other is not change)
+        self.era += 1

@@ -351,6 +351,25 @@ async def test_refresh_knows_of_the_guard():
 # Sending ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("delays", [(1, 2), (2, 1)], ids=["in order", "the last first"])
+async def test_follow_ups_at_once_that_are_refused_change_nothing(delays):
+    """Whichever refusal comes first: no guard is left that nothing would ever end."""
+    agent = FakeAgent(in_turn("completed"))
+    job = agent.job()
+    left = list(delays)
+
+    async def refuse():
+        await agent.clock.sleep(left.pop(0))
+        return refused(429)
+
+    agent.on_send = refuse
+    outcomes = await asyncio.gather(job.send("a"), job.send("b"), return_exceptions=True)
+    assert [outcome.status for outcome in outcomes] == [429, 429]
+    assert not job.ref.armed
+    assert (await job).status == "completed"
+    assert agent.clock.now() == 2
+
+
 async def test_a_baseline_from_before_another_follow_up_is_none():
     """A slow look, and meanwhile another turn begins: its work is no evidence of the one sent after it."""
     end, first, second = (record("completed", pr_link=f"https://x/pull/{n}") for n in range(3))
