@@ -152,6 +152,7 @@ async def create_once(
     Raises:
         ConfigurationError: The key is none, or was used for another prompt or project.
         OutcomeUnknownError: Somebody claimed the key, and what became of it is not known.
+        MintlifyError: What *send* or the ledger raises; only what had no effect frees the key.
     """
     check_key(key)
     while True:
@@ -342,7 +343,8 @@ class SQLiteLedger:
     """Claims in a SQLite file, safe among threads, loops and processes of one computer.
 
     Each step is one transaction on a connection of its own, in a worker thread:
-    nothing stays open, and the file may be carried over a fork.
+    nothing stays open, and the file may be carried over a fork. Every step raises
+    ``StateError`` when the file cannot be used, or stays locked for 30 s.
 
     Args:
         path: The file; it is made when it is not there. Not on a network drive, whose

@@ -256,6 +256,7 @@ class MintlifySession:
             APIStatusError: The service refused (RateLimitError: after the retries that it allowed).
             APIConnectionError: It could not be sent; no job exists.
             QuotaExceededError: The session's quota is used up; nothing was sent.
+            StateError: The session is closed, or the ledger cannot be used; nothing was sent.
 
         Example::
 
