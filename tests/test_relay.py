@@ -840,6 +840,31 @@ async def test_a_user_may_be_refused_for_good():
         assert (status, "retry-after" in headers) == (429, False)
 
 
+async def test_what_a_page_sent_besides_is_not_kept_while_it_reads():
+    """Four megabytes of brackets are ninety of lists, for every open answer; the app has seen them."""
+    seen: list[Any] = []
+
+    def ask(request: Request, fields: Any) -> dict[str, Any]:
+        seen.append(len(fields["a"]))
+        return {}
+
+    kept: list[OpenReply] = []
+    async with LocalService() as service, service.session() as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user, ask=ask)
+
+        async def handler(request: Request) -> Response:
+            kept.append(await relay.open(request))
+            return kept[-1].response()
+
+        app = Starlette()
+        app.add_route("/api/chat", handler, methods=["POST"])
+        async with page_of(app) as page:
+            await page.ask(user_message("q"), a=[[]] * 1000)
+    assert seen == [1000]
+    assert kept[0].question.fields == {}
+    assert kept[0].question.chat_id == "chat-1"
+
+
 @pytest.mark.parametrize("text", ["\ud83d", "\u0000", "\u2028", "a\r\nb"])
 async def test_odd_texts_are_asked_or_refused(text):
     """Half a character, a NUL, line ends of other worlds: never a failure of ours."""

@@ -68,7 +68,8 @@ class Question:
         messages: The history in the wire's form, with allowed roles and parts only.
         seal: The sealed thread that the page sent back, not opened yet, or None.
         chat_id: The page's own name for the chat, or None.
-        fields: What the page sent besides its messages, for hooks; trust none of it.
+        fields: What the page sent besides its messages, for the relay's ``ask``; trust none of
+            it. Empty once the question was asked: it may be large.
     """
 
     messages: list[Wire]

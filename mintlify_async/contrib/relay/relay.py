@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
 import anyio
-from attrs import define
+from attrs import define, evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -239,7 +239,9 @@ class Relay:
     async def _open(self, request: Request, user: str, leave: Callable[[], None]) -> OpenReply:
         question = await read_question(request, self._limits, self._clock)
         thread = self._thread(question, user)
-        reply = self._reply(question, thread, user, await self._options(request, question))
+        options = await self._options(request, question)
+        question = evolve(question, fields={})  # may be twenty times as large as it came: not kept any longer
+        reply = self._reply(question, thread, user, options)
         await _open_while_there(reply, request, in_thread=thread is not None)
         return OpenReply(reply, question=question, thread=thread, user=user, teller=self._teller, leave=leave)
 
