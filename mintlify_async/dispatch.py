@@ -177,6 +177,8 @@ class Dispatcher:
         by = self.clock.now() + limit
         if deadline is not None and deadline < by:
             by = deadline
+            if request.operation == "ask":
+                phase, limit = "total", timeouts.total or limit
         try:
             async with self.clock.deadline(by):
                 return await key.reveal()

@@ -189,7 +189,10 @@ def json_body(value: Mapping[str, Any], name: str = "extra_body") -> bytes:
 _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))  # json.dumps makes one for each call
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OUR_HEADERS = frozenset(("authorization", "content-length", "host", "transfer-encoding", "connection"))
+_OUR_HEADERS = frozenset(
+    # With "expect" the headers leave before the body, and "nothing was sent" could not be said.
+    ("authorization", "content-length", "host", "transfer-encoding", "connection", "expect")
+)
 
 
 def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
@@ -455,6 +458,14 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
     return value.rstrip("/")
 
 
+def host_of(url: str) -> str | None:
+    """Return the host that *url* names, or None."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
 def is_loopback(host: str) -> bool:
     """Whether *host* is this machine."""
     return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))
@@ -571,18 +582,11 @@ def status_error(
 
 def _hint(request: Request, answer: Answer) -> str:
     if 300 <= answer.status < 400:
-        host = _host_of(answer.headers.get("location", ""))
+        host = host_of(answer.headers.get("location", "")) or "the same host"
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
     if status_error_class(answer.status) is NotFoundError:
         return _not_found_hint(request)
     return _HINTS.get(answer.status, "")
-
-
-def _host_of(location: str) -> str:
-    try:
-        return urlsplit(location).hostname or "the same host"
-    except ValueError:
-        return "what is no address"
 
 
 def _not_found_hint(request: Request) -> str:

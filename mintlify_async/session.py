@@ -46,6 +46,7 @@ from .protocol import (
     check_messages,
     check_thread,
     create_job_request,
+    host_of,
     path_segment,
 )
 from .refs import JobRef
@@ -817,9 +818,13 @@ def _check_client_session(value: object) -> Any:
 
 
 def _check_proxy(value: object) -> str | None:
-    if value is None or (isinstance(value, str) and value.startswith(("http://", "https://"))):
-        return value
-    raise ConfigurationError("proxy must be a URL that begins with http:// or https://", field="proxy")
+    if value is None:
+        return None
+    if isinstance(value, str) and value.startswith(("http://", "https://")) and host_of(value):
+        return value  # without a host aiohttp would go past it
+    raise ConfigurationError(
+        "proxy must be a URL that begins with http:// or https:// and names a host", field="proxy"
+    )
 
 
 def _check_ssl(value: object) -> ssl_module.SSLContext | None:

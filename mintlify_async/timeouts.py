@@ -11,14 +11,21 @@ from .errors import ConfigurationError
 __all__ = ["Timeouts", "check_seconds"]
 
 
+LONGEST = 1e300  # an int may be too large for a float
+
+
 def check_seconds(value: object, name: str, *, optional: bool) -> None:
     """Refuse what is no number of seconds above 0; None is one when it is *optional*."""
     if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value <= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (0 < value < LONGEST or value == math.inf)
+    ):
         unset = ", or None for no limit" if optional else ""
         raise ConfigurationError(
-            f"{name} must be a number of seconds above 0{unset}; got {value!r}", field=name
+            f"{name} must be a number of seconds above 0{unset}; got {value!r:.40}", field=name
         )
 
 

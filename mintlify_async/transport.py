@@ -699,8 +699,13 @@ def _translate(
         return _timed_out(request, "connect", timeouts.connect, "no")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
         return _timed_out(request, phase, limit, sent)
-    if isinstance(error, aiohttp.InvalidURL):
-        return ConfigurationError("base_url is not a URL that can be called", field="base_url")
+    is_built = isinstance(error, OSError) or (body is not None and sent == "maybe")
+    if isinstance(error, ValueError) and not is_built:  # a certificate's error is an OSError, too
+        return ConfigurationError(
+            "aiohttp cannot make this request: check base_url and proxy, "
+            "and that a borrowed session has no auth= of its own",
+            field="base_url",
+        )
     if isinstance(error, RuntimeError):
         return _state_error(error, request, sent)
     words, never_sent, reason = _words_for(error)

@@ -546,3 +546,53 @@ def test_what_the_parser_in_pure_python_raises_becomes_ours():
     assert done.stderr == ""
     kinds = ["OutcomeUnknownError", "StreamInterruptedError"] * 2
     assert done.stdout.split("\n")[:-1] == [f"mintlify_async.errors {kind}" for kind in kinds]
+
+
+async def test_a_header_that_would_part_the_request_is_refused(service):
+    """With ``Expect`` the headers leave before the body, and nobody could say what was sent."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.create_job("x", headers={"Expect": "100-continue"})
+    assert caught.value.field == "headers"
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize("seconds", [10**400, float("nan"), -float("inf")])
+async def test_a_limit_that_is_no_time_is_refused(service, seconds):
+    """Nothing of the standard library's arithmetic reaches the caller."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.create_job("x", timeout=seconds)
+    assert caught.value.field == "timeout"
+
+
+async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_again(service):
+    """A host that is none: the settings are to blame, not the network."""
+    tried = []
+    async with service.session(base_url="https://a..b", on_request=tried.append) as session:
+        for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
+            with pytest.raises(ConfigurationError, match="base_url"):
+                await call
+    assert len(tried) == 3
+
+
+@pytest.mark.parametrize("proxy", ["http://", "https:///path", "http://[bad"])
+def test_a_proxy_without_a_host_is_refused(proxy):
+    """Or aiohttp would go past it without a word."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(proxy=proxy)
+    assert caught.value.field == "proxy"
+
+
+async def test_a_key_function_that_hangs_says_which_limit_ended_it():
+    """The whole answer's, where that is shorter."""
+
+    async def hang():
+        await asyncio.Event().wait()
+
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service, service.session(assistant_key=hang) as session:
+        for timeout, phase, seconds in ((5, "total", 5), (None, "first_event", 60)):
+            with pytest.raises(APITimeoutError) as caught:
+                await session.ask("x", timeout=timeout)
+            assert (caught.value.phase, caught.value.seconds) == (phase, seconds)
