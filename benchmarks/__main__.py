@@ -150,7 +150,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 def main(given: list[str]) -> int:
     """Run what the command line asks for."""
     options = arguments(given)
-    if options.env:
+    if options.env and not environment.inside():
         return environment.enter([word for word in given if word != "--env"])
     if options.profile:
         from .profiling import profile

@@ -11,7 +11,7 @@ import sys
 import venv
 from pathlib import Path
 
-__all__ = ["enter"]
+__all__ = ["enter", "inside"]
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".bench-env"
@@ -21,6 +21,11 @@ REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
 def interpreter() -> Path:
     """Return where the environment's Python is."""
     return FOLDER / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def inside() -> bool:
+    """Tell whether this process runs in the environment already."""
+    return Path(sys.prefix) == FOLDER
 
 
 def build() -> None:
@@ -33,8 +38,6 @@ def build() -> None:
 
 def enter(arguments: list[str]) -> int:
     """Build the environment and run the benchmarks in it with *arguments*; return the exit status."""
-    if Path(sys.prefix) == FOLDER:
-        return 0
     build()
     return subprocess.run(
         [str(interpreter()), "-m", "benchmarks", *arguments], cwd=ROOT, check=False
