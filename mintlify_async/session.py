@@ -124,7 +124,8 @@ class MintlifySession:
         client_session: Your own aiohttp session, to borrow; it is never closed here.
         proxy: A proxy's URL.
         ssl: A context for certificate verification.
-        trust_env: Whether proxies and netrc are taken from the environment; False by default.
+        trust_env: Whether proxies are taken from the environment; False by default. A password
+            for the service's host in ~/.netrc is then in the way of the key, and refused.
         allow_insecure_http: Allow plain http to other machines.
         check_key_kind: Refuse an admin key for the assistant and the other way round, before sending.
         assumptions: Corrects what this package takes to be true of the service.

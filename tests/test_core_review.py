@@ -596,3 +596,13 @@ async def test_a_key_function_that_hangs_says_which_limit_ended_it():
             with pytest.raises(APITimeoutError) as caught:
                 await session.ask("x", timeout=timeout)
             assert (caught.value.phase, caught.value.seconds) == (phase, seconds)
+
+
+async def test_a_password_in_netrc_is_named_as_what_is_in_the_way(service, monkeypatch, tmp_path):
+    """With trust_env aiohttp would send it in place of the key; it is not tried again."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password p\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    async with service.session(trust_env=True) as session:
+        with pytest.raises(ConfigurationError, match="netrc"):
+            await session.create_job("x")
+    assert len(service.requests) == 0
