@@ -627,7 +627,7 @@ def make_text_delta(id: str, delta: str) -> TextDelta:
     event.provider_metadata = None
     event.extra = NO_EXTRA
     event.__class__ = TextDelta
-    return event  # type: ignore[no-any-return] - its class was set the line before
+    return event  # type: ignore[no-any-return]  # its class was set the line before
 
 
 _DELTAS: Final[dict[str, tuple[str, str, Callable[[str, str], StreamEvent]]]] = {
