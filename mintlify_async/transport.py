@@ -703,7 +703,7 @@ def _translate(
     if isinstance(error, ValueError) and not is_built:  # a certificate's error is an OSError, too
         return ConfigurationError(
             "aiohttp cannot make this request: check base_url and proxy, "
-            "and that no password for this host comes from a borrowed session's auth= or, by trust_env, ~/.netrc",
+            "and that neither a borrowed session's auth= nor ~/.netrc (trust_env) has a password for this host",
             field="base_url",
         )
     if isinstance(error, RuntimeError):
