@@ -703,7 +703,7 @@ def _translate(
     if isinstance(error, ValueError) and not is_built:  # a certificate's error is an OSError, too
         return ConfigurationError(
             "aiohttp cannot make this request: check base_url and proxy, "
-            "and that neither a borrowed session's auth= nor ~/.netrc (trust_env) has a password for this host",
+            "and that neither a borrowed session's auth= nor ~/.netrc (trust_env) has a password for it",
             field="base_url",
         )
     if isinstance(error, RuntimeError):
