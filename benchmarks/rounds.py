@@ -1,7 +1,7 @@
 """Pieces of work in; what each costs out: interleaved rounds, medians, ratios and their spread.
 
 A machine's speed drifts, so subjects are never measured one after the other:
-each round runs all of them, in an order that turns, and a ratio is taken
+each round runs all of them, in an order of its own, and a ratio is taken
 within a round. The control (the same code under two names) shows what of a
 ratio is noise.
 """
@@ -9,12 +9,13 @@ ratio is noise.
 from __future__ import annotations
 
 import gc
+import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-__all__ = ["Figure", "Row", "figure", "interleaved", "ratios"]
+__all__ = ["Figure", "Row", "figure", "interleaved", "ratios", "shuffled"]
 
 Work = Callable[[], Awaitable[object]]
 
@@ -80,17 +81,25 @@ async def interleaved(
     gc.freeze()
     try:
         for number in range(rounds):
-            turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
+            for name in shuffled(names, number):
                 samples[name].append(await timed(works[name], repeat, clock))
     finally:
         gc.unfreeze()
     return samples
 
 
+def shuffled(names: list[str], number: int) -> list[str]:
+    """Return the order of the round *number*: in turns, one subject would always follow the same other."""
+    return random.Random(number).sample(names, len(names))
+
+
 async def timed(work: Work, repeat: int, clock: Callable[[], float]) -> float:
-    """Return what one run of *work* costs, in seconds, from *repeat* runs."""
+    """Return what one run of *work* costs, in seconds, from *repeat* runs.
+
+    One more comes before, which is not counted: the processor's caches hold what the subject before left.
+    """
     gc.collect()
+    await work()
     start = clock()
     for _ in range(repeat):
         await work()

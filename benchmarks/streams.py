@@ -10,7 +10,7 @@ import time
 from contextlib import AsyncExitStack
 
 from .bodies import SHAPES, Answer, script
-from .rounds import Row, Work, figure, interleaved, ratios
+from .rounds import Row, Work, figure, interleaved, ratios, shuffled
 from .server import ServerAddress, running
 from .subjects import FLOOR, SUBJECTS, Heard, Reader, Subject, available
 
@@ -88,9 +88,7 @@ async def first_event(*, rounds: int, quick: bool = False) -> Row:
         found = await readers(stack, server, "brief", available(SUBJECTS))
         samples: dict[str, list[float]] = {name: [] for name in found}
         for number in range(rounds):
-            turn = number % len(found)
-            names = list(found)
-            for name in names[turn:] + names[:turn]:
+            for name in shuffled(list(found), number):
                 samples[name].append(await wait_for_first(found[name][0], 1 if quick else 30))
     costs = {name: figure([1e3 * wait for wait in each]) for name, each in samples.items()}
     return Row(
