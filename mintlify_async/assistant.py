@@ -19,6 +19,7 @@ from .errors import (
     StateError,
     StreamDecodeError,
     StreamInterruptedError,
+    UnexpectedResponseError,
 )
 from .events import StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
@@ -445,6 +446,9 @@ class Reply:
         """Remember *error* for every later ``await`` and free the connection."""
         self._started = True
         self._error = error
+        if isinstance(error, UnexpectedResponseError) and self.response is not None:
+            error.status, error.headers = self.response.status, dict(self.response.headers)
+            error.request_id = self.response.request_id
         if self._live is not None:
             self._live.close()
         self._end(error)

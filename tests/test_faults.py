@@ -539,9 +539,10 @@ NOT_STREAMS = {
 @pytest.mark.parametrize("name", NOT_STREAMS)
 async def test_a_success_that_is_no_stream(session, service, name):
     """Peers end with an empty answer; here the body's beginning is on the error."""
-    service.script.ask(status=200, body=NOT_STREAMS[name])
+    service.script.ask(status=200, body=NOT_STREAMS[name], headers={"X-Request-Id": "req_3"})
     error, _ = await failure(session, service, "ask")
     assert isinstance(error, UnexpectedResponseError)
+    assert (error.status, error.request_id, error.headers["x-request-id"]) == (200, "req_3", "req_3")
     assert NOT_STREAMS[name].decode()[:20] in error.excerpt
 
 
