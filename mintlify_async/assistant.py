@@ -80,12 +80,10 @@ class Reply:
     :class:`~mintlify_async.errors.StreamInterruptedError` with what had arrived;
     everything that was decoded is delivered first. Nothing is ever asked again by
     itself once the first byte has come.
-
-    Attributes:
-        response: Status, headers and request id, or None before the answer began.
     """
 
     __slots__ = (
+        "_attempts",
         "_bytes",
         "_cause",
         "_closed",
@@ -99,10 +97,10 @@ class Reply:
         "_open",
         "_opening",
         "_reading",
+        "_response",
         "_settings",
         "_started",
         "_stream",
-        "response",
     )
 
     def __init__(
@@ -113,7 +111,8 @@ class Reply:
         observe: Callable[[], Observation | None] | None = None,
     ) -> None:
         """Keep the way to open it; made by ``session.ask``."""
-        self.response: ResponseInfo | None = None
+        self._response: ResponseInfo | None = None
+        self._attempts = 0
         self._open: Callable[[], Awaitable[tuple[LiveResponse, int]]] | None = open
         self._opening: asyncio.Timeout | None = None
         self._settings = settings
@@ -129,6 +128,15 @@ class Reply:
         self._on_end: list[Callable[[Reply, BaseException | None], None]] = []
 
     # The views --------------------------------------------------------------------------------
+
+    @property
+    def response(self) -> ResponseInfo | None:
+        """Status, headers and request id, or None before the answer began."""
+        live = self._live
+        if self._response is None and self._attempts and live is not None:
+            assumptions = self._settings.assumptions
+            self._response = response_info(assumptions, live.status, live.headers, self._attempts)
+        return self._response
 
     @property
     def text(self) -> str:
@@ -354,7 +362,7 @@ class Reply:
         assumptions = self._settings.assumptions
         self._started = True
         self._open = self._observe = None  # they hold the request
-        self.response = response_info(assumptions, live.status, live.headers, attempts)
+        self._attempts = attempts
         self._stream = MessageStream(
             message=self._settings.message,
             thread=self._settings.thread,
