@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .rounds import Row
 
 HERE = Path(__file__).resolve().parent
-CHARTED = ("burst", "trickled-instructions", "imports")
+CHARTED = ("burst", "trickled-instructions", "imports-instructions")
 COUNTED = {"mintlify-async", "aiohttp", "httpx-sse", "openai"}
 CALLED = {"mintlify-async", "aiohttp", "httpx", "openai"}
 

@@ -39,14 +39,21 @@ def group(row: Row, top: int) -> tuple[str, int]:
     for name, cost in sorted(costs.items(), key=lambda item: item[1]):
         length = max(2.0, (WIDTH - LABEL - 90) * cost / longest)
         kind = "o" if name == OURS else "f" if name == "aiohttp" else "b"
-        label = "aiohttp, no parsing" if name == "aiohttp" else name
+        label = "aiohttp, no parsing" if name == "aiohttp" and "import" not in row.title else name
         parts += [
             text(0, y + 15, label, "t" if name == OURS else ""),
             f'<rect class="{kind}" x="{LABEL}" y="{y}" width="{length:.1f}" height="{BAR}" rx="3"/>',
-            text(LABEL + length + 8, y + 15, f"{cost:,.3g}", ""),
+            text(LABEL + length + 8, y + 15, short(cost), ""),
         ]
         y += BAR + GAP
     return "".join(parts), y - top
+
+
+def short(cost: float) -> str:
+    """Return *cost* in few characters."""
+    if cost >= 1e6:
+        return f"{cost / 1e6:,.0f} M"
+    return f"{cost / 1e3:,.0f} k" if cost >= 1e4 else f"{cost:,.3g}"
 
 
 def text(x: float, y: float, content: str, kind: str) -> str:
