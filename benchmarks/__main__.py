@@ -74,7 +74,9 @@ def imported(effort: Effort) -> list[Row]:
     counts = instructions.installed() and not effort.quick
     rows = imports.imports(rounds=effort.rounds, counted=counts)
     service = asyncio.run(imports.local_service(rounds=effort.rounds))
-    return [*rows, imports.command_help(rounds=effort.rounds), service]
+    crowd = 20 if effort.quick else 1000
+    streamed = asyncio.run(imports.local_service_streams(rounds=min(effort.rounds, 3), streams=crowd))
+    return [*rows, imports.command_help(rounds=effort.rounds), service, streamed]
 
 
 def held(effort: Effort) -> list[Row]:

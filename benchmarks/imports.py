@@ -6,6 +6,7 @@ the same round is taken off.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -97,10 +98,44 @@ async def local_service(*, rounds: int) -> Row:
     """Measure how long :class:`mintlify_async.testing.LocalService` takes to be ready, the import aside."""
     from mintlify_async.testing import LocalService
 
-    waits = []
+    waits, cpu_times = [], []
     for _ in range(rounds + 1):
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         async with LocalService():
             waits.append(1e3 * (time.perf_counter() - start))
-    costs = {OURS: figure(waits[1:]), "the first": figure(waits[:1])}
+            cpu_times.append(1e3 * (time.process_time() - used))
+    costs = {OURS: figure(waits[1:]), "CPU": figure(cpu_times[1:]), "the first": figure(waits[:1])}
     return Row("service", "start of testing.LocalService", "ms", costs, {}, {}, {})
+
+
+async def local_service_streams(*, rounds: int, streams: int) -> Row:
+    """Measure the CPU of *streams* answers at once from a LocalService, both ends in this process."""
+    from mintlify_async.testing import LocalService
+
+    deltas = [f"{n} " for n in range(100)]
+    events = [
+        {"type": "start"},
+        {"type": "text-start", "id": "0"},
+        *({"type": "text-delta", "id": "0", "delta": delta} for delta in deltas),
+        {"type": "text-end", "id": "0"},
+        {"type": "finish"},
+    ]
+    samples = []
+    async with LocalService() as service, service.session() as session:
+        service.script.ask(events=events, times=None)
+        for _ in range(rounds):
+            used = time.process_time()
+            replies = await asyncio.gather(*(session.ask("x") for _ in range(streams)))
+            samples.append(1e6 * (time.process_time() - used) / (streams * len(events)))
+            assert all(reply.text == "".join(deltas) for reply in replies)
+            service.requests.clear()
+    costs = {"both ends": figure(samples)}
+    return Row(
+        "service-streams",
+        f"{streams} streams at once from testing.LocalService",
+        "µs an event",
+        costs,
+        {},
+        {},
+        {},
+    )
