@@ -163,8 +163,9 @@ async def test_close_wakes_whoever_waits(service):
     service.script.ask(events=[{"type": "start"}, 600.0])
     job = await session.create_job("x")
     waiter = asyncio.create_task(job.wait(timeout=None))
-    reader = asyncio.create_task(session.ask("x").run())
-    while service.requests.count("ask") == 0:
+    reply = session.ask("x")
+    reader = asyncio.create_task(reply.run())
+    while not reply.events_seen:
         await asyncio.sleep(0.001)
     await session.close()
     with pytest.raises(StateError):
