@@ -18,7 +18,7 @@ from mintlify_async.stores import (
     store_conflict,
 )
 
-from .scripts import Argument, RedisClient, Runner, Script, check_namespace, check_seconds, text
+from .scripts import Argument, RedisClient, Runner, Script, check_namespace, lifetime_ms, text
 
 __all__ = ["RedisConversationStore"]
 
@@ -86,7 +86,7 @@ class RedisConversationStore:
         """Keep the client; nothing is sent yet."""
         self._runner = Runner(client, timeout)
         self._namespace = check_namespace(namespace)
-        self._keep_ms = 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
+        self._keep_ms = lifetime_ms(keep)
 
     def __repr__(self) -> str:
         """Show the namespace; the client's address may hold a password."""

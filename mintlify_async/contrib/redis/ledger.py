@@ -17,7 +17,7 @@ from attrs import evolve
 from mintlify_async.errors import ConfigurationError, printable
 from mintlify_async.ledger import Claim
 
-from .scripts import Argument, RedisClient, Runner, Script, check_namespace, check_seconds, text
+from .scripts import Argument, RedisClient, Runner, Script, check_namespace, lifetime_ms, text
 
 __all__ = ["RedisLedger"]
 
@@ -119,7 +119,7 @@ class RedisLedger:
         """Keep the client; nothing is sent yet."""
         self._runner = Runner(client, timeout)
         self._namespace = check_namespace(namespace)
-        self._keep_ms = 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
+        self._keep_ms = lifetime_ms(keep)
         self._ahead: float | None = None
 
     def __repr__(self) -> str:

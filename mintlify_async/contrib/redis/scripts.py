@@ -35,6 +35,7 @@ __all__ = [
     "StoreAway",
     "check_namespace",
     "check_seconds",
+    "lifetime_ms",
     "text",
 ]
 
@@ -203,3 +204,8 @@ def check_seconds(value: object, name: Literal["timeout", "probe_every", "keep"]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ConfigurationError(f"{name} must be seconds above 0, not {value!r}", field=name)
     return value
+
+
+def lifetime_ms(keep: float | None) -> int:
+    """Return *keep*, in seconds, as the milliseconds of an expiry: at least 1; 0 stands for ever."""
+    return 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
