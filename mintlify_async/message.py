@@ -342,7 +342,9 @@ class MessageFold:
         draft.order = len(self._drafts)
         self._drafts.append(draft)
         self._calls.setdefault(draft.call_id, []).append(draft)
-        self._step_calls.setdefault(draft.call_id, []).append(draft)
+        here = self._step_calls.setdefault(draft.call_id, [])
+        if all(other.dynamic is not draft.dynamic for other in here):
+            here.append(draft)  # of a stored message's many, only the first of its kind is ever asked for
 
     def _call(self, event: ev.StreamEvent, call_id: str) -> ToolDraft:
         """Find the part of a call: the first in this step, else the last in the message."""

@@ -91,8 +91,8 @@ class Suggestion(Value):
     path: str
 
 
-_FENCE: Final = r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)[ \t]*\r?\n?\Z"
-_SUGGESTION: Final = r"[ \t]*(?:[-*][ \t]+)?(?:\((.+)\)\[([^\]\s]+)\]|\[(.+)\]\(([^)\s]+)\))[ \t]*\r?\n?\Z"
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_BULLET: Final = re.compile(r"[ \t]*(?:[-*][ \t]+)?")
 
 
 def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
@@ -109,16 +109,16 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     suggestions: list[Suggestion] = []
     fence, inside = "", False
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        mark = re.match(_FENCE, line)
+        mark, word = _fence(line)
         if fence:
-            if mark and mark[1].startswith(fence) and not mark[2]:
+            if mark.startswith(fence) and not word:
                 fence = ""
             if inside:
                 suggestions.extend(_suggestion(line))
                 inside = bool(fence)
                 continue
-        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
-            fence, inside = mark[1], mark[2] == "suggestions"
+        elif mark and not (mark[0] == "`" and "`" in word):
+            fence, inside = mark, word == "suggestions"
             if inside:
                 continue
         kept.append(line)
@@ -127,7 +127,25 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     return text, suggestions
 
 
+# What may end a line is taken off before it is matched: an expression that looks for it behind ``.*``
+# or behind each ``)[`` takes the square of a line's length.
+
+
+def _fence(line: str) -> tuple[str, str]:
+    """Return the fence that *line* is, and the word behind it; empty when it is none."""
+    found = _FENCE.match(line)
+    return (found[1], _without_end(found[2]).lstrip(" \t")) if found else ("", "")
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r").rstrip(" \t")
+
+
 def _suggestion(line: str) -> Iterator[Suggestion]:
-    link = re.match(_SUGGESTION, line)
-    if link:
-        yield Suggestion(title=link[1] or link[3], path=link[2] or link[4])
+    """Yield the link that *line* is, ``(Title)[/path]`` or ``[Title](/path)``, if it is one."""
+    link = _BULLET.sub("", _without_end(line), count=1)
+    between, end = (")[", "]") if link.startswith("(") else ("](", ")")
+    at = link.rfind(between, 2, -2)  # neither the title nor the path is empty
+    title, path = link[1:at], link[at + 2 : -1]
+    if at > 0 and link[0] in "([" and link[-1] == end and end not in path and path.split() == [path]:
+        yield Suggestion(title=title, path=path)

@@ -348,6 +348,18 @@ def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
     assert tool.raw_input == "[" * 20_000
 
 
+def test_a_stored_message_with_one_call_many_times_is_not_searched() -> None:
+    """Of many parts of one call in one step, the first of each kind is found, and no other is looked at."""
+    stored = {"type": "tool-f", "toolCallId": "c", "state": "input-available", "input": {}}
+    folded = MessageFold(Message.from_wire({"id": "m", "role": "assistant", "parts": [stored] * 100}))
+    for dynamic in (True, True, False):
+        folded.apply(event("tool-input-available", toolCallId="c", toolName="f", input=1, dynamic=dynamic))
+    parts = folded.message.parts
+    assert [parts[at].input for at in (0, 1, 99, 100)] == [1, {}, {}, 1]
+    assert len(parts) == 101
+    assert len(folded._step_calls["c"]) == 2
+
+
 # Sources and suggestions ------------------------------------------------------------------------
 
 
@@ -410,6 +422,12 @@ def test_a_search_without_results_has_no_sources(output: object) -> None:
         ("````md\n```suggestions\n(T)[/p]\n```\n````", "````md\n```suggestions\n(T)[/p]\n```\n````", []),
         ("```py\n(T)[/p]\n```", "```py\n(T)[/p]\n```", []),
         ("say ```suggestions\n(T)[/p]\n```", "say ```suggestions\n(T)[/p]\n```", []),
+        ("``` \t suggestions \t\r\n*\t(T)[/p] \t\r\n``` \t\r\nb", "b", [("T", "/p")]),
+        ("~~~suggestions\n(T)[a)[b]\n(T)[/p)[]\n~~~", "", [("T)[a", "b"), ("T", "/p)[")]),
+        ("```suggestions\n()[/p]\n(T)[]\n(T)[a b]\n(T)[a]b]\n(T)(a)\n[T](a\u2003)\n-(T)[/p]\n(T", "", []),
+        pytest.param(f"```a{' ' * 100_000}b\n(T)[/p]", f"```a{' ' * 100_000}b\n(T)[/p]", [], id="blanks"),
+        pytest.param(f"```suggestions\n(T{')[a' * 100_000} ", "", [], id="openings"),
+        pytest.param(f"```suggestions\n[T{'](a' * 100_000} ", "", [], id="openings the right way"),
     ],
 )
 def test_suggestions_are_split_off(text: str, rest: str, suggestions: list[tuple[str, str]]) -> None:
