@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from .bodies import script
@@ -19,7 +20,7 @@ from .rounds import Figure, Row
 from .server import running
 from .subjects import SUBJECTS, available
 
-__all__ = ["count", "counted_calls", "counted_import", "counted_streams", "installed"]
+__all__ = ["count", "counted_calls", "counted_import", "counted_streams", "counts_between_marks", "installed"]
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = "mintlify-async"
@@ -32,18 +33,35 @@ def installed() -> bool:
 
 def count(arguments: list[str]) -> int:
     """Return the instructions that ``python ARGUMENTS`` executes, in user space."""
-    command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, *arguments]
+    said = callgrind(arguments, "--callgrind-out-file=/dev/null")
+    found = re.search(r"Collected : (\d+)", said)
+    assert found, said
+    return int(found[1])
+
+
+def counts_between_marks(arguments: list[str], mark: str) -> list[int]:
+    """Return the instructions of ``python ARGUMENTS`` up to each call of the C function *mark*.
+
+    The first count is what came before the first call; what comes after the last is left out.
+    """
+    with tempfile.TemporaryDirectory() as directory:
+        callgrind(arguments, f"--callgrind-out-file={directory}/counts", f"--dump-before={mark}")
+        files = sorted(Path(directory).glob("counts.*"), key=lambda path: int(path.suffix[1:]))
+        found = [re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE) for path in files]
+    return [int(totals[1]) for totals in found if totals]
+
+
+def callgrind(arguments: list[str], *options: str) -> str:
+    """Run ``python ARGUMENTS`` under callgrind and return what that says."""
     done = subprocess.run(
-        command,
+        ["valgrind", "--tool=callgrind", *options, sys.executable, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": "0"},
         capture_output=True,
         text=True,
         check=True,
     )
-    found = re.search(r"Collected : (\d+)", done.stderr)
-    assert found, done.stderr
-    return int(found[1])
+    return done.stderr
 
 
 def difference(kind: str, what: str, subject: str, base_url: str, few: int, many: int) -> float:

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import bodies, chart, counted, profiling, report, rounds
+from benchmarks import bodies, chart, counted, growth, instructions, profiling, report, rounds, shapes
 from benchmarks.server import running
 from benchmarks.subjects import SUBJECTS, Heard
 
@@ -65,6 +65,43 @@ async def test_counted_work_is_whole_answers_and_requests():
         await counted.streams(server, "mintlify-async", "brief", 2)
         await counted.calls(server, "mintlify-async", "get", 2)
     assert set(profiling.layers(rounds=1)) > {"framing", "folding"}
+
+
+def test_counts_between_marks_are_of_what_lies_between():
+    """Eight times the work is eight times the instructions; the interpreter's start is in neither."""
+    if not instructions.installed():
+        pytest.skip("valgrind is not installed")
+    code = """
+import os
+for work in (10_000, 80_000):
+    os.getloadavg()
+    for _ in range(work):
+        pass
+os.getloadavg()
+"""
+    _, small, large = instructions.counts_between_marks(["-I", "-c", code], "getloadavg")
+    assert 7.5 < large / small < 8.5
+
+
+def test_every_shape_is_counted(monkeypatch):
+    """Each shape marks three places; its figure is the large run's instructions over the small one's."""
+    counts = [count for place in range(len(shapes.SHAPES)) for count in (99, 10, 80 + place)]
+    asked = []
+    monkeypatch.setattr(growth, "installed", lambda: True)
+    monkeypatch.setattr(growth, "counts_between_marks", lambda *given: asked.append(given) or counts)
+    row = growth.growth(rounds=1)
+    assert asked == [(["-m", "benchmarks.shapes", *shapes.SHAPES], shapes.MARK)]
+    assert [cost.median for cost in row.costs.values()] == [
+        (80 + place) / 80 for place in range(len(shapes.SHAPES))
+    ]
+
+
+def test_shape_is_run_between_its_marks(monkeypatch):
+    """What is made once is made before the first mark."""
+    seen = []
+    monkeypatch.setattr("os.getloadavg", lambda: seen.append("mark"))
+    shapes.run_marked(lambda: seen.append("small"), lambda: seen.append("large"))
+    assert seen == ["small", "mark", "small", "mark", "large", "mark"]
 
 
 def test_order_of_held_events_is_checked():
