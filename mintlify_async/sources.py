@@ -91,8 +91,8 @@ class Suggestion(Value):
     path: str
 
 
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_BULLET: Final = re.compile(r"[ \t]*(?:[-*][ \t]+)?")
+_FENCE: Final = r" {0,3}(`{3,}|~{3,})(.*)"
+_BULLET: Final = r"[ \t]*(?:[-*][ \t]+)?"
 
 
 def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
@@ -133,7 +133,7 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
 
 def _fence(line: str) -> tuple[str, str]:
     """Return the fence that *line* is, and the word behind it; empty when it is none."""
-    found = _FENCE.match(line)
+    found = re.match(_FENCE, line)
     return (found[1], _without_end(found[2]).lstrip(" \t")) if found else ("", "")
 
 
@@ -143,7 +143,7 @@ def _without_end(line: str) -> str:
 
 def _suggestion(line: str) -> Iterator[Suggestion]:
     """Yield the link that *line* is, ``(Title)[/path]`` or ``[Title](/path)``, if it is one."""
-    link = _BULLET.sub("", _without_end(line), count=1)
+    link = re.sub(_BULLET, "", _without_end(line), count=1)
     between, end = (")[", "]") if link.startswith("(") else ("](", ")")
     at = link.rfind(between, 2, -2)  # neither the title nor the path is empty
     title, path = link[1:at], link[at + 2 : -1]
