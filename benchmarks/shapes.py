@@ -35,7 +35,7 @@ class Shape(NamedTuple):
         prepare: Makes the input of a size, and returns the work on it.
         size: The small run's size, in bytes of a body, rounds of events, or characters. So small that
             callgrind, fifty times slower than the processor, is done soon; so large that a copy of
-            everything so far, made for each piece, would show: 32 bytes an instruction.
+            everything so far, made for each piece, would show.
     """
 
     prepare: Callable[[int], Run]
