@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from attrs import define, evolve, field
@@ -21,6 +21,9 @@ from .timeouts import Timeouts
 from .transport import Transport
 
 __all__ = ["AgentClient", "Resources"]
+
+
+LOOKS_KEPT = 1024  # a job is looked at again and again; this many of those requests are not built anew
 
 
 class Resources:
@@ -68,6 +71,7 @@ class AgentClient:
     observer: Observer | None = None
     observation: Observation | None = None
     owner: object = field(default=None, repr=False)
+    looks: dict[tuple[str, str], Request] = field(factory=dict[tuple[str, str], Request])
 
     def owned_by(self, owner: object) -> AgentClient:
         """Return a copy that keeps *owner* alive."""
@@ -92,28 +96,28 @@ class AgentClient:
             facts["conversation_id"] = job_id
         return self.observer.start(operation, facts)
 
-    async def send(self, request: Request, *, timeout: float | None = None, single: bool = False) -> Job:
-        """Send *request* and return the job in its answer."""
-        if not request.is_agent_post:
-            return await self._send(request, timeout=timeout, single=single)
+    async def post(self, request: Request, *, timeout: float | None = None) -> Job:
+        """Send *request*, a POST, at most once, and return the job in its answer."""
+        timeouts = self.timeouts if timeout is None else evolve(self.timeouts, request=timeout)
         observation = self.observe(request.operation, request.project_id or "", request.job_id)
         if observation is None:
-            return await self._send(request, timeout=timeout, single=single)
+            return await self.dispatch.job(self.loops.get().transport, request, timeouts)
         observation.set("input", request.prompt or "")
         with following(observation), observation.active():
-            job = await self._send(request, timeout=timeout, single=single)
+            job = await self.dispatch.job(self.loops.get().transport, request, timeouts)
             observation.set("conversation_id", job.id)
             note_job(observation, job)
             return job
 
-    async def _send(self, request: Request, *, timeout: float | None, single: bool) -> Job:
-        timeouts = self.timeouts if timeout is None else evolve(self.timeouts, request=timeout)
-        return await self.dispatch.job(self.loops.get().transport, request, timeouts, single=single)
-
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
         """Look at a job; once, when *retry* is false."""
-        request = get_job_request(self.assumptions, project_id, job_id, headers=self.headers)
-        return await self.send(request, single=not retry)
+        request = self.looks.get((project_id, job_id))
+        if request is None:
+            if len(self.looks) >= LOOKS_KEPT:
+                self.looks.clear()
+            request = get_job_request(self.assumptions, project_id, job_id, headers=self.headers)
+            self.looks[project_id, job_id] = request
+        return self.dispatch.job(self.loops.get().transport, request, self.timeouts, single=not retry)
 
     async def send_message(
         self,
@@ -133,7 +137,7 @@ class AgentClient:
             headers=merged(self.headers, headers),
             extra_body=merged(self.extra_body, extra_body),
         )
-        return await self.send(request)
+        return await self.post(request)
 
 
 def merged(ours: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

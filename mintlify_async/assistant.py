@@ -25,6 +25,7 @@ from .events import StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
 from .parts import Message, clean_text
 from .protocol import Assumptions, response_info
+from .scopes import Scope
 from .stream import MessageStream
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class Reply:
         self._response: ResponseInfo | None = None
         self._attempts = 0
         self._open: Callable[[], Awaitable[tuple[LiveResponse, int]]] | None = open
-        self._opening: asyncio.Timeout | None = None
+        self._opening: Scope | None = None
         self._settings = settings
         self._stream: MessageStream | None = None
         self._live: LiveResponse | None = None
@@ -333,16 +334,16 @@ class Reply:
         if self._observe is not None:
             self._observation = self._observe()
         self._reading = True
-        self._opening = opening = asyncio.timeout(None)  # close() lets it run out
+        self._opening = opening = Scope()  # close() ends it
         try:
-            async with opening:
+            with opening:
                 self._live, attempts = await self._opened()
         except MintlifyError as error:
             self._failed(error)
             raise
         except BaseException as error:
             self._started = True
-            if opening.expired():
+            if opening.ended and isinstance(error, TimeoutError):
                 return
             self._end(error)
             raise
@@ -448,7 +449,7 @@ class Reply:
         self._end(None)
         opening, self._opening = self._opening, None
         if opening is not None:
-            opening.reschedule(0)
+            opening.end()
 
     def _failed(self, error: MintlifyError) -> MintlifyError:
         """Remember *error* for every later ``await`` and free the connection."""

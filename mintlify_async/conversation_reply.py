@@ -15,6 +15,7 @@ from .errors import StateError
 from .events import Finish, StreamEvent
 from .parts import Message
 from .record import Record, Said, new_message_id
+from .scopes import Scope
 from .shield import to_the_end
 
 __all__ = ["ConversationReply"]
@@ -80,12 +81,12 @@ class ConversationReply(Reply):
         if self._entering or self._inside:
             raise StateError("this reply is already being read by another task; read it in one, or ask twice")
         self._entering = True
-        self._opening = waiting = asyncio.timeout(None)  # close() lets it run out
+        self._opening = waiting = Scope()  # close() ends it
         try:
-            async with waiting:
+            with waiting:
                 await self._enter()
         except TimeoutError:
-            if not waiting.expired():
+            if not waiting.ended:
                 raise
         finally:
             self._entering = False

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from attrs import define, evolve
+from attrs import define
 
 from .clock import Clock
 from .errors import (
@@ -28,7 +28,16 @@ from .errors import (
 from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
 from .keys import Key
 from .models import Job
-from .protocol import Answer, Assumptions, Request, read_job, request_id, safe_headers, status_error
+from .protocol import (
+    Answer,
+    Assumptions,
+    Request,
+    lower_headers,
+    read_job,
+    request_id,
+    safe_headers,
+    status_error,
+)
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
 from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
@@ -42,9 +51,11 @@ log = logging.getLogger("mintlify_async")
 log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
+A = TypeVar("A", bound="LiveResponse | Answer")
 SHORTEST_SECRET = 8  # what is shorter is a test's, and part of other words
 LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
 Failed = APIConnectionError | APIStatusError | UnexpectedResponseError
+Send: TypeAlias = "Callable[[Request, str, Timeouts, float | None], Awaitable[A]]"
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
@@ -71,9 +82,9 @@ class Dispatcher:
     roll: Callable[[], float]
     hooks: Hooks
 
-    async def job(
+    def job(
         self, transport: Transport, request: Request, timeouts: Timeouts, *, single: bool = False
-    ) -> Job:
+    ) -> Coroutine[Any, Any, Job]:
         """Send an agent request and return the job in its answer.
 
         Raises:
@@ -84,18 +95,11 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = self.clock.now() + timeouts.request
+        return self._run(transport, transport.send, read_job, request, deadline, timeouts, single=single)
 
-        async def send(key: str) -> Answer:
-            return await transport.send(request, key, timeouts=timeouts, deadline=deadline)
-
-        def read(answer: Answer, attempt: int) -> Job:
-            return read_job(self.assumptions, answer, attempt)
-
-        return await self._run(transport, request, send, read, deadline, timeouts, single=single)
-
-    async def open(
+    def open(
         self, transport: Transport, request: Request, timeouts: Timeouts
-    ) -> tuple[LiveResponse, int]:
+    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         """Send a question; return its live answer and how many attempts it took.
 
         Raises:
@@ -104,25 +108,14 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
-
-        async def send(key: str) -> LiveResponse | Answer:
-            return await transport.open(request, key, timeouts=timeouts, deadline=deadline)
-
-        def read(answer: LiveResponse | Answer, attempt: int) -> tuple[LiveResponse, int]:
-            if isinstance(answer, LiveResponse):
-                return answer, attempt
-            raise UnexpectedResponseError(
-                f"ask: {answer.status} is no answer", status=answer.status, excerpt=answer.text[:2000]
-            )
-
-        return await self._run(transport, request, send, read, deadline, timeouts, single=False)
+        return self._run(transport, transport.open, _read_live, request, deadline, timeouts, single=False)
 
     async def _run(
         self,
         transport: Transport,
+        send: Send[A],
+        read: Callable[[Assumptions, A, int], T],
         request: Request,
-        send: Callable[[str], Awaitable[LiveResponse | Answer]],
-        read: Callable[..., T],
         deadline: float | None,
         timeouts: Timeouts,
         *,
@@ -133,16 +126,16 @@ class Dispatcher:
         pause: float | None = None
         while True:
             attempt += 1
-            ready = self._ready(request, deadline, timeouts, pause, failed)
-            if pause is None and self.quota is None and not self.keys[request.key_kind].is_made:
-                key, lease = await ready  # which waits for nothing
-            else:
-                key, lease = await transport.unless_closed(ready)
-            sent = self._about(request, attempt)
+            key, lease = self.keys[request.key_kind].at_hand, None
+            if key is None or pause is not None or self.quota is not None:
+                waiting = self._ready(request, deadline, timeouts, pause, failed)
+                ready: tuple[str, Lease | None] = await transport.unless_closed(waiting)
+                key, lease = ready
+            sent = self._about(request, attempt) if self.hooks.any_set else None
             sent_at = self.clock.wall()
             try:
-                answer = await self._attempt(request, send, key, sent, lease)
-                result = read(answer, attempt)
+                answer = await self._attempt(send, request, key, timeouts, deadline, attempt, sent, lease)
+                result = read(self.assumptions, answer, attempt)
             except (APIConnectionError, APIStatusError, UnexpectedResponseError) as error:
                 failed = error
             else:
@@ -152,7 +145,8 @@ class Dispatcher:
             if pause is None:
                 raise self._verdict(request, failed, sent_at) from failed.__cause__
             log.info("%s failed, attempt %d; again in %.1f s", request.operation, attempt, pause)
-            tell(self.hooks.on_retry, RetryScheduled(request=sent, delay=pause, error=failed))
+            if sent is not None:
+                tell(self.hooks.on_retry, RetryScheduled(request=sent, delay=pause, error=failed))
 
     async def _ready(
         self,
@@ -195,17 +189,21 @@ class Dispatcher:
 
     async def _attempt(
         self,
+        send: Send[A],
         request: Request,
-        send: Callable[[str], Awaitable[LiveResponse | Answer]],
         key: str,
-        sent: RequestSent,
+        timeouts: Timeouts,
+        deadline: float | None,
+        attempt: int,
+        sent: RequestSent | None,
         lease: Lease | None,
-    ) -> LiveResponse | Answer:
-        tell(self.hooks.on_request, sent)
+    ) -> A:
+        if sent is not None:
+            tell(self.hooks.on_request, sent)
         began = self.clock.now()
         error: Failed
         try:
-            answer = await send(key)
+            answer = await send(request, key, timeouts, deadline)
         except (APIConnectionError, UnexpectedResponseError) as failed:
             error = failed
         except (StateError, ConfigurationError):
@@ -214,23 +212,20 @@ class Dispatcher:
             raise
         else:
             seconds = self.clock.now() - began
-            answer = _without_secrets(answer, request, key)
-            try:
-                await self._observe(request, key, answer)
-            except BaseException:
-                if isinstance(answer, LiveResponse):
-                    answer.close()  # nobody else has it yet
-                raise
+            _hide_secrets(answer, request, key)
+            self._warn_of_sunset(answer.headers)
+            if self.quota is not None:
+                await self._observe(self.quota, request, key, answer)
             if 200 <= answer.status < 300:
-                self._note(sent, answer, seconds, None)
+                self._note(request, attempt, sent, answer, seconds, None)
                 return answer
             assert isinstance(answer, Answer)
             refused = self._refusal(request, answer)
-            self._note(sent, answer, seconds, refused)
+            self._note(request, attempt, sent, answer, seconds, refused)
             raise refused
         if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
             await lease.refund()
-        self._note(sent, None, self.clock.now() - began, error)
+        self._note(request, attempt, sent, None, self.clock.now() - began, error)
         raise error from error.__cause__
 
     def _refusal(self, request: Request, answer: Answer) -> APIStatusError | UnexpectedResponseError:
@@ -290,37 +285,46 @@ class Dispatcher:
         key = await self.keys["assistant"].reveal()
         return await self.quota.left("ask", _assistant_scope(domain, key), clock=self.clock)
 
-    async def _observe(self, request: Request, key: str, answer: LiveResponse | Answer) -> None:
-        self._warn_of_sunset(answer)
-        if self.quota is None or request.operation == "get_job":
+    async def _observe(self, quota: Quota, request: Request, key: str, answer: LiveResponse | Answer) -> None:
+        if request.operation == "get_job":
             return
         wait = retry_after_seconds(answer.headers, self.clock.wall()) if answer.status == 429 else None
-        await self.quota.observe(request.operation, _scope(request, key), answer.status, answer.headers, wait)
+        try:
+            await quota.observe(request.operation, _scope(request, key), answer.status, answer.headers, wait)
+        except BaseException:
+            if isinstance(answer, LiveResponse):
+                answer.close()  # nobody else has it yet
+            raise
 
-    def _warn_of_sunset(self, answer: LiveResponse | Answer) -> None:
+    def _warn_of_sunset(self, headers: Mapping[str, str]) -> None:
         for name in ("deprecation", "sunset"):
-            value = answer.headers.get(name)
-            if value is not None and name not in _warned:
+            if name in headers and name not in _warned:
                 _warned.add(name)
-                log.warning("the service announces %s: %.80r", name, value)
+                log.warning("the service announces %s: %.80r", name, headers[name])
 
     def _note(
-        self, sent: RequestSent, answer: LiveResponse | Answer | None, seconds: float, error: Exception | None
+        self,
+        request: Request,
+        attempt: int,
+        sent: RequestSent | None,
+        answer: LiveResponse | Answer | None,
+        seconds: float,
+        error: Exception | None,
     ) -> None:
-        if self.hooks.on_response is None and not log.isEnabledFor(logging.DEBUG):
+        if sent is None and not log.isEnabledFor(logging.DEBUG):
             return
         status = answer.status if answer is not None else None
         named = request_id(self.assumptions, answer.headers) if answer is not None else None
         log.debug(
             "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
-            sent.method,
-            sent.route,
+            request.method,
+            request.route,
             status if status is not None else type(error).__name__,
             seconds * 1000,
-            sent.attempt,
+            attempt,
             named,
         )
-        if self.hooks.on_response is not None:
+        if sent is not None:
             told = ResponseReceived(
                 request=sent, status=status, request_id=named, seconds=seconds, error=error
             )
@@ -397,23 +401,29 @@ def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
     return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
 
 
-def _without_secrets(answer: LiveResponse | Answer, request: Request, key: str) -> LiveResponse | Answer:
-    """Return *answer* without our own secrets, which a server may repeat; no real one is short."""
+def _read_live(
+    assumptions: Assumptions, answer: LiveResponse | Answer, attempts: int
+) -> tuple[LiveResponse, int]:
+    """Return the live answer with the number of its attempts; a whole one answers no question."""
+    if isinstance(answer, LiveResponse):
+        return answer, attempts
+    raise UnexpectedResponseError(
+        f"ask: {answer.status} is no answer", status=answer.status, excerpt=answer.text[:2000]
+    )
+
+
+def _hide_secrets(answer: LiveResponse | Answer, request: Request, key: str) -> None:
+    """Mask our own secrets in *answer*, which a server may repeat; no real one is short."""
     thread = request.thread
-    secrets = [key] if thread is None or thread.key is None else [key, thread.key]
     if isinstance(answer, LiveResponse):  # its thread's key is looked for there, and masked later
-        answer.headers = _hidden(answer.headers, [key])
-        return answer
-    body, headers = answer.body, _hidden(answer.headers, secrets)
+        secrets = [key]
+    else:
+        secrets = [key] if thread is None or thread.key is None else [key, thread.key]
     for secret in secrets:
-        body = body.replace(secret.encode(), b"****") if len(secret) >= SHORTEST_SECRET else body
-    if body is answer.body and headers is answer.headers:
-        return answer
-    return evolve(answer, body=body, headers=headers)
-
-
-def _hidden(headers: Mapping[str, str], secrets: list[str]) -> Mapping[str, str]:
-    for secret in secrets:
-        if len(secret) >= SHORTEST_SECRET and any(secret in value for value in headers.values()):
-            headers = {name: value.replace(secret, "****") for name, value in headers.items()}
-    return headers
+        if len(secret) < SHORTEST_SECRET:
+            continue
+        if isinstance(answer, Answer):
+            answer.body = answer.body.replace(secret.encode(), b"****")
+        if secret in "\n".join(answer.headers.values()):
+            headers = lower_headers(answer.headers)
+            answer.headers = {name: value.replace(secret, "****") for name, value in headers.items()}

@@ -33,6 +33,7 @@ from .wire import (
     decode_json,
     mask_keys,
     mask_text,
+    open_twin,
     schema,
     structure,
     unstructure,
@@ -81,7 +82,7 @@ __all__ = [
 class Event(Value):
     """What every event has: a ``type``, its name on the wire, and :meth:`to_wire`."""
 
-    __slots__ = ("__weakref__",)  # here, so that a class below has the layout of its fields alone
+    __slots__ = ()
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object, valid JSON: without the thread's key, infinity as None."""
@@ -606,22 +607,12 @@ def _two_texts(cls: type[_EventT], first: str, second: str) -> Callable[[str, st
     return make
 
 
-class _OpenTextDelta(Event):
-    """A text delta that is not frozen yet: the same slots."""
-
-    __slots__ = ("delta", "extra", "id", "provider_metadata")
-    id: str
-    delta: str
-    provider_metadata: ProviderMetadata | None
-    extra: Mapping[str, Any]
-
-
-_new: Final = cast("Callable[[type], Any]", object.__new__)
+_open_text_delta: Final = open_twin(TextDelta)
 
 
 def make_text_delta(id: str, delta: str) -> TextDelta:
     """Make a text delta with plain stores: nine of ten events are one, and a setter is a call."""
-    event = _new(_OpenTextDelta)
+    event = _open_text_delta()
     event.id = id
     event.delta = delta
     event.provider_metadata = None

@@ -159,6 +159,11 @@ class Hooks:
     on_response: Callable[[ResponseReceived], object] | None = field(default=None)
     on_retry: Callable[[RetryScheduled], object] | None = field(default=None)
 
+    @property
+    def any_set(self) -> bool:
+        """Whether there is anybody to tell."""
+        return self.on_request is not None or self.on_response is not None or self.on_retry is not None
+
 
 def tell(hook: Callable[[E], object] | None, event: E) -> None:
     """Call *hook*, if any; log what it raises."""

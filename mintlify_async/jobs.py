@@ -7,7 +7,7 @@ session's one :class:`~mintlify_async.polling.PollScheduler`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Literal, Protocol, Self
 
 from attrs import evolve
@@ -74,7 +74,7 @@ class AgentCalls(Protocol):
         """Return a number from 0 up to 1."""
         ...
 
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
         """Look at a job; once, when *retry* is false."""
         ...
 
@@ -339,10 +339,11 @@ class JobHandle:
         return job.status if era == self._track.era else None  # else another follow-up went out meanwhile
 
     async def _look(self, *, retry: bool) -> Job:
-        era = self._track.era
-        job = await self._calls.get_job(self.id, project_id=self.project_id, retry=retry)
-        if era == self._track.era:  # else a follow-up went out meanwhile
-            self._track.see(job, self._calls.clock.now(), self._calls.poll)
+        track, calls = self._track, self._calls
+        era = track.era
+        job = await calls.get_job(track.id, project_id=track.project_id, retry=retry)
+        if era == track.era:  # else a follow-up went out meanwhile
+            track.see(job, calls.clock.now(), calls.poll)
         return job
 
     def begin(self, rules: WaitRules, timeout: float | None) -> JobWait:

@@ -49,6 +49,11 @@ class Key:
         """Whether a function of the user's makes it, which may take its time."""
         return callable(self._source)
 
+    @property
+    def at_hand(self) -> str | None:
+        """The key that :meth:`reveal` would return at once, when its kind was found right; else None."""
+        return self._right if self._right and self._right is self._source else None
+
     async def reveal(self) -> str:
         """Return the key to be sent.
 

@@ -10,7 +10,6 @@ so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,7 +20,7 @@ import attrs
 from attrs import frozen
 
 from .errors import ConfigurationError, UnexpectedResponseError, printable
-from .wire import MASK, NO_EXTRA, Value, as_object, json_safe, mask_keys, require_text
+from .wire import MASK, NO_EXTRA, Value, as_object, json_safe, mask_keys, open_twin, require_text
 
 __all__ = [
     "ContextItem",
@@ -37,9 +36,13 @@ __all__ = [
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
 
 
+SHARED: Final = 64
+"""Texts up to this length are one object where they are equal: thousands of jobs have the same headers."""
+
+
 def _shared(text: str) -> str:
-    """Return one object for equal short texts: thousands of jobs have the same headers and models."""
-    return intern(text) if type(text) is str and len(text) <= 64 else text
+    """Return one object for equal short texts."""
+    return intern(text) if text.__class__ is str and len(text) <= SHARED else text
 
 
 class Headers(Mapping[str, str]):
@@ -47,12 +50,21 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_values",)
 
-    def __init__(self, headers: Mapping[str, str] | None = None) -> None:
-        """Keep a copy with names in lower case; ``X-Thread-Key`` and cookies are masked."""
-        self._values: dict[str, str] = {}
-        for name, content in (headers or {}).items():
+    def __init__(self, headers: Mapping[str, str] | None = None, *, hidden: str = "") -> None:
+        """Keep a copy with names in lower case; of a repeated one, the first.
+
+        ``X-Thread-Key``, the header *hidden* and cookies are masked.
+        """
+        values: dict[str, str] = {}
+        for name, content in headers.items() if headers is not None else ():
             name = intern(name.lower())
-            self._values[name] = MASK if name in _HIDDEN_HEADERS else _shared(content)
+            if name in values:
+                continue
+            if name in _HIDDEN_HEADERS or name == hidden:
+                values[name] = MASK
+            else:
+                values[name] = _shared(content)
+        self._values = values
 
     def __getitem__(self, name: str) -> str:
         """Return the header *name*, in whatever case."""
@@ -71,6 +83,10 @@ class Headers(Mapping[str, str]):
         return f"Headers({self._values!r})"
 
 
+def _as_headers(given: Mapping[str, str]) -> Headers:
+    return given if isinstance(given, Headers) else Headers(given)
+
+
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ResponseInfo(Value):
     """What is known of an answer besides its body.
@@ -83,7 +99,7 @@ class ResponseInfo(Value):
     """
 
     status: int
-    headers: Headers = attrs.field(factory=Headers, converter=Headers)
+    headers: Headers = attrs.field(factory=Headers, converter=_as_headers)
     request_id: str | None = None
     attempts: int = 1
 
@@ -95,6 +111,20 @@ class ResponseInfo(Value):
             "requestId": self.request_id,
             "attempts": self.attempts,
         }
+
+
+_open_info: Final = open_twin(ResponseInfo)
+
+
+def make_response_info(status: int, headers: Headers, request_id: str | None, attempts: int) -> ResponseInfo:
+    """Make a :class:`ResponseInfo`: there is one a request."""
+    info = _open_info()
+    info.status = status
+    info.headers = headers
+    info.request_id = request_id
+    info.attempts = attempts
+    info.__class__ = ResponseInfo
+    return info  # type: ignore[no-any-return]  # its class was set the line before
 
 
 class JobStatus(StrEnum):
@@ -129,10 +159,7 @@ class Source(Value):
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Source:
         """Read the wire's object; what does not fit lands in ``extra``."""
-        extra = dict(wire)
-        return cls(
-            repository=_take_text(extra, "repository"), ref=_take_text(extra, "ref"), extra=extra or NO_EXTRA
-        )
+        return _make_source({**wire})
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -193,23 +220,39 @@ class Job(Value):
             UnexpectedResponseError: It is no object, or ``id`` or ``status`` is no text.
         """
         extra = as_object(wire) or {}
-        for name in ("id", "status"):
-            if not isinstance(extra.get(name), str) or not extra[name]:
-                raise _not_a_job(name, wire, raw)
-        source = extra.get("source")
+        id, status = extra.pop("id", None), extra.pop("status", None)
+        if not id or not isinstance(id, str):
+            raise _not_a_job("id", wire, raw)
+        if not status or not isinstance(status, str):
+            raise _not_a_job("status", wire, raw)
         sent: dict[str, str] = {}
-        return cls(
-            id=extra.pop("id"),
-            status=_shared(extra.pop("status")),
-            source=None if source is None else _take_source(extra),
-            model=_take_text(extra, "model"),
-            pr_link=_take_text(extra, "prLink"),
-            created_at=_take_instant(extra, "createdAt", sent),
-            archived_at=_take_instant(extra, "archivedAt", sent),
-            extra=_without_null(extra, "source"),
-            raw=raw,
-            instants=sent or NO_EXTRA,
-        )
+        job = _open_job()
+        job.id = id
+        job.status = _shared(status)
+        job.source = _take_source(extra)
+        job.model = _take_text(extra, "model")
+        job.pr_link = _take_text(extra, "prLink")
+        job.created_at = _take_instant(extra, "createdAt", sent)
+        job.archived_at = _take_instant(extra, "archivedAt", sent)
+        job.extra = extra or NO_EXTRA
+        job.raw = raw
+        job._instants = sent or NO_EXTRA
+        job.__class__ = cls
+        return job  # type: ignore[no-any-return]  # its class was set the line before
+
+
+_open_job: Final = open_twin(Job)
+_open_source: Final = open_twin(Source)
+
+
+def _make_source(wire: dict[str, Any]) -> Source:
+    """Return the source in *wire*, which it may keep; what does not fit lands in ``extra``."""
+    source = _open_source()
+    source.repository = _take_text(wire, "repository")
+    source.ref = _take_text(wire, "ref")
+    source.extra = wire or NO_EXTRA
+    source.__class__ = Source
+    return source  # type: ignore[no-any-return]  # its class was set the line before
 
 
 def _not_a_job(name: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:
@@ -224,19 +267,24 @@ def _not_a_job(name: str, wire: object, raw: ResponseInfo | None) -> UnexpectedR
 
 
 def _take_source(wire: dict[str, Any]) -> Source | None:
-    """Take the source out of *wire*; what is no object stays there."""
-    source = as_object(wire["source"])
-    if source is None:
+    """Take the source out of *wire*; null goes too; another type stays there."""
+    content = wire.pop("source", None)
+    if content is None:
         return None
-    del wire["source"]
-    return Source.from_wire(source)
+    source = as_object(content)
+    if source is not None:
+        return _make_source(source)
+    wire["source"] = content
+    return None
 
 
 def _take_text(wire: dict[str, Any], name: str) -> str | None:
     """Take the text *name* out of *wire*; null goes too; another type stays there."""
     content = wire.pop(name, None)
-    if content is None or isinstance(content, str):
-        return content if content is None else _shared(content)
+    if content is None:
+        return None
+    if isinstance(content, str):
+        return _shared(content)
     wire[name] = content
     return None
 
@@ -246,28 +294,22 @@ def _take_instant(wire: dict[str, Any], name: str, odd: dict[str, str]) -> datet
 
     A text that would not be written again as it came is put into *odd*, too.
     """
-    content = wire.get(name)
-    instant = None if content is None else _instant(content)
+    content = wire.pop(name, None)
+    if content is None:
+        return None
+    instant = _instant(content)
     if isinstance(content, str) and (instant is None or _is_odd(content, instant)):
         odd[name] = content
-    if content is None or instant is not None:
-        wire.pop(name, None)
+    if instant is None:
+        wire[name] = content
     return instant
 
 
-_USUAL_INSTANT: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
-"""What :func:`_instant_text` writes: a text of this shape needs no comparison."""
-
-
 def _is_odd(content: str, instant: datetime) -> bool:
-    return not _USUAL_INSTANT.fullmatch(content) and _instant_text(instant) != content
-
-
-def _without_null(wire: dict[str, Any], name: str) -> Mapping[str, Any]:
-    """Return what is left of *wire*, without *name* when that is null."""
-    if name in wire and wire[name] is None:
-        del wire[name]
-    return wire or NO_EXTRA
+    """Return whether *content*, read as *instant*, would be written otherwise."""
+    if len(content) == 24 and content[4:20:3] == "--T::." and content[23] == "Z":
+        return False  # "2026-01-02T03:04:05.678Z", as JavaScript writes it
+    return _instant_text(instant) != content
 
 
 def _instant(content: object) -> datetime | None:

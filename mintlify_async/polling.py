@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-from typing import Final, Protocol
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -46,7 +47,7 @@ class PollCalls(Protocol):
         """When to look."""
         ...
 
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
         """Look at a job; once, when *retry* is false."""
         ...
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
@@ -24,9 +24,9 @@ from .errors import (
     printable,
     status_error_class,
 )
-from .models import ContextItem, Job, ResponseInfo, SearchFilter, Thread
+from .models import ContextItem, Headers, Job, ResponseInfo, SearchFilter, Thread, make_response_info
 from .parts import Message, coerce_messages
-from .wire import mask_text, too_deep
+from .wire import mask_text, scan_json, too_deep
 
 __all__ = ["Answer", "Assumptions", "Operation", "Request"]
 
@@ -82,9 +82,11 @@ class Assumptions:
         return "unknown"
 
 
-@define(frozen=True, kw_only=True)
+@define(kw_only=True, eq=False, match_args=False)
 class Request:
-    """One request, ready to be sent: everything but the key and the host.
+    """One request, ready to be sent: everything but the key and the host. Nobody changes it.
+
+    (Not frozen: attrs sets each field of a frozen class through a call, and there is one of these a request.)
 
     Args:
         operation: Which of the four it is.
@@ -121,9 +123,9 @@ class Request:
         return self.operation in ("create_job", "send_message")
 
 
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
+@define(kw_only=True, eq=False, repr=False, match_args=False)
 class Answer:
-    """A whole answer: status, headers (names in lower case) and the body's bytes."""
+    """A whole answer: status, headers (asked for in lower case) and the body's bytes."""
 
     status: int
     headers: Mapping[str, str]
@@ -180,13 +182,27 @@ def prompt_digest(prompt: str) -> str:
 def json_body(value: Mapping[str, Any], name: str = "extra_body") -> bytes:
     """Return *value* as JSON bytes; *name* is blamed for what JSON cannot hold."""
     try:
-        return _ENCODER.encode(value).encode("ascii")
+        return "".join(_encode(value, 0)).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         reason = printable(str(error))
     raise ConfigurationError(f"{name} holds something that JSON cannot: {reason}", field=name)
 
 
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))  # json.dumps makes one for each call
+_ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"))
+
+
+def _made_once(encoder: json.JSONEncoder) -> Callable[[Any, int], Iterable[str]]:
+    """Return the encoding function that *encoder* would make anew for each value: a third of the cost."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without json's C code
+        return lambda value, level: encoder.iterencode(value)
+    escape, separators = json.encoder.encode_basestring_ascii, (encoder.key_separator, encoder.item_separator)
+    made: Callable[[Any, int], Iterable[str]]
+    made = make(None, encoder.default, escape, None, *separators, False, False, False)
+    return made
+
+
+_encode = _made_once(_ENCODER)
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OUR_HEADERS = frozenset(
@@ -201,10 +217,12 @@ def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     Raises:
         ConfigurationError: A name or a value is no header, or the header is ours to set.
     """
-    if headers is not None and not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+    if headers is None or headers == {}:  # nearly always
+        return {}
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise ConfigurationError("headers must be a mapping of names to values", field="headers")
     checked: dict[str, str] = {}
-    for name, value in (headers or {}).items():
+    for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
             raise ConfigurationError(
                 f"headers: {printable(repr(name))} is not a header's name", field="headers"
@@ -221,8 +239,8 @@ def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
     return checked
 
 
-def _extra(extra_body: Mapping[str, Any] | None) -> dict[str, Any]:
-    if extra_body is None:
+def _extra(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if extra_body is None or extra_body == {}:  # nearly always
         return {}
     if not isinstance(extra_body, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
@@ -478,25 +496,32 @@ def response_info(
     assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1
 ) -> ResponseInfo:
     """Return what is kept of an answer's envelope; the thread's key is masked."""
-    return ResponseInfo(
-        status=status,
-        headers=safe_headers(assumptions, headers),
-        request_id=request_id(assumptions, headers),
-        attempts=attempts,
-    )
+    kept = Headers(headers, hidden=assumptions.thread_key_header)
+    return make_response_info(status, kept, request_id(assumptions, headers), attempts)
+
+
+def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* with names in lower case; of a repeated one, the first."""
+    lowered: dict[str, str] = {}
+    for name, value in headers.items():
+        lowered.setdefault(name.lower(), value)
+    return lowered
 
 
 def safe_headers(assumptions: Assumptions, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with the thread's key masked."""
-    key = assumptions.thread_key_header
-    if key not in headers:
-        return dict(headers)
-    return {name: ("****" if name == key else value) for name, value in headers.items()}
+    """Return *headers* with names in lower case and the thread's key masked."""
+    lowered = lower_headers(headers)
+    if assumptions.thread_key_header in lowered:
+        lowered[assumptions.thread_key_header] = "****"
+    return lowered
 
 
 def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
     """Return the service's name for a request, or None."""
-    return next((headers[name] for name in assumptions.request_id_headers if name in headers), None)
+    for name in assumptions.request_id_headers:
+        if name in headers:
+            return headers[name]
+    return None
 
 
 def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job:
@@ -508,14 +533,11 @@ def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job
     info = response_info(assumptions, answer.status, answer.headers, attempts)
     text = answer.text
     try:
-        value: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict) and not too_deep(text, value):
-        try:
-            return Job.from_wire(value, raw=info)  # pyright: ignore[reportUnknownArgumentType] - it checks
-        except UnexpectedResponseError:
-            pass
+        value: Any = _loads(text)
+        if value.__class__ is dict and not too_deep(text, value):
+            return Job.from_wire(value, raw=info)
+    except (ValueError, RecursionError, UnexpectedResponseError):
+        pass
     raise UnexpectedResponseError(
         f"the answer ({answer.status}) is not a job: {printable(answer.text) or 'it is empty'}",
         excerpt=answer.text[:2000],
@@ -523,6 +545,17 @@ def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job
         headers=info.headers,
         request_id=info.request_id,
     )
+
+
+def _loads(text: str) -> Any:
+    """Return the JSON in *text*; without the layers of ``json.loads`` where nothing stands around it."""
+    try:
+        value, end = scan_json(text, 0)
+        if end == len(text):
+            return value
+    except (StopIteration, ValueError):
+        pass
+    return json.loads(text)  # which accepts NaN, and says what is wrong
 
 
 def server_words(body: str) -> str:

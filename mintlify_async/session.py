@@ -297,7 +297,7 @@ class MintlifySession:
             extra_body=self._extra(extra_body),
         )
         if dedupe_key is None:
-            return self._handle(project, await agent.send(request, timeout=timeout))
+            return self._handle(project, await agent.post(request, timeout=timeout))
         from .ledger import create_once, fingerprint  # loaded when it is used: it brings SQLite
 
         self._check_open()  # before the claim, which would stay open
@@ -307,7 +307,7 @@ class MintlifySession:
             dedupe_key,
             fingerprint(project, prompt),
             limit + LEASE_MARGIN,
-            lambda: agent.send(request, timeout=timeout),
+            lambda: agent.post(request, timeout=timeout),
             self._clock,
         )
         if isinstance(created, str):  # perhaps a moment ago, by another: it may not be there yet

@@ -23,6 +23,7 @@ from aiohttp import hdrs, payload
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_exceptions import HttpProcessingError
 from attrs import define, field
+from multidict import CIMultiDict
 
 from .clock import Clock, Timer
 from .errors import (
@@ -35,7 +36,8 @@ from .errors import (
     UnexpectedResponseError,
     printable,
 )
-from .protocol import Answer, Request
+from .protocol import Answer, Request, lower_headers
+from .scopes import Scope
 from .timeouts import Timeouts
 from .version import __version__
 
@@ -131,7 +133,17 @@ class Transport:
     nobody knows whether the request was taken.
     """
 
-    __slots__ = ("_clock", "_closed", "_fresh", "_keep", "_live", "_settings", "_waits", "_watch")
+    __slots__ = (
+        "_clock",
+        "_closed",
+        "_fresh",
+        "_headers_made",
+        "_keep",
+        "_live",
+        "_settings",
+        "_waits",
+        "_watch",
+    )
 
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
@@ -142,7 +154,8 @@ class Transport:
         self._live: set[LiveResponse] = set()
         self._watch = _Watch(clock, self._live)
         self._closed = False
-        self._waits: set[asyncio.Timeout] = set()
+        self._waits: set[Scope] = set()
+        self._headers_made: dict[str, tuple[str, CIMultiDict[str]]] = {}
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
@@ -150,19 +163,19 @@ class Transport:
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
         """
-        waiting = asyncio.timeout(None)
+        waiting = Scope()
         try:
-            async with waiting:
+            with waiting:
                 self._waits.add(waiting)
                 return await step
         except TimeoutError:
-            if not waiting.expired():
+            if not waiting.ended:
                 raise
         finally:
             self._waits.discard(waiting)
         raise StateError("this session was closed meanwhile; make a new one")
 
-    async def send(self, request: Request, key: str, *, timeouts: Timeouts, deadline: float | None) -> Answer:
+    async def send(self, request: Request, key: str, timeouts: Timeouts, deadline: float | None) -> Answer:
         """Send *request* and read its whole answer.
 
         Raises:
@@ -171,10 +184,20 @@ class Transport:
             StateError: The borrowed aiohttp session or the loop is closed.
         """
         response = await self._begin(request, key, timeouts, deadline, timeouts.request, "request")
+        content = response.content
+        if (
+            200 <= response.status < 300
+            and content.is_eof()  # it came with the headers: nothing is waited for
+            and content.exception() is None
+            and content.total_bytes <= ANSWER_MAX_BYTES
+        ):
+            body = content.read_nowait()
+            response.close()
+            return Answer(status=response.status, headers=response.headers, body=body)
         return await self._whole(request, response, deadline, timeouts)
 
     async def open(
-        self, request: Request, key: str, *, timeouts: Timeouts, deadline: float | None
+        self, request: Request, key: str, timeouts: Timeouts, deadline: float | None
     ) -> LiveResponse | Answer:
         """Send *request*; return its live body when the status is a success, else the whole answer."""
         started = self._clock.now()
@@ -205,7 +228,7 @@ class Transport:
         failure: MintlifyError
         session = self._session(request)
         try:
-            async with self._clock.deadline(deadline):
+            with Scope(self._clock, deadline):
                 return await session.request(
                     request.method,
                     yarl.URL(self._settings.base_url + request.path, encoded=True),
@@ -228,18 +251,14 @@ class Transport:
             failure.sent_at = body.sent_at
         raise failure from cause
 
-    def _headers(self, request: Request, key: str) -> dict[str, str]:
-        headers: dict[str, str] = {  # aiohttp's own names: it makes one of each other string
-            hdrs.ACCEPT: "text/event-stream, */*" if request.operation == "ask" else "application/json",
-            # Compressed answers arrive late and can be bombs.
-            hdrs.ACCEPT_ENCODING: "identity",
-            hdrs.USER_AGENT: USER_AGENT,
-            **request.headers,
-            hdrs.AUTHORIZATION: Secret(f"Bearer {key}"),
-        }
-        if request.body is not None:
-            headers[hdrs.CONTENT_TYPE] = "application/json"
-        return headers
+    def _headers(self, request: Request, key: str) -> CIMultiDict[str]:
+        """Return the request's headers; the last ones with this key, where nothing is added to them."""
+        if request.headers:
+            return _make_headers(request, key)
+        made = self._headers_made.get(request.operation)
+        if made is None or made[0] != key:
+            made = self._headers_made[request.operation] = (Secret(key), _make_headers(request, key))
+        return made[1]  # aiohttp copies them
 
     def _session(self, request: Request) -> aiohttp.ClientSession:
         if self._closed:
@@ -267,37 +286,28 @@ class Transport:
     async def _whole(
         self, request: Request, response: aiohttp.ClientResponse, deadline: float | None, timeouts: Timeouts
     ) -> Answer:
-        headers = lower_headers(response.headers)
-        success = 200 <= response.status < 300
-        if success:
-            body = await self._success_body(request, response, deadline, timeouts, headers)
+        status = response.status
+        if 200 <= status < 300:
+            body = await self._success_body(request, response, deadline, timeouts)
         else:
             body = await self._error_body(response, deadline)
-        return Answer(status=response.status, headers=headers, body=body)
+        return Answer(status=status, headers=response.headers, body=body)
 
     async def _success_body(
-        self,
-        request: Request,
-        response: aiohttp.ClientResponse,
-        deadline: float | None,
-        timeouts: Timeouts,
-        headers: Mapping[str, str],
+        self, request: Request, response: aiohttp.ClientResponse, deadline: float | None, timeouts: Timeouts
     ) -> bytes:
         failure: MintlifyError
         cause: CauseSummary | None = None
         try:
-            if response.content.is_eof():  # it came with the headers: nothing will be waited for
-                body, whole = await _read_up_to(response, ANSWER_MAX_BYTES)
-            else:
-                async with self._clock.deadline(deadline):
-                    body, whole = await _read_up_to(response, ANSWER_MAX_BYTES)
+            with Scope(self._clock, deadline):
+                body, whole = await _read_up_to(response.content, ANSWER_MAX_BYTES)
             if whole:
                 return body
             failure = UnexpectedResponseError(
                 f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
                 excerpt="",  # so much of something else says nothing
                 status=response.status,
-                headers=headers,
+                headers=lower_headers(response.headers),
             )
         except TimeoutError as error:
             failure = _timed_out(request, "request", timeouts.request, "maybe")
@@ -318,8 +328,8 @@ class Transport:
         piece: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
         try:
-            async with self._clock.deadline(until if deadline is None else min(until, deadline)):
-                await _read_up_to(response, ERROR_MAX_BYTES, piece)
+            with Scope(self._clock, until if deadline is None else min(until, deadline)):
+                await _read_up_to(response.content, ERROR_MAX_BYTES, piece)
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:
@@ -330,8 +340,7 @@ class Transport:
         """Wake who waits to send, close every live body, then our own sessions; not a borrowed one."""
         self._closed = True
         for waiting in self._waits:
-            if not waiting.expired():
-                waiting.reschedule(0)
+            waiting.end()
         for live in list(self._live):
             live.close()
         self._watch.stop()
@@ -384,12 +393,26 @@ def _begin_close(connector: aiohttp.BaseConnector) -> None:
         closing.close()
 
 
+def _make_headers(request: Request, key: str) -> CIMultiDict[str]:
+    headers: dict[str, str] = {  # aiohttp's own names: it makes one of each other string
+        hdrs.ACCEPT: "text/event-stream, */*" if request.operation == "ask" else "application/json",
+        # Compressed answers arrive late and can be bombs.
+        hdrs.ACCEPT_ENCODING: "identity",
+        hdrs.USER_AGENT: USER_AGENT,
+        **request.headers,
+        hdrs.AUTHORIZATION: Secret(f"Bearer {key}"),
+    }
+    if request.body is not None:
+        headers[hdrs.CONTENT_TYPE] = "application/json"
+    return CIMultiDict(headers)
+
+
 class LiveResponse:
     """The body of an assistant's answer, while it arrives.
 
     Attributes:
         status: The HTTP status, a success.
-        headers: The answer's headers, names in lower case.
+        headers: The answer's headers, asked for in lower case.
         waiting_first: Whether the limit on the first event applies, not the one on silence.
         still_quiet: Whether what arrived last does not end a silence.
         quiet_limit: The limit on silence after the announced end, or None.
@@ -429,7 +452,7 @@ class LiveResponse:
     ) -> None:
         """Take over *response*, whose headers have arrived."""
         self.status = response.status
-        self.headers: Mapping[str, str] = lower_headers(response.headers)
+        self.headers: Mapping[str, str] = response.headers
         self.waiting_first = True
         self.still_quiet = False
         self.quiet_limit: float | None = None
@@ -645,13 +668,13 @@ class _Watch:
 
 
 async def _read_up_to(
-    response: aiohttp.ClientResponse, limit: int, into: list[bytes] | None = None
+    content: aiohttp.StreamReader, limit: int, into: list[bytes] | None = None
 ) -> tuple[bytes, bool]:
     """Read at most about *limit* decoded bytes; say whether that was the whole body."""
     pieces = into if into is not None else []
     size = 0
     while size <= limit:
-        data = await response.content.readany()
+        data = await content.readany()
         if not data:
             return b"".join(pieces), True
         pieces.append(data)
@@ -664,14 +687,6 @@ def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
     """Return aiohttp's own limits: connecting alone; all else is timed here."""
     limit = seconds if seconds < math.inf else None  # aiohttp rounds its limits up; infinity it cannot
     return aiohttp.ClientTimeout(total=None, connect=limit, sock_connect=limit)
-
-
-def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with names in lower case; of a repeated one, the first."""
-    lowered: dict[str, str] = {}
-    for name, value in headers.items():
-        lowered.setdefault(name.lower(), value)
-    return lowered
 
 
 def summarize(error: BaseException) -> CauseSummary:

@@ -24,6 +24,7 @@ PLACES = {
     "errors": ACTIVE,
     "version": ACTIVE,
     "clock": ACTIVE,
+    "scopes": ACTIVE,
     "loops": ACTIVE,
     "shield": ACTIVE,
     "timeouts": ACTIVE,

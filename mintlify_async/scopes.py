@@ -1,0 +1,69 @@
+"""A block of one task, and whatever may end it from outside, go in; ``TimeoutError`` comes out when it does.
+
+What ``asyncio.timeout`` is for, at a third of its cost, and a block may also be
+ended by another task. There is one such block, or two, in every request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from types import TracebackType
+from typing import Self
+
+from .clock import Clock, Timer
+
+__all__ = ["Scope"]
+
+
+class Scope:
+    """A block that :meth:`end` ends, and a moment that may be given.
+
+    Never entered twice, and never held across a ``yield``::
+
+        with Scope(clock, deadline):
+            await something  # TimeoutError leaves the block when the deadline comes
+    """
+
+    __slots__ = ("_at", "_cancelling", "_clock", "_task", "_timer", "ended")
+
+    def __init__(self, clock: Clock | None = None, at: float | None = None) -> None:
+        """Keep when *clock* will end it; None is never."""
+        self._clock = clock
+        self._at = at
+        self._task: asyncio.Task[object] | None = None
+        self._timer: Timer | None = None
+        self._cancelling = 0
+        self.ended = False
+
+    def __enter__(self) -> Self:
+        """Begin, in the running task."""
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        if self._clock is not None and self._at is not None and self._at < math.inf:
+            self._timer = self._clock.call_at(self._at, self._end)
+        return self
+
+    def end(self) -> None:
+        """End the block at its next chance, from any task of its loop; harmless when it is over."""
+        if self._task is not None:
+            # Later, not now: it may be over by then, and a cancellation would hit what comes after it.
+            self._task.get_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        if self._task is not None and not self.ended:
+            self.ended = True
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise ``TimeoutError`` when it was ended, unless somebody cancelled the task, too."""
+        task, self._task = self._task, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended or task is None or task.uncancel() > self._cancelling:
+            return
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise TimeoutError from error
