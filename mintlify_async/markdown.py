@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 from .errors import ConfigurationError
 from .parts import Message
-from .sources import AnswerSource, Suggestion, sources_of, split_suggestions
+from .sources import AnswerSource, Suggestion, fence_of, sources_of, split_suggestions
 
 __all__ = ["HasAnswer", "WithoutSuggestions", "answer_markdown", "extras_markdown"]
 
@@ -132,8 +132,9 @@ def _address(url: str) -> str:
     return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
 
 
-_MAY_OPEN: Final = re.compile(r" {0,3}(`{0,2}|~{0,2}|`{3,}[^`\n]*|~{3,}[^\n]*)\Z")
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)[ \t]*\r?\n?\Z")
+_MAY_BE_FENCE: Final = re.compile(r"( {0,3}(?:`{0,2}\Z|~{0,2}\Z|~~~|```(?=`*([^`]?)[^`]*\Z)))")
+"""Matches a line's beginning that may still be a fence. Its groups, a few characters, stand for all of it:
+what comes behind them makes a fence of them or not, just as it would of the line."""
 
 
 class WithoutSuggestions:
@@ -142,12 +143,12 @@ class WithoutSuggestions:
     A line's beginning is held back only as long as it may still open a block.
     """
 
-    __slots__ = ("_fence", "_inside", "_line", "_shown")
+    __slots__ = ("_beginning", "_fence", "_inside", "_line")
 
     def __init__(self) -> None:
         """Begin at the start of a line."""
-        self._line = ""
-        self._shown = 0  # how much of the line went out
+        self._line: list[str] = []  # its pieces; of a line that cannot be a fence, none
+        self._beginning: str | None = ""  # stands for them; None when the line cannot be a fence
         self._fence = ""
         self._inside = False
 
@@ -157,28 +158,37 @@ class WithoutSuggestions:
 
     def close(self) -> str:
         """Return what was still held back."""
-        line, shown, self._line, self._shown = self._line, self._shown, "", 0
-        mark = None if self._fence else _FENCE.match(line)
-        return "" if self._inside or (mark and mark[2] == "suggestions") else line[shown:]
+        line, (_, word) = self._end_line()
+        return "" if self._fence or word == "suggestions" else line
 
     def _piece(self, piece: str) -> str:
-        self._line += piece
-        if self._line.endswith("\n"):
-            return self._whole_line()
-        if self._inside or (not self._fence and _MAY_OPEN.match(self._line)):
-            return ""
-        line, shown = self._line, self._shown
-        self._shown = len(line)
-        return line[shown:]
+        self._line.append(piece)
+        if piece.endswith("\n"):
+            return self._whole_line(piece)
+        found = None if self._beginning is None else _MAY_BE_FENCE.match(self._beginning + piece)
+        self._beginning = found[1] + (found[2] or "") if found else None
+        return self._goes_out(piece, self._take() if found is None else "")
 
-    def _whole_line(self) -> str:
-        line, shown, self._line, self._shown = self._line, self._shown, "", 0
-        mark = _FENCE.match(line)
-        hidden = self._inside
+    def _whole_line(self, piece: str) -> str:
+        line, (mark, word) = self._end_line()
+        shown = self._goes_out(piece, line)
         if self._fence:
-            if mark and mark[1].startswith(self._fence) and not mark[2]:
+            if mark.startswith(self._fence) and not word:
                 self._fence, self._inside = "", False
-        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
-            self._fence, self._inside = mark[1], mark[2] == "suggestions"
-            hidden = self._inside
-        return "" if hidden else line[shown:]
+        elif mark and not (mark[0] == "`" and "`" in word):
+            self._fence, self._inside = mark, word == "suggestions"
+        return "" if self._inside else shown
+
+    def _goes_out(self, piece: str, line: str) -> str:
+        """Return *piece* inside a block, of which nothing is held back; outside, the *line* that was."""
+        return "" if self._inside else piece if self._fence else line
+
+    def _end_line(self) -> tuple[str, tuple[str, str]]:
+        """Return what was kept of the line, and the fence that the whole of it is; begin the next one."""
+        line, begun, self._beginning = self._take(), self._beginning, ""
+        return line, ("", "") if begun is None else fence_of(line)
+
+    def _take(self) -> str:
+        line = "".join(self._line)
+        self._line.clear()
+        return line

@@ -12,7 +12,7 @@ from attrs import frozen
 from .parts import Message, SourceDocumentPart, SourceUrlPart, ToolPart
 from .wire import Value, as_object
 
-__all__ = ["AnswerSource", "Suggestion", "sources_of", "split_suggestions"]
+__all__ = ["AnswerSource", "Suggestion", "fence_of", "sources_of", "split_suggestions"]
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -109,7 +109,7 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     suggestions: list[Suggestion] = []
     fence, inside = "", False
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        mark, word = _fence(line)
+        mark, word = fence_of(line)
         if fence:
             if mark.startswith(fence) and not word:
                 fence = ""
@@ -131,7 +131,7 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
 # or behind each ``)[`` takes the square of a line's length.
 
 
-def _fence(line: str) -> tuple[str, str]:
+def fence_of(line: str) -> tuple[str, str]:
     """Return the fence that *line* is, and the word behind it; empty when it is none."""
     found = re.match(_FENCE, line)
     return (found[1], _without_end(found[2]).lstrip(" \t")) if found else ("", "")

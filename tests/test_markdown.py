@@ -142,3 +142,71 @@ def test_the_growing_text_loses_what_the_whole_one_does(text, cuts):
     pieces = [text[a:b] for a, b in itertools.pairwise(places)]
     kept = "".join(map(growing.feed, pieces)) + growing.close()
     assert kept.rstrip() == split_suggestions(text)[0].rstrip()
+
+
+def filtered(pieces) -> list[str]:
+    """Return what goes out at each of *pieces*, and at the end."""
+    growing = WithoutSuggestions()
+    return [*map(growing.feed, pieces), growing.close()]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "out"),
+    [
+        (["  ", "``", "`", "py", " ", "`x", "y\n"], ["", "", "", "", "", "  ```py `x", "y\n", ""]),
+        (["   ", " ", "```suggestions\n"], ["", "    ", "```suggestions\n", ""]),
+        (["``", " ", "`suggestions"], ["", "`` ", "`suggestions", ""]),
+        (
+            ["```", "` ", "\r", "\n", "```", "\n", "````", "\nx"],
+            ["", "", "", "```` \r\n", "```", "\n", "````", "\nx", ""],
+        ),
+        (["~~~ sugg", "estions \t", "\r", "\na\n`", "``\n~~", "~ \r\n", "b"], [""] * 6 + ["b", ""]),
+        (["~~~", "suggestions", "`", "\n"], ["", "", "", "~~~suggestions`\n", ""]),
+        (["```", "suggestions"], ["", "", ""]),
+        (["```", "suggestion"], ["", "", "```suggestion"]),
+    ],
+)
+def test_a_line_is_held_back_only_while_it_may_open_a_block(pieces, out):
+    """Each piece goes out as soon as it is known to belong to the answer."""
+    assert filtered(pieces) == out
+
+
+LONG = 200_000
+TABS = " \t"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(f"```a{' ' * LONG}b", id="blanks behind a fence"),
+        pytest.param(f"~~~a{TABS * LONG}b", id="blanks behind tildes"),
+        pytest.param(f"```a{'`' * LONG}b", id="marks behind a fence"),
+        pytest.param("`" * LONG, id="marks"),
+        pytest.param(f"```{'x' * LONG}", id="a long word"),
+        pytest.param("x" * LONG, id="no fence"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "```py\n"], ids=["", "in a block"])
+def test_a_long_line_goes_out_whole(line, before):
+    """At once, or one character at a time."""
+    text = f"{before}{line}\nand more"
+    assert "".join(filtered([text])) == text
+    assert "".join(filtered(text)) == text
+
+
+@pytest.mark.parametrize("before", ["", "```py\n", "```suggestions\n"])
+def test_a_line_that_is_no_fence_is_not_kept(before):
+    """What is kept of it does not grow with it."""
+    growing = WithoutSuggestions()
+    for piece in (before, "```", "a", "`", *["word "] * 1_000):
+        growing.feed(piece)
+    assert growing._line == []
+
+
+@pytest.mark.parametrize("mark", ["```a", "~~~a", "```", "~~~", "  ```  "])
+def test_a_line_held_back_is_not_read_again(mark):
+    """Some characters stand for it, however long it is."""
+    growing = WithoutSuggestions()
+    for piece in (*mark, *[" "] * 1_000):
+        growing.feed(piece)
+        assert len(growing._beginning or "") < 8
