@@ -136,7 +136,8 @@ def _fence_after(line: str, fence: _Fence | None) -> _Fence | None:
 
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-_BLANK_LINES: Final = re.compile(r"(?:[^\S\n]*\n)*")
+_BLANK: Final = re.compile(r"\s*")
+_CLOSING: Final = re.compile(r"[ \t\r>]*+(`{3,}|~{3,})[ \t\r>]*(\n|\Z)")
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -170,6 +171,7 @@ class Cutter:
         self._index = 0
         self._text = ""  # from _at on: what is in no complete message yet
         self._at = 0
+        self._blank = 0  # where the first word of this message begins, as far as nothing of it is shown
         self._fed: list[str] = []
         self._opening = ""  # begins this message when the one before ended inside a code block
         self._fence: _Fence | None = None  # what is open where this message begins
@@ -183,13 +185,14 @@ class Cutter:
 
     def complete(self) -> Edit | None:
         """Return the message that is full, or None; the next one has begun then."""
-        text = self._window()
-        if self._fits(text, len(text.rstrip()), self._open_at(text, len(text.rstrip()))):
-            return None
-        place = self._best_place(text)
-        edit = self._edit(text, place.at, place.fence, final=True)
-        self._begin_next(place)
-        return edit if edit.delta else self.complete()  # the like of a thousand spaces: nothing to add
+        while True:
+            text, place = self._full()
+            if place is None:
+                return None
+            edit = self._edit(text, place.at, place.fence, final=True)
+            self._begin_next(place)
+            if edit.delta:  # the like of a thousand spaces has nothing to add
+                return edit
 
     def growing(self) -> Edit | None:
         """Return the message with all whole words that came since it was seen last; None when there are none.
@@ -218,14 +221,27 @@ class Cutter:
 
     # Inside ---------------------------------------------------------------------------------
 
-    def _window(self, *, ending: bool = False) -> str:
-        """Return the text of this message, and enough of the next to see whether it is full."""
+    def _full(self) -> tuple[str, _Place | None]:
+        """Return the text of this message, and where to cut it; None when it is not full."""
+        self._take_fed(ending=False)
+        if self._at + self._limit < self._blank < len(self._text):  # no word of the text comes that early
+            return "", _Place(self._limit, ANYWHERE, self._fence)
+        text = self._window()
+        at = len(text.rstrip())
+        return text, None if self._fits(text, at, self._open_at(text, at)) else self._best_place(text)
+
+    def _take_fed(self, *, ending: bool) -> None:
         if self._fed:
             self._text = self._text[self._at :] + "".join(self._fed)
+            self._blank -= self._at
             self._at = 0
             self._fed.clear()
         if not self._shown:
             self._trim_beginning(ending=ending)
+
+    def _window(self, *, ending: bool = False) -> str:
+        """Return the text of this message, and enough of the next to see whether it is full."""
+        self._take_fed(ending=ending)
         end = self._at + self._limit + 1
         while self._text[end - 1 : end].isspace():  # space at a message's end counts for nothing
             end += 1
@@ -234,12 +250,13 @@ class Cutter:
     def _trim_beginning(self, *, ending: bool) -> None:
         """Leave out what would begin a message with nothing: blank lines, the end of a block opened again."""
         if self._fence is not None:
-            line = _LINE.match(self._text, self._at)
-            if line is None or not self._fence.ends_with(line[0]) or not (ending or line[0].endswith("\n")):
-                return
-            self._at, self._fence, self._opening = line.end(), None, ""
-        blank = _BLANK_LINES.match(self._text, self._at)
-        self._at = blank.end() if blank else self._at
+            line = _CLOSING.match(self._text, self._at)
+            if line and line[1].startswith(self._fence.mark) and (ending or line[2]):
+                self._at, self._fence, self._opening = line.end(), None, ""
+        blank = _BLANK.match(self._text, max(self._at, self._blank))
+        self._blank = blank.end() if blank else self._at
+        if self._fence is None:
+            self._at = self._text.rfind("\n", self._at, self._blank) + 1 or self._at
 
     def _open_at(self, text: str, at: int) -> _Fence | None:
         """Return the code block that is open after the first *at* characters."""

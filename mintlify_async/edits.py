@@ -211,7 +211,7 @@ class _Reading:
         self._filter = WithoutSuggestions() if tail is not None else None
         self._pieces: list[str] = []
         self._held = ""  # half of a character
-        self._space = ""  # shown only before a word: there may be none, but what comes below
+        self._space: list[str] = []  # shown only before a word: there may be none, but what comes below
         self._waiter: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
@@ -261,8 +261,8 @@ class _Reading:
     def _close(self, *, whole: bool) -> None:
         """Add what is held back, and what comes below a whole answer."""
         text = self._held + "".join(self._pieces)
-        text = self._space + self._filtered(clean_text(text), last=True)
-        self._pieces, self._held, self._space, self._filter = [text.rstrip()], "", "", None
+        text = "".join(self._space) + self._filtered(clean_text(text), last=True)
+        self._pieces, self._held, self._space, self._filter = [text.rstrip()], "", [], None
         if whole and self._tail is not None:
             below = self._tail(self.reply).strip()
             if below:
@@ -277,9 +277,12 @@ class _Reading:
             return text
         if "\ud800" <= text[-1:] <= "\udbff":
             text, self._held = text[:-1], text[-1]
-        text = self._space + self._filtered(clean_text(text), last=False)
+        text = self._filtered(clean_text(text), last=False)
         shown = text.rstrip()
-        self._space = text[len(shown) :]
+        if shown:
+            shown = "".join(self._space) + shown
+            self._space.clear()
+        self._space.append(text[len(text.rstrip()) :])
         return shown
 
     def _filtered(self, text: str, *, last: bool) -> str:

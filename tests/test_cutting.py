@@ -230,3 +230,33 @@ def test_cutting_is_linear():
     count = sum(1 for _ in iter(cutter.complete, None))
     assert count > 100
     assert looked < 3 * len(text)
+
+
+def test_a_thousand_messages_of_blanks_are_passed_over():
+    """Blanks before the first word make no message, however many there are."""
+    assert split_markdown(" " * 1_000_000 + "word", 200) == ["word"]
+
+
+@pytest.mark.parametrize("unit", ["x", "word ", "` ", "é"])
+def test_a_long_line_of_a_code_block_is_cut_in_it(unit):
+    """Each message opens the block again, and the line is whole in them together."""
+    line = unit * 100_000
+    messages = split_markdown(f"```\n{line}\n```", 500)
+    assert all(message.startswith("```\n") and message.endswith("\n```") for message in messages)
+    assert content("".join(message[4:-4] for message in messages)) == content(line)
+
+
+@pytest.mark.parametrize(
+    ("end", "rest"),
+    [
+        ("```", ["Done."]),
+        (" > ```` \r", ["Done."]),
+        ("``", ["```\n``\nDone.\n```"]),
+        ("~~~", ["```\n~~~\nDone.\n```"]),
+        ("```x", ["```\n```x\nDone.\n```"]),
+    ],
+)
+def test_a_block_that_was_cut_before_its_end_is_not_opened_again(end, rest):
+    """What ends it is left out; what only looks like an end is code."""
+    text = f"```\n{'x' * 192}\n{end}\nDone."
+    assert split_markdown(text, 200) == [f"```\n{'x' * 192}\n```", *rest]

@@ -321,3 +321,10 @@ async def test_bad_arguments_are_named(session, argument, value):
     with pytest.raises(ConfigurationError) as caught:
         session.ask("Hi").edits(**{argument: value})
     assert caught.value.field == argument
+
+
+async def test_blanks_that_come_one_by_one_are_not_joined_before_a_word(service, session):
+    """They are shown with the word behind them, each as it came; those at the end are not."""
+    service.script.ask(events=answer("One", *[" ", "\n"] * 300, "two", *" " * 300))
+    edits = [edit async for edit in session.ask("Hi").edits(every=0, limit=1000)]
+    assert edits[-1].text == "One" + " \n" * 300 + "two"
