@@ -399,6 +399,41 @@ def reading(read: str, unit: str, size: int, *, before: str = "", after: str = "
     return Shape(prepare, size)
 
 
+def growing(unit: str, size: int, *, fed: int | None, before: str = "") -> Shape:
+    """Return the shape of a text that loses its suggestions while it comes, so many characters at a time."""
+
+    def prepare(n: int) -> Run:
+        from mintlify_async.markdown import WithoutSuggestions
+
+        text = before + unit * (n // len(unit)) + "\n"
+        step = fed or len(text)
+        pieces = [text[at : at + step] for at in range(0, len(text), step)]
+
+        def run() -> None:
+            growing = WithoutSuggestions()
+            assert sum(len(growing.feed(piece)) for piece in pieces) == len(text)
+
+        return run
+
+    return Shape(prepare, size)
+
+
+def cutting(unit: str, size: int, *, before: str = "", after: str = "") -> Shape:
+    """Return the shape of a text that is cut into messages."""
+
+    def prepare(n: int) -> Run:
+        from mintlify_async.cutting import split_markdown
+
+        text = before + unit * (n // len(unit)) + after
+
+        def run() -> None:
+            assert split_markdown(text, 2_000)
+
+        return run
+
+    return Shape(prepare, size)
+
+
 FENCE = "```suggestions\n"
 
 TEXTS = {
@@ -419,6 +454,12 @@ TEXTS = {
     "suggestions: blanks behind a link": reading(
         "suggestions", " ", 20_000, before=FENCE + "(x)[a]", after="b"
     ),
+    "markdown: blanks behind a fence": growing(" ", 20_000, fed=None, before="```a"),
+    "markdown: one line, byte by byte": growing("x", 1_500, fed=1),
+    "markdown: one line held back, byte by byte": growing("x", 1_500, fed=1, before="```"),
+    "markdown: one line in a block, byte by byte": growing("x", 1_500, fed=1, before="```\n"),
+    "messages: one line of code": cutting("word ", 20_000, before="```\n"),
+    "messages: blanks before a word": cutting(" ", 200_000, after="word"),
 }
 
 SHAPES: dict[str, Shape] = {
