@@ -142,4 +142,6 @@ class AgentClient:
 
 def merged(ours: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the call's further fields over the session's; what is no mapping is left for the check."""
-    return {**ours, **given} if isinstance(given, Mapping) else given or ours
+    if given is None:
+        return ours
+    return {**ours, **given} if isinstance(given, Mapping) else given or ours  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything

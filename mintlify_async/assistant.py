@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from attrs import define
 
@@ -37,17 +37,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Reply", "Snapshots", "TextStream"]
 
+Opening: TypeAlias = "Callable[[Callable[[], object]], Awaitable[tuple[LiveResponse, int]]]"
+"""Sends the question; calls its argument once it is out, and returns the answer with its attempts."""
+
 GRACE_SECONDS = 1.0  # what may still come after the end was announced
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class ReplySettings:
-    """What a reply needs to know beyond its connection.
+    """What a session's replies need to know beyond their connections.
 
     Args:
         assumptions: Where a thread's headers are.
-        thread: The thread that the question names.
-        message: The assistant message that the answer continues, if any.
         max_event_bytes: The largest event.
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment ends a silence.
@@ -55,8 +56,6 @@ class ReplySettings:
     """
 
     assumptions: Assumptions
-    thread: Thread | None
-    message: Message | None
     max_event_bytes: int
     max_reply_bytes: int
     comments_are_activity: bool
@@ -85,43 +84,56 @@ class Reply:
 
     __slots__ = (
         "_attempts",
-        "_bytes",
         "_cause",
         "_closed",
         "_entered",
         "_error",
         "_heard",
         "_live",
+        "_message",
         "_observation",
         "_observe",
         "_on_end",
         "_open",
         "_opening",
+        "_prepared",
         "_reading",
         "_response",
         "_settings",
         "_started",
         "_stream",
+        "_thread",
     )
 
     def __init__(
         self,
-        open: Callable[[], Awaitable[tuple[LiveResponse, int]]],
+        open: Opening,
         settings: ReplySettings,
-        *,
+        thread: Thread | None = None,
+        message: Message | None = None,
         observe: Callable[[], Observation | None] | None = None,
     ) -> None:
-        """Keep the way to open it; made by ``session.ask``."""
+        """Keep the way to open it; made by ``session.ask``.
+
+        Args:
+            open: Sends the question.
+            settings: The session's.
+            thread: The thread that the question names.
+            message: The assistant message that the answer continues, if any.
+            observe: Begins to follow it, when the session has an observer.
+        """
         self._response: ResponseInfo | None = None
         self._attempts = 0
-        self._open: Callable[[], Awaitable[tuple[LiveResponse, int]]] | None = open
+        self._open: Opening | None = open
         self._opening: Scope | None = None
         self._settings = settings
+        self._thread = thread
+        self._message = message
         self._stream: MessageStream | None = None
+        self._prepared: MessageStream | None = None  # becomes the stream when the answer has begun
         self._live: LiveResponse | None = None
         self._error: MintlifyError | None = None
         self._started = self._entered = self._reading = self._closed = False
-        self._bytes = 0
         self._heard = -1
         self._cause: MintlifyError | None = None
         self._observe = observe
@@ -147,12 +159,12 @@ class Reply:
     @property
     def message(self) -> Message | None:
         """The answer so far as a message with typed parts, or None before it began."""
-        return self._stream.message if self._stream is not None else self._settings.message
+        return self._stream.message if self._stream is not None else self._message
 
     @property
     def thread(self) -> Thread | None:
         """The conversation's thread as far as it is known: pass it to the next ``ask``."""
-        return self._stream.thread if self._stream is not None else self._settings.thread
+        return self._stream.thread if self._stream is not None else self._thread
 
     @property
     def thread_id(self) -> str | None:
@@ -349,27 +361,32 @@ class Reply:
             raise
         finally:
             self._reading = False
-            self._opening = None
+            self._opening = self._open = self._observe = None  # they hold the request
         self._begin(self._live, attempts)
 
     async def _opened(self) -> tuple[LiveResponse, int]:
         assert self._open is not None
         if self._observation is None:
-            return await self._open()
+            return await self._open(self._prepare)
         with self._observation.active():
-            return await self._open()
+            return await self._open(self._prepare)
+
+    def _prepare(self) -> MessageStream:
+        """Make what the answer needs; once."""
+        if self._prepared is None:
+            self._prepared = MessageStream(
+                message=self._message, thread=self._thread, max_event_bytes=self._settings.max_event_bytes
+            )
+        return self._prepared
 
     def _begin(self, live: LiveResponse, attempts: int) -> None:
         assumptions = self._settings.assumptions
         self._started = True
-        self._open = self._observe = None  # they hold the request
         self._attempts = attempts
-        self._stream = MessageStream(
-            message=self._settings.message,
-            thread=self._settings.thread,
-            header_thread_id=live.headers.get(assumptions.thread_id_header),
-            header_thread_key=live.headers.get(assumptions.thread_key_header),
-            max_event_bytes=self._settings.max_event_bytes,
+        self._stream = self._prepare()
+        self._stream.begin(
+            thread_id=live.headers.get(assumptions.thread_id_header),
+            thread_key=live.headers.get(assumptions.thread_key_header),
             secret=live.secret,
         )
         if self._closed:  # by another task, while it was being opened
@@ -399,8 +416,8 @@ class Reply:
         if not data:
             stream.feed_eof()
             return
-        self._bytes += len(data)
-        if self._bytes > self._settings.max_reply_bytes:
+        live = self._live
+        if live is not None and live.taken > self._settings.max_reply_bytes:
             limit = self._settings.max_reply_bytes
             error = StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **self._kept())
             raise self._failed(error)

@@ -7,9 +7,12 @@ virtual clock in its place.
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 __all__ = ["Clock", "SystemClock", "Timer"]
@@ -73,5 +76,96 @@ class SystemClock:
         return asyncio.timeout(at - time.monotonic())
 
     def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
-        """Call *callback* on the running loop when :meth:`now` reaches *at*."""
-        return asyncio.get_running_loop().call_later(max(0.0, at - time.monotonic()), callback)
+        """Call *callback* on the running loop when :meth:`now` reaches *at*, in an empty context."""
+        loop = asyncio.get_running_loop()
+        lane = _lanes.get(loop)
+        return (lane if lane is not None else _add_lane(loop)).add(at, callback)
+
+
+class _Alarm:
+    """One callback that is due."""
+
+    __slots__ = ("callback", "lane")
+
+    def __init__(self, callback: Callable[[], object], lane: _Lane) -> None:
+        self.callback: Callable[[], object] | None = callback
+        self.lane = lane
+
+    def cancel(self) -> None:
+        """Call it off; harmless when it already ran."""
+        if self.callback is not None:
+            self.callback = None
+            self.lane.dead += 1
+
+
+class _Lane:
+    """What is due on one loop, behind one timer of that loop.
+
+    Nearly all timers are limits that are called off long before they are due. The loop's own cost
+    ten times as much, and with thousands of them each compares itself with a dozen others in Python.
+    When everything is called off, the loop's timer is left to run out: to begin anew costs more.
+    """
+
+    __slots__ = ("_alarms", "_armed_at", "_handle", "_order", "dead", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._alarms: list[tuple[float, int, _Alarm]] = []  # a heap
+        self._order = 0
+        self.dead = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._armed_at = math.inf
+
+    def add(self, at: float, callback: Callable[[], object]) -> _Alarm:
+        """Call *callback* at *at*; on the loop's own thread, as cancelling need not be."""
+        if self.dead > 64 and self.dead * 2 > len(self._alarms):  # most of the heap was called off
+            self._alarms = [entry for entry in self._alarms if entry[2].callback is not None]
+            heapify(self._alarms)
+            self.dead = 0
+        alarm = _Alarm(callback, self)
+        self._order += 1
+        heappush(self._alarms, (at, self._order, alarm))
+        if at < self._armed_at:
+            self._arm(at)
+        return alarm
+
+    def _arm(self, at: float) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        self._armed_at = at
+        delay = max(0.0, at - time.monotonic())
+        self._handle = self.loop.call_later(delay, self._ring, context=contextvars.Context())
+
+    def _ring(self) -> None:
+        """Call back whatever is due, in order, and wait for the next."""
+        self._handle, self._armed_at = None, math.inf
+        now = time.monotonic()
+        while self._alarms and (self._alarms[0][0] <= now or self._alarms[0][2].callback is None):
+            alarm = heappop(self._alarms)[2]
+            callback, alarm.callback = alarm.callback, None
+            if callback is None:
+                self.dead -= 1
+            else:
+                self._call(callback)
+        if self._alarms and self._alarms[0][0] < self._armed_at:
+            self._arm(self._alarms[0][0])
+
+    def _call(self, callback: Callable[[], object]) -> None:
+        """Call *callback*; what it raises goes where the loop's own callbacks' errors go."""
+        try:
+            callback()
+        except Exception as error:
+            what = {"message": f"a timer's {callback!r} failed", "exception": error}
+            self.loop.call_exception_handler(what)
+
+
+_lanes: dict[asyncio.AbstractEventLoop, _Lane] = {}
+"""Of each loop on which a timer was set; of closed ones until another loop sets its first."""
+
+
+def _add_lane(loop: asyncio.AbstractEventLoop) -> _Lane:
+    for other in list(_lanes):  # other threads add theirs meanwhile
+        if other.is_closed():
+            _lanes.pop(other, None)
+    lane = _lanes[loop] = _Lane(loop)
+    return lane

@@ -58,7 +58,7 @@ class ConversationReply(Reply):
         """Check everything that can be checked; nothing changes yet."""
         probe = ask()
         assert probe._open is not None  # it is new
-        super().__init__(probe._open, probe._settings, observe=probe._observe)
+        super().__init__(probe._open, probe._settings, probe._thread, probe._message, probe._observe)
         self._record = record
         self._ask = ask
         self._question = question
@@ -120,6 +120,7 @@ class ConversationReply(Reply):
         if self._record.said is not self._before:
             probe = self._ask()
             self._open, self._settings, self._observe = probe._open, probe._settings, probe._observe
+            self._thread, self._message = probe._thread, probe._message
             self._before = self._record.said
 
     # Reading --------------------------------------------------------------------------------

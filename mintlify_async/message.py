@@ -189,7 +189,8 @@ class MessageFold:
 
     def _start(self, event: ev.Start) -> bool:
         if event.message_id is not None and event.message_id != self._id:
-            self._clear()
+            if not self.empty or self.finish_reason is not None:
+                self._clear()
             self._id = event.message_id
         return self._merge(event.message_metadata) or event.message_id is not None
 

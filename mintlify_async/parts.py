@@ -30,6 +30,7 @@ from .wire import (
     drop_keys,
     json_safe,
     mask_keys,
+    open_twin,
     require_json,
     require_text,
     schema,
@@ -58,6 +59,7 @@ __all__ = [
     "clean_text",
     "coerce_messages",
     "join_surrogates",
+    "plain_text",
 ]
 
 
@@ -91,6 +93,12 @@ class TextPart(Part):
     provider_metadata: ProviderMetadata | None = None
     citations: Objects | None = None
     extra: Mapping[str, Any] = NO_EXTRA
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the wire's object, valid JSON: infinity as None."""
+        if _is_plain(self):
+            return {"type": "text", "text": self.text}
+        return unstructure(self, schema(TextPart), {"type": "text"})
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -465,7 +473,8 @@ class Message(Value):
         if self.metadata is not None:
             wire["metadata"] = json_safe(drop_keys(self.metadata))
         wire["parts"] = [part.to_wire() for part in self.parts]
-        wire.update(json_safe(dict(self.extra)))
+        if self.extra:
+            wire.update(json_safe(dict(self.extra)))
         return wire
 
     @classmethod
@@ -509,7 +518,7 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
         ConfigurationError: There is none, or one is wrong: the error names the field.
     """
     if isinstance(given, str):
-        return [Message.user(require_text(given, field), make_id())]
+        return [_question(require_text(given, field), make_id())]
     if isinstance(given, Message | Mapping):
         return [_with_id(_coerce(cast("object", given), field), make_id)]
     if not isinstance(given, Sequence):
@@ -521,6 +530,38 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
     if not messages:
         raise ConfigurationError(f"{field} must not be empty", field=field)
     return [_with_id(message, make_id) for message in messages]
+
+
+def plain_text(message: Message) -> str | None:
+    """Return the text of a *message* that is one text and nothing else, or None."""
+    if len(message.parts) != 1 or message.metadata is not None or message.extra:
+        return None
+    part = message.parts[0]
+    return part.text if isinstance(part, TextPart) and _is_plain(part) else None
+
+
+def _is_plain(part: TextPart) -> bool:
+    """Return whether it is its text and nothing else, as the text of a question is."""
+    return part.state is None and part.provider_metadata is None and part.citations is None and not part.extra
+
+
+_open_message: Final = open_twin(Message)
+_open_text: Final = open_twin(TextPart)
+
+
+def _question(text: str, id: str) -> Message:
+    """Make what ``Message.user`` makes: there is one a request."""
+    part = _open_text()
+    part.text = text
+    part.state = part.provider_metadata = part.citations = None
+    part.extra = NO_EXTRA
+    part.__class__ = TextPart
+    message = _open_message()
+    message.id, message.role, message.parts = id, "user", (part,)
+    message.metadata = None
+    message.extra = NO_EXTRA
+    message.__class__ = Message
+    return message  # type: ignore[no-any-return]  # its class was set the line before
 
 
 def _coerce(given: object, where: str) -> Message:

@@ -8,7 +8,7 @@ import ssl as ssl_module
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -52,7 +52,7 @@ from .protocol import (
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
 from .timeouts import Timeouts, check_seconds
-from .transport import Transport, TransportSettings
+from .transport import LiveResponse, Transport, TransportSettings
 from .waiting import DEFAULT_TIMEOUT, check_timeout
 
 if TYPE_CHECKING:
@@ -218,6 +218,7 @@ class MintlifySession:
                 observer=observer,
             )
         )
+        self._reply_settings = self._settings_for(self._options.timeouts)
         self._budget = RetryBudget(self._options.retry.budget)
         self._agent = self._first_agent_client()
         self._shared: weakref.ref[AgentClient] | None = None
@@ -468,18 +469,22 @@ class MintlifySession:
             headers=self._headers(headers),
             extra_body=self._extra(extra_body),
         )
-        limits = _with_total(timeouts or options.timeouts, timeout)
-        settings = ReplySettings(
-            assumptions=self._assumptions,
-            thread=checked_thread,
-            message=messages[-1] if messages[-1].role == "assistant" else None,
-            max_event_bytes=options.max_event_bytes,
-            max_reply_bytes=options.max_reply_bytes,
-            comments_are_activity=limits.comments_are_activity,
-            clock=self._clock,
-        )
+        if timeouts is None and timeout is None:
+            limits, settings = options.timeouts, self._reply_settings
+        else:
+            limits = _with_total(timeouts or options.timeouts, timeout)
+            settings = self._settings_for(limits)
+
+        def open(meanwhile: Callable[[], object]) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+            request.meanwhile = meanwhile
+            return self._open(request, limits)
+
         return Reply(
-            lambda: self._open(request, limits), settings, observe=lambda: self._observe(request, messages)
+            open,
+            settings,
+            checked_thread,
+            messages[-1] if messages[-1].role == "assistant" else None,
+            None if options.observer is None else lambda: self._observe(request, messages),
         )
 
     def conversation(
@@ -622,6 +627,7 @@ class MintlifySession:
         other._owner = False
         other._parent = self  # whose end would close the connections of both
         other._options = _checked(evolve(self._options, **changes))
+        other._reply_settings = other._settings_for(other._options.timeouts)
         other._agent = other._agent_client(self._agent.loops)
         other._shared = None
         return other
@@ -692,6 +698,15 @@ class MintlifySession:
     def _check_open(self) -> None:
         if self._closed:
             raise StateError("this session is closed; make a new one")
+
+    def _settings_for(self, limits: Timeouts) -> ReplySettings:
+        return ReplySettings(
+            assumptions=self._assumptions,
+            max_event_bytes=self._options.max_event_bytes,
+            max_reply_bytes=self._options.max_reply_bytes,
+            comments_are_activity=limits.comments_are_activity,
+            clock=self._clock,
+        )
 
     def _first_agent_client(self) -> AgentClient:
         # The factory must not keep the session alive, or leaving without closing would go unnoticed.
@@ -765,9 +780,9 @@ class MintlifySession:
     def _extra(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         return merged(self._options.extra_body, given)
 
-    async def _open(self, request: Request, timeouts: Timeouts) -> Any:
+    def _open(self, request: Request, timeouts: Timeouts) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         self._check_open()
-        return await self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
+        return self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
 
     def _observe(self, request: Request, messages: Sequence[Message]) -> Observation | None:
         observer = self._options.observer

@@ -73,6 +73,8 @@ class SSEDecoder:
             StreamDecodeError: An earlier piece passed ``max_event_bytes``. The piece that
                 passes it still returns the events before, and sets ``too_large``.
         """
+        if not self._started and not self._tail and data[:5] == b"data:":  # no byte order mark will come
+            self._started = True
         if self._at_rest() and data[-2:] == b"\n\n" and len(data) <= self.max_event_bytes:
             # What a live stream mostly sends: whole events. Five times faster than the way below.
             events = self._whole(data)

@@ -71,7 +71,13 @@ class _ThreadFinder:
         self._secret = secret
         self._ids: dict[int, str] = {}
         self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
-        self._note(4, header_id, header_key, None)
+        self.begin(header_id, header_key, secret)
+
+    def begin(self, header_id: str | None, header_key: str | None, secret: str | None) -> None:
+        """Take what the answer's headers say, and what no error may show."""
+        self._secret = secret
+        if header_id is not None or header_key is not None:
+            self._note(4, header_id, header_key, None)
 
     def look(self, content: dict[str, Any]) -> None:
         """Take what an event says of the thread."""
@@ -143,6 +149,7 @@ class MessageStream:
         "_fold",
         "_head",
         "_last",
+        "_later",
         "_opening",
         "_opening_id",
         "_queue",
@@ -175,6 +182,7 @@ class MessageStream:
         self._opening: str | tuple[()] = ()  # how a delta of the text _opening_id begins; () is no beginning
         self._opening_id = ""
         self._head = b""
+        self._later = b""  # what came with the first event
         self._last: str | None = None  # the data of an event that the end of the body cut, perhaps
         self._eof = False
         self._cause: str | None = None
@@ -185,19 +193,44 @@ class MessageStream:
 
     # What goes in -----------------------------------------------------------------------------
 
+    def begin(self, *, thread_id: str | None, thread_key: str | None, secret: str | None) -> None:
+        """Take what is known before the body: as the arguments of the class, for one made beforehand."""
+        self._finder.begin(thread_id, thread_key, secret)
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body; what comes after its end is ignored."""
-        decoder = self._decoder
-        if self._eof or self.ended or decoder.too_large:
+        if self._eof or self.ended or self._decoder.too_large:
             return
-        if not decoder.data_seen and len(self._head) < _HEAD_BYTES:
+        if self._later:  # fed again before all was taken, which a reply never does
+            data, self._later = self._later + data, b""
+        if not self._decoder.data_seen and len(self._head) < _HEAD_BYTES:
+            head = self._head
             self._head += data[:_HEAD_BYTES]
-        events = decoder.feed(data)
+            if not head:
+                data = self._first_of(data)
+        self._split(data)
+
+    def _first_of(self, data: bytes) -> bytes:
+        """Return the first event of *data* and leave the others for later: it does not wait for them."""
+        end = data.find(b"\n\n") + 2
+        if 1 < end < len(data):
+            self._later = data[end:]
+            return data[:end]
+        return data
+
+    def _split(self, data: bytes) -> None:
+        """Find the events in *data* and put them in line."""
+        events = self._decoder.feed(data)
         events.reverse()  # they are taken from the end
-        if self._queue:  # fed again before all was taken, which a reply never does
+        if self._queue:
             self._queue[:0] = events
         else:
             self._queue = events
+
+    def _split_later(self) -> None:
+        data, self._later = self._later, b""
+        if not self._decoder.too_large:
+            self._split(data)
 
     def feed_eof(self, cause: str | None = None) -> None:
         """Take the end of the body.
@@ -207,6 +240,8 @@ class MessageStream:
         """
         if self._eof or self.ended:
             return
+        if self._later:
+            self._split_later()
         self._eof = True
         self._cause = cause
         if not self._decoder.too_large:
@@ -227,7 +262,10 @@ class MessageStream:
         """
         queue = self._queue
         if not queue:
-            return self._at_rest()
+            if not self._later:
+                return self._at_rest()
+            self._split_later()
+            return self.next_event()
         data = queue.pop()
         content: Any = MISSING
         try:
@@ -266,7 +304,7 @@ class MessageStream:
         while data == _DONE:
             self.done_seen = True
             if not self._queue:
-                return self._at_rest()
+                return self.next_event() if self._later else self._at_rest()
             data, content = self._queue.pop(), MISSING
         try:
             return self._fold_event(self._build(data, content))
@@ -297,6 +335,7 @@ class MessageStream:
         elif isinstance(event, ErrorEvent):
             self._error = event
             self._queue.clear()
+            self._later = b""
         return event
 
     def _at_rest(self) -> StreamEvent | None:
@@ -333,6 +372,7 @@ class MessageStream:
         """End here: fill in what had arrived, mask what is secret, raise."""
         self.ended = True
         self._queue.clear()
+        self._later = b""
         error.args = tuple(self._finder.mask(arg) if isinstance(arg, str) else arg for arg in error.args)
         if isinstance(error, StreamError):
             error.partial = None if self._fold.empty else self._fold.message

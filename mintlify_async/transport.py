@@ -107,6 +107,7 @@ class _Body(payload.Payload):
         self._size = len(value)
         self.sent_at: float | None = None
         self.wall: Callable[[], float] | None = None
+        self.meanwhile: Callable[[], object] | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return cast(bytes, self._value).decode(encoding, errors)
@@ -117,9 +118,15 @@ class _Body(payload.Payload):
         transport = getattr(writer, "transport", None)
         if transport is None or not transport.is_closing():
             self.sent_at = self.wall() if self.wall is not None else 0.0
-        view = memoryview(cast(bytes, self._value))
-        for start in range(0, len(view), WRITE_BYTES):
-            await writer.write(view[start : start + WRITE_BYTES])
+        value = cast(bytes, self._value)
+        if len(value) <= WRITE_BYTES:
+            await writer.write(value)
+        else:
+            view = memoryview(value)
+            for start in range(0, len(view), WRITE_BYTES):
+                await writer.write(view[start : start + WRITE_BYTES])
+        if self.meanwhile is not None:
+            self.meanwhile()
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         await self.write(writer)
@@ -209,7 +216,6 @@ class Transport:
         if 200 <= response.status < 300:
             live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, Secret(key))
             self._live.add(live)
-            self._watch.start()
             return live
         return await self._whole(request, response, first_by, timeouts)
 
@@ -224,14 +230,14 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         body = _Body(request.body) if request.body is not None else None
         if body is not None:
-            body.wall = self._clock.wall
+            body.wall, body.meanwhile = self._clock.wall, request.meanwhile
         failure: MintlifyError
         session = self._session(request)
         try:
             with Scope(self._clock, deadline):
                 return await session.request(
                     request.method,
-                    yarl.URL(self._settings.base_url + request.path, encoded=True),
+                    _url(self._settings.base_url + request.path),
                     data=body,
                     headers=self._headers(request, key),
                     allow_redirects=False,
@@ -417,6 +423,7 @@ class LiveResponse:
         still_quiet: Whether what arrived last does not end a silence.
         quiet_limit: The limit on silence after the announced end, or None.
         secret: The key that was sent, which the body may repeat; no error shows it.
+        taken: How many bytes were read.
     """
 
     __slots__ = (
@@ -437,6 +444,7 @@ class LiveResponse:
         "secret",
         "status",
         "still_quiet",
+        "taken",
         "waiting_first",
     )
 
@@ -457,6 +465,7 @@ class LiveResponse:
         self.still_quiet = False
         self.quiet_limit: float | None = None
         self.secret = secret
+        self.taken = 0
         self._response = response
         self._content = response.content
         self._clock = clock
@@ -488,6 +497,8 @@ class LiveResponse:
         if not self.still_quiet:
             self._since = now
         self._pending = True
+        if self._watch.idle and self._content.total_bytes == self.taken:  # else there is something to read
+            self._watch.start(self.quiet_limit)
         try:
             data = await self._content.readany()
         except FOREIGN_ERRORS as error:
@@ -498,6 +509,7 @@ class LiveResponse:
             self._pending = False
         if not data:
             self._finish()
+        self.taken += len(data)
         return data
 
     def grace(self, seconds: float, *, in_all: bool) -> None:
@@ -608,32 +620,38 @@ class LiveResponse:
 class _Watch:
     """One coarse timer for all live bodies of a loop: a timer for each read would cost more than the read.
 
-    It looks twice a second, or sooner where a limit is due sooner, and stops when no body is live.
-    Of thousands it looks at a slice each time, so that no event waits until it has looked at all.
+    The first read that waits starts it. It looks twice a second, or sooner where a limit is due
+    sooner, and stops when no body is live. Of thousands it looks at a slice each time, so that no
+    event waits until it has looked at all.
+
+    Attributes:
+        idle: Whether it stands still.
     """
 
-    __slots__ = ("_clock", "_due", "_live", "_rest", "_soonest", "_spacing", "_timer")
+    __slots__ = ("_clock", "_due", "_live", "_rest", "_soonest", "_spacing", "_timer", "idle")
 
     def __init__(self, clock: Clock, live: set[LiveResponse]) -> None:
         self._clock = clock
         self._live = live
         self._timer: Timer | None = None
+        self.idle = True
         self._due = 0.0
         self._rest: list[LiveResponse] = []  # what this round has not looked at yet
         self._spacing = self._soonest = WATCH_SECONDS
 
-    def start(self) -> None:
-        if self._timer is None and self._live:
-            self._arm(WATCH_SECONDS)
+    def start(self, limit: float | None) -> None:
+        """Begin to look, within a quarter of *limit* when there is one."""
+        self._arm(WATCH_SECONDS if limit is None else min(WATCH_SECONDS, limit / 4))
 
     def hurry(self, seconds: float) -> None:
-        """Look within a quarter of *seconds*."""
+        """Look within a quarter of *seconds*, when it looks at all."""
         if self._timer is not None and self._clock.now() + seconds / 4 < self._due:
             self.stop()
-        if self._timer is None and self._live:
-            self._arm(min(WATCH_SECONDS, seconds / 4))
+            self._arm(seconds / 4)
 
     def stop(self) -> None:
+        """Stand still."""
+        self.idle = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -644,11 +662,13 @@ class _Watch:
             self.stop()
 
     def _arm(self, seconds: float) -> None:
+        self.idle = False
         self._due = self._clock.now() + seconds
         self._timer = self._clock.call_at(self._due, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
+        self.idle = True
         now = self._clock.now()
         for live in self._next_slice():
             due = live.look(now)
@@ -680,6 +700,12 @@ async def _read_up_to(
         pieces.append(data)
         size += len(data)
     return b"".join(pieces), False
+
+
+@lru_cache(maxsize=1024)
+def _url(text: str) -> yarl.URL:
+    """Return an encoded URL; the same few are asked for again and again."""
+    return yarl.URL(text, encoded=True)
 
 
 @lru_cache(maxsize=8)

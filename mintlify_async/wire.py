@@ -136,8 +136,8 @@ def open_twin(cls: type) -> Callable[[], Any]:
     by which a frozen class's ``__init__`` sets its fields; so it is done where there is one an event or
     one a request.
     """
-    twin = type(f"_Open{cls.__name__}", cls.__bases__, {"__slots__": cls.__dict__["__slots__"]})
-    return partial(_new, twin)
+    inside = {"__slots__": cls.__dict__["__slots__"], "__setattr__": object.__setattr__}
+    return partial(_new, type(f"_Open{cls.__name__}", cls.__bases__, inside))
 
 
 def _is_nothing(name: str, content: object) -> bool:
@@ -382,23 +382,44 @@ def structure(
     Raises:
         NotReadable: A required field is missing, or one has another type.
     """
-    extra = dict(content)
+    extra = {**content}
     extra.pop("type", None)
+    value = _blank(cls)
     for field in fields:
-        sent = extra.get(field.wire, MISSING)
-        if sent is MISSING or (sent is None and not field.nullable):
-            if field.required:
-                raise NotReadable(f".{field.wire} is missing")
-            if not field.lenient:
-                extra.pop(field.wire, None)
-        elif field.check(sent):
-            given[field.name] = mask_keys(sent) if field.wire == "messageMetadata" else sent
-            del extra[field.wire]
-        elif not field.lenient:
-            raise NotReadable(f".{field.wire} must be {field.what}")
+        name, wire, check, what, required, nullable, lenient = field
+        sent = extra.get(wire, MISSING)
+        if sent is MISSING or (sent is None and not nullable):
+            if required:
+                raise NotReadable(f".{wire} is missing")
+            if sent is None and not lenient:
+                del extra[wire]
+        elif check(sent):
+            setattr(value, name, mask_keys(sent) if wire == "messageMetadata" else sent)
+            del extra[wire]
+        elif not lenient:
+            raise NotReadable(f".{wire} must be {what}")
+    for name, content_given in given.items():
+        setattr(value, name, content_given)
     if extra:
-        given["extra"] = mask_keys(extra)
-    return cls(**given)
+        value.extra = mask_keys(extra)
+    value.__class__ = cls
+    return value  # type: ignore[no-any-return]  # its class was set the line before
+
+
+_BLANKS: Final[dict[type, tuple[Callable[[], Any], dict[str, Any]]]] = {}
+
+
+def _blank(cls: type[Value]) -> Any:
+    """Return an open twin of *cls* with its defaults set."""
+    known = _BLANKS.get(cls)
+    if known is None:
+        fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
+        defaults = {field.name: field.default for field in fields if field.default is not attrs.NOTHING}
+        known = _BLANKS[cls] = (open_twin(cls), defaults)
+    value = known[0]()
+    for name, default in known[1].items():
+        setattr(value, name, default)
+    return value
 
 
 def unstructure(content: Value, fields: tuple[Field, ...], wire: dict[str, Any]) -> dict[str, Any]:

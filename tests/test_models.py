@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import weakref
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
 from mintlify_async.errors import ConfigurationError, UnexpectedResponseError
 from mintlify_async.models import (
@@ -24,6 +26,8 @@ from mintlify_async.models import (
     Source,
     Thread,
 )
+from mintlify_async.parts import coerce_messages
+from mintlify_async.protocol import Assumptions, response_info
 from mintlify_async.wire import drop_keys, json_safe, mask_keys, mask_text
 
 JOB: dict[str, Any] = {
@@ -254,3 +258,23 @@ def test_any_extra_field_of_a_job_is_given_back(extra: dict[str, Any]) -> None:
     known = {"threadKey", *JOB}
     fields = {name: content for name, content in extra.items() if name not in known}
     assert Job.from_wire({**fields, **JOB}).to_wire() == json_safe({**fields, **JOB})
+
+
+def test_records_from_the_wire_are_as_frozen_as_made_ones() -> None:
+    """A job, its source and its envelope are of their classes, frozen, and can be referred to weakly."""
+    raw = response_info(Assumptions(), 200, {"X-A": "1"})
+    job = Job.from_wire({"id": "j", "status": "active", "source": {"repository": "r"}}, raw)
+    assert job.source is not None
+    for value in (job, job.source, raw, coerce_messages("x", lambda: "1")[0]):
+        assert type(value).__name__ in ("Job", "Source", "ResponseInfo", "Message")
+        assert weakref.ref(value)() is value
+        assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            value.extra = {}  # type: ignore[misc]
+
+
+def test_of_a_repeated_header_the_first_is_kept() -> None:
+    """Whatever the case of its name; the thread's key is masked under the name that is given for it."""
+    given = CIMultiDict([("X-A", "1"), ("x-a", "2"), ("X-Key", "secret")])
+    info = response_info(Assumptions(thread_key_header="x-key"), 200, given)
+    assert dict(info.headers) == {"x-a": "1", "x-key": "***"}

@@ -20,7 +20,8 @@ from mintlify_async import (
     Thread,
     Timeouts,
 )
-from mintlify_async.protocol import check_base_url, server_words
+from mintlify_async.parts import TextPart
+from mintlify_async.protocol import ask_request, check_base_url, json_body, server_words
 
 KEYS = Keys()
 JOB = {"id": "job_1", "status": "active"}
@@ -464,3 +465,34 @@ async def test_an_error_answer_is_a_typed_error_that_shows_no_key(web, session):
     assert caught.value.request_id == "req_1"
     assert caught.value.body == '{"error": "bad key ****"}'
     assert caught.value.headers["x-echo"] == "****"
+
+
+@pytest.mark.parametrize("text", ["Hi", 'quo"te', "line\nend", "\u2028", "\ud800", "ü€😀", "\x7f\x00"])
+@pytest.mark.parametrize("fp", ["anonymous", 'a"\\'])
+@pytest.mark.parametrize("size", [5, 0, -1, 10**30])
+def test_a_plain_question_is_written_as_any_other(text: str, fp: str, size: int) -> None:
+    """The short way to write a question of one text writes the very bytes of the long way."""
+    message = Message.user(text, "m\n1")
+    short = ask_request(Assumptions(), "acme", [message], fp=fp, retrieval_page_size=size).body
+    long = json_body({"fp": fp, "messages": [message.to_wire()], "retrievalPageSize": size})
+    assert short == long
+
+
+def test_a_question_with_anything_more_is_written_the_long_way() -> None:
+    """Metadata, a state, a second part, a further field or another number are all in the body."""
+    part = TextPart(text="x", state="done")
+    for message in (
+        Message(id="1", role="user", parts=(part,)),
+        Message(id="1", role="user", parts=(TextPart(text="x"), TextPart(text="y"))),
+        Message(id="1", role="user", parts=(TextPart(text="x"),), metadata={"a": 1}),
+        Message(id="1", role="user", parts=(TextPart(text="x"),), extra={"more": 1}),
+        Message(id="1", role="user", parts=()),
+    ):
+        body = ask_request(Assumptions(), "acme", [message]).body
+        assert body is not None
+        assert json.loads(body)["messages"] == [message.to_wire()]
+    body = ask_request(
+        Assumptions(), "acme", [Message.user("x", "1")], retrieval_page_size=2.5, extra_body={"fp": "other"}
+    ).body
+    assert body is not None
+    assert (json.loads(body)["retrievalPageSize"], json.loads(body)["fp"]) == (2.5, "other")

@@ -591,3 +591,58 @@ def test_delta_that_is_no_json_is_an_error_on_the_short_way_too(odd):
     with pytest.raises(StreamDecodeError):
         stream.next_event()
     assert stream.text == "a"
+
+
+BODY = (
+    b'data: {"type":"start","messageId":"m"}\n\ndata: {"type":"text-start","id":"t"}\n\n'
+    b'data: {"type":"text-delta","id":"t","delta":"Hi"}\n\ndata: {"type":"text-end","id":"t"}\n\n'
+    b'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
+)
+
+
+def _types(stream: MessageStream) -> list[str]:
+    return [event.type for event in iter(stream.next_event, None)]
+
+
+@pytest.mark.parametrize("cut", range(0, len(BODY) + 1, 7))
+def test_fed_again_before_all_was_taken(cut: int) -> None:
+    """What came behind the first event is neither lost nor told twice, however early the rest is fed."""
+    stream = MessageStream()
+    stream.feed(BODY[:cut])
+    stream.feed(BODY[cut:])
+    stream.feed_eof()
+    assert _types(stream) == ["start", "text-start", "text-delta", "text-end", "finish"]
+    assert (stream.text, stream.ended, stream.done_seen) == ("Hi", True, True)
+
+
+def test_the_end_comes_before_the_first_event_is_taken() -> None:
+    """A cut right behind a whole first read delivers every event before the error."""
+    stream = MessageStream()
+    stream.feed(BODY.partition(b'data: {"type":"text-end"')[0])
+    stream.feed_eof("the connection was lost")
+    taken = [stream.next_event() for _ in range(3)]
+    assert [event.type for event in taken if event] == ["start", "text-start", "text-delta"]
+    with pytest.raises(StreamInterruptedError) as caught:
+        stream.next_event()
+    assert caught.value.partial is not None
+    assert caught.value.partial.text == "Hi"
+
+
+def test_nothing_follows_an_error_in_the_first_read() -> None:
+    """Events behind an ``error`` in the same first read are not handed out."""
+    stream = MessageStream()
+    stream.feed(b'data: {"type":"error","errorText":"no"}\n\n' + BODY)
+    first = stream.next_event()
+    assert first is not None
+    assert first.type == "error"
+    with pytest.raises(AssistantError):
+        stream.next_event()
+    assert stream.next_event() is None
+
+
+def test_done_alone_in_front() -> None:
+    """``[DONE]`` may come first; the events behind it still count."""
+    stream = MessageStream()
+    stream.feed(b"data: [DONE]\n\n" + BODY)
+    assert _types(stream)[0] == "start"
+    assert stream.done_seen
