@@ -93,7 +93,6 @@ class Reply:
         "_message",
         "_observation",
         "_observe",
-        "_on_end",
         "_open",
         "_opening",
         "_prepared",
@@ -138,7 +137,6 @@ class Reply:
         self._cause: MintlifyError | None = None
         self._observe = observe
         self._observation: Observation | None = None
-        self._on_end: list[Callable[[Reply, BaseException | None], None]] = []
 
     # The views --------------------------------------------------------------------------------
 
@@ -490,9 +488,6 @@ class Reply:
         if observation is not None:
             self._tell(observation)
             observation.end(error)
-        callbacks, self._on_end = self._on_end, []
-        for callback in callbacks:
-            callback(self, error)
 
     def _tell(self, observation: Observation) -> None:
         """Note how the answer ended."""

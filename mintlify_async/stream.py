@@ -48,6 +48,8 @@ from .wire import MISSING, NotReadable, decode_json, mask_text, scan_json, scan_
 __all__ = ["MessageStream"]
 
 _DONE: Final = "[DONE]"
+_NO_EVENTS: Final[list[str]] = []
+"""The queue of a stream that waits: thousands may, and each list is one more for the garbage collector."""
 _HEAD_BYTES: Final = 4096
 """How much of a body that is no event stream is kept for the error's excerpt."""
 _EXCERPT: Final = 2000
@@ -178,7 +180,7 @@ class MessageStream:
         self._fold = MessageFold(message)
         self._writers = self._fold.text_writers
         self._finder = _ThreadFinder(thread, header_thread_id, header_thread_key, secret)
-        self._queue: list[str] = []  # the next one last; a deque takes 700 bytes more of each stream
+        self._queue = _NO_EVENTS  # the next one last; a deque takes 700 bytes more of each stream
         self._opening: str | tuple[()] = ()  # how a delta of the text _opening_id begins; () is no beginning
         self._opening_id = ""
         self._head = b""
@@ -340,6 +342,7 @@ class MessageStream:
 
     def _at_rest(self) -> StreamEvent | None:
         """Do what is left when every whole event was taken."""
+        self._queue = _NO_EVENTS
         if self.ended:
             return None
         if self._error is not None:

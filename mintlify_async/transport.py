@@ -162,7 +162,7 @@ class Transport:
         self._watch = _Watch(clock, self._live)
         self._closed = False
         self._waits: set[Scope] = set()
-        self._headers_made: dict[str, tuple[str, CIMultiDict[str]]] = {}
+        self._headers_made: dict[str, tuple[Secret, CIMultiDict[str]]] = {}
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
@@ -214,7 +214,8 @@ class Transport:
             first_by, limit, phase = deadline, timeouts.total or timeouts.first_event, "total"
         response = await self._begin(request, key, timeouts, first_by, limit, phase)
         if 200 <= response.status < 300:
-            live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, Secret(key))
+            secret = self._secret_of(key)
+            live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, secret)
             self._live.add(live)
             return live
         return await self._whole(request, response, first_by, timeouts)
@@ -256,6 +257,11 @@ class Transport:
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
+
+    def _secret_of(self, key: str) -> Secret:
+        """Return *key* as it may be shown; one object for all streams that were asked for with it."""
+        made = self._headers_made.get("ask")
+        return made[0] if made is not None and made[0] == key else Secret(key)
 
     def _headers(self, request: Request, key: str) -> CIMultiDict[str]:
         """Return the request's headers; the last ones with this key, where nothing is added to them."""
