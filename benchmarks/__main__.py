@@ -86,7 +86,8 @@ def held(effort: Effort) -> list[Row]:
     if effort.quick:
         return open_streams(10, rounds=1, events=2)
     rounds = min(effort.rounds, 3)
-    return [row for streams in (1_000, 5_000, 10_000) for row in open_streams(streams, rounds=rounds)]
+    rows = [row for streams in (1_000, 5_000, 10_000) for row in open_streams(streams, rounds=rounds)]
+    return rows + open_streams(10_000, rounds=rounds, collector=False)
 
 
 def held_tls(effort: Effort) -> list[Row]:

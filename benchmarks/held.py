@@ -223,29 +223,40 @@ def authority() -> Iterator[tuple[str, str]]:
         yield str(trusted), str(own)
 
 
-def child(name: str, server: ServerAddress, streams: int, rounds: int, *, uvloop: bool) -> dict[str, float]:
+def child(name: str, server: ServerAddress, streams: int, rounds: int, flags: list[str]) -> dict[str, float]:
     """Measure the subject *name* in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.held", name, server.base_url, str(streams), str(rounds)]
     command += ["--authority", server.authority] if server.authority else []
-    command += ["--uvloop"] if uvloop else []
+    command += flags
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
 def open_streams(
-    streams: int, *, rounds: int, events: int = 3, tls: bool = False, uvloop: bool = False
+    streams: int,
+    *,
+    rounds: int,
+    events: int = 3,
+    tls: bool = False,
+    uvloop: bool = False,
+    collector: bool = True,
 ) -> list[Row]:
-    """Measure *streams* held open at once: one row a figure."""
+    """Measure *streams* held open at once: one row a figure.
+
+    Half of the time in which thousands are opened is the garbage collector's, which looks at all of them
+    again and again while they grow; without the *collector* the clients' own work is left.
+    """
     chosen = [one for one in FOLLOWERS if all(importlib.util.find_spec(name) for name in one.needs)]
     subjects = {"mintlify-async": "mintlify-async", "control": "mintlify-async"}
     subjects |= {one.name: one.name for one in chosen if one.name == "aiohttp" or streams <= 1000}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
+    flags = (["--uvloop"] if uvloop else []) + ([] if collector else ["--uncollected"])
     with serving(tls=tls) as server:
         for _ in range(rounds):
             for label, name in subjects.items():
-                found[label].append(child(name, server, streams, events, uvloop=uvloop))
-    kind = ("-tls" if tls else "") + ("-uvloop" if uvloop else "")
+                found[label].append(child(name, server, streams, events, flags))
+    kind = ("-tls" if tls else "") + "".join(flag[1:] for flag in flags)
     return [held_row(f"open-{streams}{kind}", key, found) for key in found["aiohttp"][0]]
 
 
@@ -279,7 +290,10 @@ def main() -> None:
     parser.add_argument("rounds", type=int)
     parser.add_argument("--authority")
     parser.add_argument("--uvloop", action="store_true")
+    parser.add_argument("--uncollected", action="store_true", help="without the garbage collector")
     options = parser.parse_args()
+    if options.uncollected:
+        gc.disable()
     follower = next(one for one in FOLLOWERS if one.name == options.name)
     server = ServerAddress(options.base_url, options.authority)
     work = measure(follower, server, options.streams, options.rounds)
