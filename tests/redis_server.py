@@ -33,6 +33,20 @@ START_SECONDS = 20.0
 """How long a Redis may take to start on a busy computer."""
 
 
+HIGHEST_PORT = 65_535
+BUS_OFFSET = 10_000  # a cluster's nodes talk to each other on the port that is this much higher
+
+
+def _free_port(*, below: int) -> int:
+    """Return a port on loopback that nobody has, at most *below*."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port <= below:
+            return port
+
+
 class RedisServer:
     """One redis-server process on loopback, with a directory of its own.
 
@@ -47,9 +61,7 @@ class RedisServer:
         self.directory = directory
         self.durable = durable
         self.cluster = cluster
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = _free_port(below=HIGHEST_PORT - BUS_OFFSET if cluster else HIGHEST_PORT)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
