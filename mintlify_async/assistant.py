@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -39,6 +40,8 @@ __all__ = ["Reply", "Snapshots", "TextStream"]
 
 Opening: TypeAlias = "Callable[[Callable[[], object]], Awaitable[tuple[LiveResponse, int]]]"
 """Sends the question; calls its argument once it is out, and returns the answer with its attempts."""
+
+_NOTHING = nullcontext()
 
 GRACE_SECONDS = 1.0  # what may still come after the end was announced
 
@@ -346,8 +349,9 @@ class Reply:
         self._reading = True
         self._opening = opening = Scope()  # close() ends it
         try:
-            with opening:
-                self._live, attempts = await self._opened()
+            assert self._open is not None
+            with opening, self._observation.active() if self._observation is not None else _NOTHING:
+                self._live, attempts = await self._open(self._prepare)
         except MintlifyError as error:
             self._failed(error)
             raise
@@ -361,13 +365,6 @@ class Reply:
             self._reading = False
             self._opening = self._open = self._observe = None  # they hold the request
         self._begin(self._live, attempts)
-
-    async def _opened(self) -> tuple[LiveResponse, int]:
-        assert self._open is not None
-        if self._observation is None:
-            return await self._open(self._prepare)
-        with self._observation.active():
-            return await self._open(self._prepare)
 
     def _prepare(self) -> MessageStream:
         """Make what the answer needs; once."""
