@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from heapq import heapify, heappop, heappush
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 __all__ = ["Clock", "SystemClock", "Timer"]
 
@@ -78,8 +79,10 @@ class SystemClock:
     def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* on the running loop when :meth:`now` reaches *at*, in an empty context."""
         loop = asyncio.get_running_loop()
-        lane = _lanes.get(loop)
-        return (lane if lane is not None else _add_lane(loop)).add(at, callback)
+        lane = _lanes.get(id(loop))
+        if lane is None or lane.loop is not loop:
+            lane = _lanes[id(loop)] = _Lane(loop)
+        return lane.add(at, callback)
 
 
 class _Alarm:
@@ -106,7 +109,7 @@ class _Lane:
     When everything is called off, the loop's timer is left to run out: to begin anew costs more.
     """
 
-    __slots__ = ("_alarms", "_armed_at", "_handle", "_order", "dead", "loop")
+    __slots__ = ("__weakref__", "_alarms", "_armed_at", "_handle", "_order", "dead", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -138,17 +141,19 @@ class _Lane:
 
     def _ring(self) -> None:
         """Call back whatever is due, in order, and wait for the next."""
+        now = max(time.monotonic(), self._armed_at)  # the loop says that it has come, by its own clock
         self._handle, self._armed_at = None, math.inf
-        now = time.monotonic()
-        while self._alarms and (self._alarms[0][0] <= now or self._alarms[0][2].callback is None):
-            alarm = heappop(self._alarms)[2]
-            callback, alarm.callback = alarm.callback, None
-            if callback is None:
-                self.dead -= 1
-            else:
-                self._call(callback)
-        if self._alarms and self._alarms[0][0] < self._armed_at:
-            self._arm(self._alarms[0][0])
+        try:
+            while self._alarms and (self._alarms[0][0] <= now or self._alarms[0][2].callback is None):
+                alarm = heappop(self._alarms)[2]
+                callback, alarm.callback = alarm.callback, None
+                if callback is None:
+                    self.dead -= 1
+                else:
+                    self._call(callback)
+        finally:  # also when a KeyboardInterrupt came through
+            if self._alarms and self._alarms[0][0] < self._armed_at:
+                self._arm(self._alarms[0][0])
 
     def _call(self, callback: Callable[[], object]) -> None:
         """Call *callback*; what it raises goes where the loop's own callbacks' errors go."""
@@ -159,13 +164,5 @@ class _Lane:
             self.loop.call_exception_handler(what)
 
 
-_lanes: dict[asyncio.AbstractEventLoop, _Lane] = {}
-"""Of each loop on which a timer was set; of closed ones until another loop sets its first."""
-
-
-def _add_lane(loop: asyncio.AbstractEventLoop) -> _Lane:
-    for other in list(_lanes):  # other threads add theirs meanwhile
-        if other.is_closed():
-            _lanes.pop(other, None)
-    lane = _lanes[loop] = _Lane(loop)
-    return lane
+_lanes: WeakValueDictionary[int, _Lane] = WeakValueDictionary()
+"""By the loop's id. A lane lives as long as its loop's timer, or somebody's alarm, holds it."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from sys import intern
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 import attrs
 from attrs import frozen
@@ -159,7 +159,8 @@ class Source(Value):
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Source:
         """Read the wire's object; what does not fit lands in ``extra``."""
-        return _make_source({**wire})
+        source = _make_source({**wire})
+        return source if cls is Source else _as_a(cls, source)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -237,8 +238,17 @@ class Job(Value):
         job.extra = extra or NO_EXTRA
         job.raw = raw
         job._instants = sent or NO_EXTRA
-        job.__class__ = cls
-        return job  # type: ignore[no-any-return]  # its class was set the line before
+        job.__class__ = Job
+        return job if cls is Job else _as_a(cls, job)
+
+
+ValueT = TypeVar("ValueT", bound=Value)
+
+
+def _as_a(cls: type[ValueT], value: Value) -> ValueT:
+    """Return a *cls*, somebody's subclass, with the fields of *value*."""
+    fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", type(value)))
+    return cls(**{str(field.alias): getattr(value, field.name) for field in fields})
 
 
 _open_job: Final = open_twin(Job)
@@ -268,25 +278,23 @@ def _not_a_job(name: str, wire: object, raw: ResponseInfo | None) -> UnexpectedR
 
 def _take_source(wire: dict[str, Any]) -> Source | None:
     """Take the source out of *wire*; null goes too; another type stays there."""
-    content = wire.pop("source", None)
-    if content is None:
-        return None
-    source = as_object(content)
-    if source is not None:
-        return _make_source(source)
-    wire["source"] = content
-    return None
+    content = wire.get("source")
+    source = None if content is None else as_object(content)
+    if content is None or source is not None:
+        wire.pop("source", None)
+    return None if source is None else _make_source(source)
 
 
 def _take_text(wire: dict[str, Any], name: str) -> str | None:
     """Take the text *name* out of *wire*; null goes too; another type stays there."""
-    content = wire.pop(name, None)
+    content = wire.get(name)
     if content is None:
+        wire.pop(name, None)
         return None
-    if isinstance(content, str):
-        return _shared(content)
-    wire[name] = content
-    return None
+    if not isinstance(content, str):
+        return None
+    del wire[name]
+    return _shared(content)
 
 
 def _take_instant(wire: dict[str, Any], name: str, odd: dict[str, str]) -> datetime | None:
@@ -294,14 +302,12 @@ def _take_instant(wire: dict[str, Any], name: str, odd: dict[str, str]) -> datet
 
     A text that would not be written again as it came is put into *odd*, too.
     """
-    content = wire.pop(name, None)
-    if content is None:
-        return None
-    instant = _instant(content)
+    content = wire.get(name)
+    instant = None if content is None else _instant(content)
     if isinstance(content, str) and (instant is None or _is_odd(content, instant)):
         odd[name] = content
-    if instant is None:
-        wire[name] = content
+    if content is None or instant is not None:
+        wire.pop(name, None)
     return instant
 
 

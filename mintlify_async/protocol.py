@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -36,6 +35,7 @@ KeyKind = Literal["admin", "assistant"]
 
 CURRENT_PATH_MAX_CHARACTERS = 200  # interface 2.3
 DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # interface 2.3
+MOST = 1e300  # of a number: longer ones cannot be written as JSON
 ANONYMOUS = "anonymous"  # interface 2.3: the literal for users without a name
 
 
@@ -420,12 +420,12 @@ def _check_fp(fp: object) -> str:
 
 
 def _check_page_size(value: object) -> float:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST:
         return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
+    long = isinstance(value, int) and not isinstance(value, bool)  # its repr would raise
+    shown = "a longer one" if long else printable(repr(value), 40)
     raise ConfigurationError(
-        f"retrieval_page_size must be a finite number; got {printable(repr(value), 40)}",
+        f"retrieval_page_size must be a finite number; got {shown}",
         field="retrieval_page_size",
     )
 

@@ -126,7 +126,8 @@ class _Body(payload.Payload):
             for start in range(0, len(view), WRITE_BYTES):
                 await writer.write(view[start : start + WRITE_BYTES])
         if self.meanwhile is not None:
-            self.meanwhile()
+            with suppress(Exception):  # it is done again when the answer comes, and raised there
+                self.meanwhile()
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         await self.write(writer)
@@ -270,7 +271,7 @@ class Transport:
         made = self._headers_made.get(request.operation)
         if made is None or made[0] != key:
             made = self._headers_made[request.operation] = (Secret(key), _make_headers(request, key))
-        return made[1]  # aiohttp copies them
+        return made[1].copy()  # what wraps the session may add to them
 
     def _session(self, request: Request) -> aiohttp.ClientSession:
         if self._closed:
@@ -351,6 +352,7 @@ class Transport:
     async def close(self) -> None:
         """Wake who waits to send, close every live body, then our own sessions; not a borrowed one."""
         self._closed = True
+        self._headers_made.clear()  # they hold keys
         for waiting in self._waits:
             waiting.end()
         for live in list(self._live):
@@ -362,6 +364,7 @@ class Transport:
     def abandon(self) -> None:
         """Close the sockets from anywhere, without waiting; for garbage and for loops that are gone."""
         self._closed = True
+        self._headers_made.clear()
         for live in list(self._live):
             live.close_from_anywhere(report=False)
         self._watch.stop()
@@ -503,7 +506,7 @@ class LiveResponse:
         if not self.still_quiet:
             self._since = now
         self._pending = True
-        if self._watch.idle and self._content.total_bytes == self.taken:  # else there is something to read
+        if self._watch.idle:
             self._watch.start(self.quiet_limit)
         try:
             data = await self._content.readany()
@@ -626,7 +629,7 @@ class LiveResponse:
 class _Watch:
     """One coarse timer for all live bodies of a loop: a timer for each read would cost more than the read.
 
-    The first read that waits starts it. It looks twice a second, or sooner where a limit is due
+    The first read starts it. It looks twice a second, or sooner where a limit is due
     sooner, and stops when no body is live. Of thousands it looks at a slice each time, so that no
     event waits until it has looked at all.
 

@@ -278,3 +278,24 @@ def test_of_a_repeated_header_the_first_is_kept() -> None:
     given = CIMultiDict([("X-A", "1"), ("x-a", "2"), ("X-Key", "secret")])
     info = response_info(Assumptions(thread_key_header="x-key"), 200, given)
     assert dict(info.headers) == {"x-a": "1", "x-key": "***"}
+
+
+def test_a_subclass_reads_itself() -> None:
+    """``from_wire`` of somebody's subclass returns one, with every field."""
+
+    class OurJob(Job):
+        pass
+
+    class OurSource(Source):
+        pass
+
+    job = OurJob.from_wire(JOB)
+    assert type(job) is OurJob
+    assert job.to_wire() == Job.from_wire(JOB).to_wire()
+    assert type(OurSource.from_wire({"repository": "r"})) is OurSource
+
+
+def test_what_does_not_fit_keeps_its_place() -> None:
+    """Fields of an unforeseen type stay in ``extra`` in the order in which they came."""
+    wire = {"id": "j", "status": "s", "source": 1.5, "createdAt": 7, "z": 1, "model": 2}
+    assert list(Job.from_wire(wire).extra) == ["source", "createdAt", "z", "model"]

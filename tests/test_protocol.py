@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
+from typing import Any
 
+import aiohttp
 import pytest
 from aioresponses import aioresponses
 from secret_guard import Keys
@@ -16,12 +19,14 @@ from mintlify_async import (
     ContextItem,
     Message,
     MintlifySession,
+    NotFoundError,
     SearchFilter,
     Thread,
     Timeouts,
 )
 from mintlify_async.parts import TextPart
 from mintlify_async.protocol import ask_request, check_base_url, json_body, server_words
+from mintlify_async.testing import LocalService
 
 KEYS = Keys()
 JOB = {"id": "job_1", "status": "active"}
@@ -496,3 +501,34 @@ def test_a_question_with_anything_more_is_written_the_long_way() -> None:
     ).body
     assert body is not None
     assert (json.loads(body)["retrievalPageSize"], json.loads(body)["fp"]) == (2.5, "other")
+
+
+@pytest.mark.parametrize(
+    "size",
+    [10**5000, -(10**5000), 1e301, math.inf, True, "5"],
+    ids=["huge", "-huge", "1e301", "inf", "True", "text"],
+)
+def test_a_page_size_that_no_json_can_hold(size: object) -> None:
+    """It is refused by name, before anything is written."""
+    with pytest.raises(ConfigurationError) as caught:
+        ask_request(Assumptions(), "acme", [Message.user("x", "1")], retrieval_page_size=size)  # type: ignore[arg-type]
+    assert caught.value.field == "retrieval_page_size"
+
+
+async def test_what_wraps_aiohttp_may_add_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that a tracer adds to one request is not in the next."""
+    seen: list[str | None] = []
+    request = aiohttp.ClientSession._request
+
+    async def traced(*arguments: Any, **options: Any) -> aiohttp.ClientResponse:
+        headers = options["headers"]
+        seen.append(headers.get("x-trace"))
+        headers["x-trace"] = "first"
+        return await request(*arguments, **options)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", traced)
+    async with LocalService() as service, service.session() as session:
+        for _ in range(2):
+            with suppress(NotFoundError):
+                await session.job("j").refresh()
+    assert seen == [None, None]
