@@ -30,6 +30,7 @@ from .wire import (
     ProviderMetadata,
     ThreadId,
     Value,
+    blank,
     decode_json,
     mask_keys,
     mask_text,
@@ -583,27 +584,18 @@ def _structure(cls: type[Event], content: dict[str, Any], data: str, **given: An
     raise unreadable(content["type"] + problem, data)
 
 
-_EventT = TypeVar("_EventT")
+_EventT = TypeVar("_EventT", bound=Event)
 
 
 def _two_texts(cls: type[_EventT], first: str, second: str) -> Callable[[str, str], _EventT]:
-    """Return a function that makes a *cls* of its two texts: 0.2 µs where its ``__init__`` takes 0.4.
-
-    A frozen class's ``__init__`` looks a setter up for each field; this one knows them.
-    """
-    new = object.__new__
-    set_first, set_second = cls.__dict__[first].__set__, cls.__dict__[second].__set__
-    set_extra = cls.__dict__["extra"].__set__
-    set_metadata = cls.__dict__["provider_metadata"].__set__ if "provider_metadata" in cls.__dict__ else None
+    """Return a function that makes a *cls* of its two texts, with plain stores."""
 
     def make(one: str, two: str) -> _EventT:
-        event = new(cls)
-        set_first(event, one)
-        set_second(event, two)
-        set_extra(event, NO_EXTRA)
-        if set_metadata is not None:
-            set_metadata(event, None)
-        return event
+        event = blank(cls)
+        setattr(event, first, one)
+        setattr(event, second, two)
+        event.__class__ = cls
+        return event  # type: ignore[no-any-return]  # its class was set the line before
 
     return make
 

@@ -70,7 +70,6 @@ class _ThreadFinder:
         self, sent: Thread | None, header_id: str | None, header_key: str | None, secret: str | None
     ) -> None:
         self._sent = sent
-        self._secret = secret
         self._ids: dict[int, str] = {}
         self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
         self.begin(header_id, header_key, secret)

@@ -506,7 +506,7 @@ class LiveResponse:
         if not self.still_quiet:
             self._since = now
         self._pending = True
-        if self._watch.idle:
+        if self._watch.timer is None:
             self._watch.start(self.quiet_limit)
         try:
             data = await self._content.readany()
@@ -634,16 +634,15 @@ class _Watch:
     event waits until it has looked at all.
 
     Attributes:
-        idle: Whether it stands still.
+        timer: Its next look; None while it stands still.
     """
 
-    __slots__ = ("_clock", "_due", "_live", "_rest", "_soonest", "_spacing", "_timer", "idle")
+    __slots__ = ("_clock", "_due", "_live", "_rest", "_soonest", "_spacing", "timer")
 
     def __init__(self, clock: Clock, live: set[LiveResponse]) -> None:
         self._clock = clock
         self._live = live
-        self._timer: Timer | None = None
-        self.idle = True
+        self.timer: Timer | None = None
         self._due = 0.0
         self._rest: list[LiveResponse] = []  # what this round has not looked at yet
         self._spacing = self._soonest = WATCH_SECONDS
@@ -654,16 +653,15 @@ class _Watch:
 
     def hurry(self, seconds: float) -> None:
         """Look within a quarter of *seconds*, when it looks at all."""
-        if self._timer is not None and self._clock.now() + seconds / 4 < self._due:
+        if self.timer is not None and self._clock.now() + seconds / 4 < self._due:
             self.stop()
             self._arm(seconds / 4)
 
     def stop(self) -> None:
         """Stand still."""
-        self.idle = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def forget(self, live: LiveResponse) -> None:
         self._live.discard(live)
@@ -671,19 +669,17 @@ class _Watch:
             self.stop()
 
     def _arm(self, seconds: float) -> None:
-        self.idle = False
         self._due = self._clock.now() + seconds
-        self._timer = self._clock.call_at(self._due, self._tick)
+        self.timer = self._clock.call_at(self._due, self._tick)
 
     def _tick(self) -> None:
-        self._timer = None
-        self.idle = True
+        self.timer = None
         now = self._clock.now()
         for live in self._next_slice():
             due = live.look(now)
             if due is not None:
                 self._soonest = min(self._soonest, max(due - now, 0.001))
-        if self._timer is None and self._live:
+        if self.timer is None and self._live:
             self._arm(self._spacing if self._rest else min(self._soonest, self._spacing))
 
     def _next_slice(self) -> list[LiveResponse]:

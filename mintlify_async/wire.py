@@ -33,6 +33,7 @@ __all__ = [
     "ThreadId",
     "Value",
     "as_object",
+    "blank",
     "decode_json",
     "drop_keys",
     "json_safe",
@@ -384,7 +385,7 @@ def structure(
     """
     extra = {**content}
     extra.pop("type", None)
-    value = _blank(cls)
+    value = blank(cls)
     for field in fields:
         name, wire, check, what, required, nullable, lenient = field
         sent = extra.get(wire, MISSING)
@@ -409,7 +410,7 @@ def structure(
 _BLANKS: Final[dict[type, tuple[Callable[[], Any], dict[str, Any]]]] = {}
 
 
-def _blank(cls: type[Value]) -> Any:
+def blank(cls: type[Value]) -> Any:
     """Return an open twin of *cls* with its defaults set."""
     known = _BLANKS.get(cls)
     if known is None:

@@ -127,15 +127,21 @@ async def test_infinite_limits_work(service):
 # Closing --------------------------------------------------------------------------------------
 
 
-async def test_closing_wakes_who_waits_to_send_again(service):
-    """A call between two attempts ends at once, and no connection is opened after the closing."""
-    service.script.create_job(status=429, headers={"Retry-After": "30"}, times=None)
+async def closed_between_attempts(service):
+    """Begin a job, close the session while it waits to be sent again, and return the task."""
     session = service.session()
     task = asyncio.create_task(session.create_job("x"))
     while not service.requests:
         await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
     await session.close()
+    return task
+
+
+async def test_closing_wakes_who_waits_to_send_again(service):
+    """A call between two attempts ends at once, and no connection is opened after the closing."""
+    service.script.create_job(status=429, headers={"Retry-After": "30"}, times=None)
+    task = await closed_between_attempts(service)
     with anyio.fail_after(2), pytest.raises(StateError, match="closed"):
         await task
     assert len(service.requests) == 1
@@ -145,12 +151,7 @@ async def test_a_retry_after_closing_opens_nothing():
     """The pause is short here: the second attempt finds the session closed."""
     async with LocalService() as service:
         service.script.create_job(status=429, headers={"Retry-After": "1"})
-        session = service.session()
-        task = asyncio.create_task(session.create_job("x"))
-        while not service.requests:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)
-        await session.close()
+        task = await closed_between_attempts(service)
         with pytest.raises(StateError, match="closed"):
             await task
         assert len(service.requests) == 1
