@@ -559,7 +559,7 @@ def build_event(content: Any, data: str) -> StreamEvent:
     Raises:
         StreamDecodeError: As :func:`parse_event`.
     """
-    wire = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    wire: dict[str, Any] = content if isinstance(content, dict) else {}  # pyright: ignore[reportUnknownVariableType] - JSON
     kind = wire.get("type")
     if not isinstance(kind, str):
         raise unreadable("the event is no object with a type", data)
@@ -568,20 +568,17 @@ def build_event(content: Any, data: str) -> StreamEvent:
         if delta is not None:
             return delta
     cls = EVENT_TYPES.get(kind)
-    if cls is not None:
-        return _structure(cls, wire, data)
-    if kind.startswith("data-"):
-        return _structure(Data, wire, data, name=kind[5:])
-    return UnknownEvent(type=kind, raw=mask_keys(wire))
-
-
-def _structure(cls: type[Event], content: dict[str, Any], data: str, **given: Any) -> StreamEvent:
     try:
-        made: Any = structure(cls, schema(cls), content, **given)
-        return made  # type: ignore[no-any-return]  # one of them
+        if cls is not None:
+            event: Any = structure(cls, wire)
+            return event  # type: ignore[no-any-return]  # one of them
+        if kind.startswith("data-"):
+            return structure(Data, wire, name=kind[5:])
     except NotReadable as error:
         problem = str(error)
-    raise unreadable(content["type"] + problem, data)
+    else:
+        return UnknownEvent(type=kind, raw=mask_keys(wire))
+    raise unreadable(kind + problem, data)
 
 
 _EventT = TypeVar("_EventT", bound=Event)

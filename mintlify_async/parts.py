@@ -30,7 +30,6 @@ from .wire import (
     drop_keys,
     json_safe,
     mask_keys,
-    open_twin,
     require_json,
     require_text,
     schema,
@@ -59,7 +58,6 @@ __all__ = [
     "clean_text",
     "coerce_messages",
     "join_surrogates",
-    "plain_text",
 ]
 
 
@@ -96,7 +94,8 @@ class TextPart(Part):
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object, valid JSON: infinity as None."""
-        if _is_plain(self):
+        bare = self.state is None and self.provider_metadata is None and self.citations is None
+        if bare and not self.extra:
             return {"type": "text", "text": self.text}
         return unstructure(self, schema(TextPart), {"type": "text"})
 
@@ -368,7 +367,7 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
 def _read_part(kind: str, content: dict[str, Any]) -> MessagePart:
     cls = _CLASSES.get(kind)
     if cls is not None:
-        return cast("MessagePart", structure(cls, schema(cls), content))
+        return cast("MessagePart", structure(cls, content))
     if kind == "dynamic-tool":
         name = content.pop("toolName", None)
         if not isinstance(name, str):
@@ -377,21 +376,21 @@ def _read_part(kind: str, content: dict[str, Any]) -> MessagePart:
     if kind.startswith("tool-"):
         return _read_tool(ToolPart, kind[5:], content)
     if kind.startswith("data-"):
-        return structure(DataPart, schema(DataPart), content, name=kind[5:])
+        return structure(DataPart, content, name=kind[5:])
     return UnknownPart(type=kind, raw=content)
 
 
 def _read_tool(cls: type[ToolPart], name: str, content: dict[str, Any]) -> ToolPart:
     approval = content.pop("approval", None)
     if approval is None:
-        return structure(cls, _tool_schema(), content, tool_name=name)
+        return structure(cls, content, _tool_schema(), tool_name=name)
     if not isinstance(approval, dict):
         raise NotReadable(".approval must be an object")
     try:
-        consent = structure(ToolApproval, schema(ToolApproval), cast("dict[str, Any]", approval))
+        consent = structure(ToolApproval, cast("dict[str, Any]", approval))
     except NotReadable as error:
         raise NotReadable(f".approval{error}") from None
-    return structure(cls, _tool_schema(), content, tool_name=name, approval=consent)
+    return structure(cls, content, _tool_schema(), tool_name=name, approval=consent)
 
 
 def join_surrogates(text: str) -> str:
@@ -518,7 +517,7 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
         ConfigurationError: There is none, or one is wrong: the error names the field.
     """
     if isinstance(given, str):
-        return [_question(require_text(given, field), make_id())]
+        return [Message.user(require_text(given, field), make_id())]
     if isinstance(given, Message | Mapping):
         return [_with_id(_coerce(cast("object", given), field), make_id)]
     if not isinstance(given, Sequence):
@@ -530,38 +529,6 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
     if not messages:
         raise ConfigurationError(f"{field} must not be empty", field=field)
     return [_with_id(message, make_id) for message in messages]
-
-
-def plain_text(message: Message) -> str | None:
-    """Return the text of a *message* that is one text and nothing else, or None."""
-    if len(message.parts) != 1 or message.metadata is not None or message.extra:
-        return None
-    part = message.parts[0]
-    return part.text if isinstance(part, TextPart) and _is_plain(part) else None
-
-
-def _is_plain(part: TextPart) -> bool:
-    """Return whether it is its text and nothing else, as the text of a question is."""
-    return part.state is None and part.provider_metadata is None and part.citations is None and not part.extra
-
-
-_open_message: Final = open_twin(Message)
-_open_text: Final = open_twin(TextPart)
-
-
-def _question(text: str, id: str) -> Message:
-    """Make what ``Message.user`` makes: there is one a request."""
-    part = _open_text()
-    part.text = text
-    part.state = part.provider_metadata = part.citations = None
-    part.extra = NO_EXTRA
-    part.__class__ = TextPart
-    message = _open_message()
-    message.id, message.role, message.parts = id, "user", (part,)
-    message.metadata = None
-    message.extra = NO_EXTRA
-    message.__class__ = Message
-    return message  # type: ignore[no-any-return]  # its class was set the line before
 
 
 def _coerce(given: object, where: str) -> Message:

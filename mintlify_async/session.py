@@ -33,7 +33,7 @@ from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
 from .loops import LoopLocal
 from .models import ContextItem, Job, SearchFilter, Thread
-from .parts import Message
+from .parts import Message, clean_text
 from .polling import PollScheduler
 from .protocol import (
     ANONYMOUS,
@@ -294,8 +294,8 @@ class MintlifySession:
             self._assumptions,
             project,
             prompt,
-            headers=self._headers(headers),
-            extra_body=self._extra(extra_body),
+            headers=merged(self._options.headers, headers),
+            extra_body=merged(self._options.extra_body, extra_body),
         )
         if dedupe_key is None:
             return self._handle(project, await agent.post(request, timeout=timeout))
@@ -452,12 +452,13 @@ class MintlifySession:
         """
         self._check_open()
         options = self._options
-        messages = check_messages(question, _message_id)
+        asked = question if type(question) is str and question else check_messages(question, _message_id)
         checked_thread = check_thread(thread)
         request = ask_request(
             self._assumptions,
             self._domain(domain),
-            messages,
+            asked,
+            make_id=_message_id,
             fp=fp if fp is not None else options.fp,
             thread=checked_thread,
             retrieval_page_size=(
@@ -466,8 +467,8 @@ class MintlifySession:
             filter=filter,
             context=context,
             current_path=current_path,
-            headers=self._headers(headers),
-            extra_body=self._extra(extra_body),
+            headers=merged(options.headers, headers),
+            extra_body=merged(options.extra_body, extra_body),
         )
         if timeouts is None and timeout is None:
             limits, settings = options.timeouts, self._reply_settings
@@ -483,8 +484,8 @@ class MintlifySession:
             open,
             settings,
             checked_thread,
-            messages[-1] if messages[-1].role == "assistant" else None,
-            None if options.observer is None else lambda: self._observe(request, messages),
+            None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1],
+            None if options.observer is None else lambda: self._observe(request, asked),
         )
 
     def conversation(
@@ -774,24 +775,18 @@ class MintlifySession:
             )
         return domain
 
-    def _headers(self, given: Mapping[str, str] | None) -> Mapping[str, str] | None:
-        return merged(self._options.headers, given)
-
-    def _extra(self, given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        return merged(self._options.extra_body, given)
-
     def _open(self, request: Request, timeouts: Timeouts) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         self._check_open()
         return self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
 
-    def _observe(self, request: Request, messages: Sequence[Message]) -> Observation | None:
+    def _observe(self, request: Request, asked: str | Sequence[Message]) -> Observation | None:
         observer = self._options.observer
         if observer is None:
             return None
         facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": self.base_url}
         if request.thread is not None:
             facts["conversation_id"] = request.thread.id
-        facts["input"] = messages[-1].text
+        facts["input"] = clean_text(asked) if isinstance(asked, str) else asked[-1].text
         return observer.start("ask", facts)
 
 

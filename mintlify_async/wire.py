@@ -356,8 +356,8 @@ def decode_json(data: str) -> Any:
 
 def too_deep(text: str, content: Any) -> bool:
     """Return whether *content*, read from *text*, is nested deeper than what can be handled later."""
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
-        return False
+    if len(text) <= 2 * MAX_DEPTH or text.count("{") + text.count("[") <= MAX_DEPTH:
+        return False  # the first is asked because most are short: each level has an end, too
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH + 1):
         level = [inside for item in level for inside in _inside(item) if isinstance(inside, dict | list)]
@@ -376,13 +376,67 @@ _ValueT = TypeVar("_ValueT", bound=Value)
 
 
 def structure(
-    cls: type[_ValueT], fields: tuple[Field, ...], content: Mapping[str, Any], **given: Any
+    cls: type[_ValueT], content: Mapping[str, Any], fields: tuple[Field, ...] | None = None, **given: Any
 ) -> _ValueT:
-    """Make a *cls* of a JSON object: check its *fields*, keep the others in ``extra``.
+    """Make a *cls* of a JSON object: check its fields, keep the others in ``extra``.
+
+    Args:
+        cls: One of the values' classes.
+        content: The object.
+        fields: What is read off it; the class's whole schema by default. Always the same for a class.
+        given: Fields that are not read off the object.
 
     Raises:
         NotReadable: A required field is missing, or one has another type.
     """
+    plan = _PLANS.get((cls, *content))
+    value = _by_plan(plan, content) if plan is not None else None
+    if value is None:
+        value = _field_by_field(cls, fields or schema(cls), content)
+    if given:
+        for name, content_given in given.items():
+            setattr(value, name, content_given)
+    value.__class__ = cls
+    return value  # type: ignore[no-any-return]  # its class was set the line before
+
+
+class _Plan(NamedTuple):
+    """What is known of all objects with the same keys as one that was read without an ``extra``."""
+
+    new: Callable[[], Any]
+    sent: tuple[tuple[str, str, Callable[[Any], bool]], ...]  # the fields that are there
+    rest: tuple[tuple[str, Any], ...]  # the defaults of the others
+
+
+_PLANS: Final[dict[tuple[object, ...], _Plan]] = {}
+_MOST_PLANS: Final = 256
+"""A service sends a few dozen sets of keys; one that sends others each time must not fill the memory."""
+
+
+def _by_plan(plan: _Plan, content: Mapping[str, Any]) -> Any:
+    """Return an open twin filled from *content*; None where it must be looked at field by field."""
+    new, fields, rest = plan
+    value = new()
+    for name, wire, check in fields:
+        sent = content[wire]
+        if sent is None or not check(sent):
+            return None
+        setattr(value, name, sent)
+    for name, default in rest:
+        setattr(value, name, default)
+    return value
+
+
+def _learn_plan(cls: type[Value], fields: tuple[Field, ...], content: Mapping[str, Any]) -> None:
+    if len(_PLANS) < _MOST_PLANS and "messageMetadata" not in content:  # that one is masked each time
+        new, defaults = _twin_of(cls)
+        sent = tuple((field.name, field.wire, field.check) for field in fields if field.wire in content)
+        rest = {name: default for name, default in defaults.items() if name not in {one[0] for one in sent}}
+        _PLANS[(cls, *content)] = _Plan(new, sent, tuple(rest.items()))
+
+
+def _field_by_field(cls: type[Value], fields: tuple[Field, ...], content: Mapping[str, Any]) -> Any:
+    """Return an open twin of *cls* filled from *content*; learn its plan where all fields are known."""
     extra = {**content}
     extra.pop("type", None)
     value = blank(cls)
@@ -399,28 +453,33 @@ def structure(
             del extra[wire]
         elif not lenient:
             raise NotReadable(f".{wire} must be {what}")
-    for name, content_given in given.items():
-        setattr(value, name, content_given)
     if extra:
         value.extra = mask_keys(extra)
-    value.__class__ = cls
-    return value  # type: ignore[no-any-return]  # its class was set the line before
+    else:
+        _learn_plan(cls, fields, content)
+    return value
 
 
-_BLANKS: Final[dict[type, tuple[Callable[[], Any], dict[str, Any]]]] = {}
+_TWINS: Final[dict[type, tuple[Callable[[], Any], dict[str, Any]]]] = {}
 
 
 def blank(cls: type[Value]) -> Any:
     """Return an open twin of *cls* with its defaults set."""
-    known = _BLANKS.get(cls)
+    new, defaults = _twin_of(cls)
+    value = new()
+    for name, default in defaults.items():
+        setattr(value, name, default)
+    return value
+
+
+def _twin_of(cls: type[Value]) -> tuple[Callable[[], Any], dict[str, Any]]:
+    """Return what makes an open twin of *cls*, and its defaults."""
+    known = _TWINS.get(cls)
     if known is None:
         fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cast("Any", cls))
         defaults = {field.name: field.default for field in fields if field.default is not attrs.NOTHING}
-        known = _BLANKS[cls] = (open_twin(cls), defaults)
-    value = known[0]()
-    for name, default in known[1].items():
-        setattr(value, name, default)
-    return value
+        known = _TWINS[cls] = (open_twin(cls), defaults)
+    return known
 
 
 def unstructure(content: Value, fields: tuple[Field, ...], wire: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import pickle
 from typing import Any, get_args
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, joined, scenarios
 
+import mintlify_async.wire as wire_module
 from mintlify_async.errors import StreamDecodeError
 from mintlify_async.events import (
     EVENT_TYPES,
@@ -101,6 +103,39 @@ def test_every_required_field_is_required(kind: str, cls: type[Any]) -> None:
                 parse_event(json.dumps(without))
             with pytest.raises(StreamDecodeError, match=rf"{field.wire} must be"):
                 parse_event(json.dumps({**wire, field.wire: 3}))
+
+
+@pytest.mark.parametrize(("kind", "cls"), TYPES, ids=[kind for kind, _ in TYPES])
+def test_an_event_is_read_alike_the_first_time_and_later(kind: str, cls: type[Any]) -> None:
+    """Whatever was read before with the same fields: the same event, and the same refusal or null."""
+    wire = wire_of(kind, cls)
+    first = parse_event(json.dumps(wire))
+    assert parse_event(json.dumps(wire)) == first
+    for field in schema(cls):
+        for odd in (None, 3, "3", True, [3], {"3": {}}):
+            changed = {**wire, field.wire: odd}
+            outcomes = [read_or_refusal(changed) for _ in range(2)]
+            wire_module._PLANS.clear()
+            assert outcomes == [read_or_refusal(changed)] * 2
+    assert parse_event(json.dumps(wire)) == first
+
+
+def read_or_refusal(wire: dict[str, Any]) -> object:
+    try:
+        event = parse_event(json.dumps(wire))
+    except StreamDecodeError as error:
+        return str(error)
+    return event, event.extra, event.to_wire()
+
+
+def test_fields_in_ever_new_orders_do_not_fill_the_memory() -> None:
+    """What is remembered of how objects were read is bounded; each is read right all the same."""
+    wire = wire_of("tool-input-available", ToolInputAvailable)
+    orders = itertools.islice(itertools.permutations(wire), 3_000)
+    expected = parse_event(json.dumps(wire))
+    for order in orders:
+        assert parse_event(json.dumps({name: wire[name] for name in order})) == expected
+    assert len(wire_module._PLANS) <= 256
 
 
 @pytest.mark.parametrize(("kind", "cls"), TYPES, ids=[kind for kind, _ in TYPES])

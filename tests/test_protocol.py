@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import aiohttp
@@ -478,13 +479,15 @@ async def test_an_error_answer_is_a_typed_error_that_shows_no_key(web, session):
 def test_a_plain_question_is_written_as_any_other(text: str, fp: str, size: int) -> None:
     """The short way to write a question of one text writes the very bytes of the long way."""
     message = Message.user(text, "m\n1")
-    short = ask_request(Assumptions(), "acme", [message], fp=fp, retrieval_page_size=size).body
+    short = ask_request(
+        Assumptions(), "acme", text, make_id=lambda: "m\n1", fp=fp, retrieval_page_size=size
+    ).body
     long = json_body({"fp": fp, "messages": [message.to_wire()], "retrievalPageSize": size})
     assert short == long
 
 
 def test_a_question_with_anything_more_is_written_the_long_way() -> None:
-    """Metadata, a state, a second part, a further field or another number are all in the body."""
+    """A message's metadata, state or second part, a further field or another number are all in the body."""
     part = TextPart(text="x", state="done")
     for message in (
         Message(id="1", role="user", parts=(part,)),
@@ -497,10 +500,22 @@ def test_a_question_with_anything_more_is_written_the_long_way() -> None:
         assert body is not None
         assert json.loads(body)["messages"] == [message.to_wire()]
     body = ask_request(
-        Assumptions(), "acme", [Message.user("x", "1")], retrieval_page_size=2.5, extra_body={"fp": "other"}
+        Assumptions(),
+        "acme",
+        "x",
+        make_id=lambda: "1",
+        retrieval_page_size=2.5,
+        thread=Thread("t", "k"),
+        extra_body={"fp": "other"},
     ).body
     assert body is not None
-    assert (json.loads(body)["retrievalPageSize"], json.loads(body)["fp"]) == (2.5, "other")
+    assert json.loads(body) == {
+        "fp": "other",
+        "messages": [Message.user("x", "1").to_wire()],
+        "retrievalPageSize": 2.5,
+        "threadId": "t",
+        "threadKey": "k",
+    }
 
 
 @pytest.mark.parametrize(
@@ -532,3 +547,38 @@ async def test_what_wraps_aiohttp_may_add_headers(monkeypatch: pytest.MonkeyPatc
             with suppress(NotFoundError):
                 await session.job("j").refresh()
     assert seen == [None, None]
+
+
+@pytest.mark.parametrize("borrowed", [False, True], ids=["own", "borrowed"])
+async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> None:
+    """A user's header takes the place of ours in any case of letters; the key's and the body's are ours."""
+    given = {"user-agent": "mine/1", "ACCEPT": "x/y", "accept-encoding": "br", "content-type": "text/plain"}
+    heads: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        body = json.dumps(JOB).encode()
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
+        )
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server, AsyncExitStack() as stack:
+        options: dict[str, Any] = {}
+        if borrowed:
+            options["client_session"] = await stack.enter_async_context(aiohttp.ClientSession())
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with MintlifySession(project_id="p", admin_key=KEYS.admin, base_url=url, **options) as session:
+            await session.create_job("x", headers=given)
+    lines = [line.partition(": ") for line in heads[0].decode().split("\r\n")[1:] if line]
+    sent = [(name.lower(), value) for name, _, value in lines]
+    assert len(sent) == len(dict(sent))
+    assert {name: dict(sent)[name] for name in (*map(str.lower, given), "authorization")} == {
+        "user-agent": "mine/1",
+        "accept": "x/y",
+        "accept-encoding": "br",
+        "content-type": "application/json",
+        "authorization": f"Bearer {KEYS.admin}",
+    }
