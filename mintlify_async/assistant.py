@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -40,8 +39,6 @@ __all__ = ["Reply", "Snapshots", "TextStream"]
 
 Opening: TypeAlias = "Callable[[Callable[[], object]], Awaitable[tuple[LiveResponse, int]]]"
 """Sends the question; calls its argument once it is out, and returns the answer with its attempts."""
-
-_NOTHING = nullcontext()
 
 GRACE_SECONDS = 1.0  # what may still come after the end was announced
 
@@ -99,7 +96,6 @@ class Reply:
         "_open",
         "_opening",
         "_prepared",
-        "_reading",
         "_response",
         "_settings",
         "_started",
@@ -135,7 +131,7 @@ class Reply:
         self._prepared: MessageStream | None = None  # becomes the stream when the answer has begun
         self._live: LiveResponse | None = None
         self._error: MintlifyError | None = None
-        self._started = self._entered = self._reading = self._closed = False
+        self._started = self._entered = self._closed = False
         self._heard = -1
         self._cause: MintlifyError | None = None
         self._observe = observe
@@ -330,28 +326,34 @@ class Reply:
                 break
             live = self._to_be_read(stream)
             try:  # here, not in a coroutine of its own: each costs a live event 3 %
-                data = await live.read()
+                try:
+                    data = await live.reading()
+                except Exception as error:
+                    data = live.broke(error)
             except MintlifyError as error:
                 self._cut(stream, error)
             else:
-                self._feed(stream, data)
+                self._feed(stream, live, data)
             finally:
-                self._reading = False
+                live.pending = False
         raise StopAsyncIteration
 
     async def _start(self) -> None:
         if self._closed:
             return
-        if self._reading:
+        if self._opening is not None:
             raise _already_read()
         if self._observe is not None:
             self._observation = self._observe()
-        self._reading = True
         self._opening = opening = Scope()  # close() ends it
         try:
             assert self._open is not None
-            with opening, self._observation.active() if self._observation is not None else _NOTHING:
-                self._live, attempts = await self._open(self._prepare)
+            with opening:
+                if self._observation is None:
+                    self._live, attempts = await self._open(self._prepare)
+                else:
+                    with self._observation.active():
+                        self._live, attempts = await self._open(self._prepare)
         except MintlifyError as error:
             self._failed(error)
             raise
@@ -362,7 +364,6 @@ class Reply:
             self._end(error)
             raise
         finally:
-            self._reading = False
             self._opening = self._open = self._observe = None  # they hold the request
         self._begin(self._live, attempts)
 
@@ -380,18 +381,21 @@ class Reply:
         self._attempts = attempts
         self._stream = self._prepare()
         self._stream.begin(
-            thread_id=live.headers.get(assumptions.thread_id_header),
-            thread_key=live.headers.get(assumptions.thread_key_header),
-            secret=live.secret,
+            live.headers, (assumptions.thread_id_header, assumptions.thread_key_header), live.secret
         )
         if self._closed:  # by another task, while it was being opened
             live.close()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a task opens or reads it at this moment."""
+        return self._opening is not None or (self._live is not None and self._live.pending)
 
     def _to_be_read(self, stream: MessageStream) -> LiveResponse:
         """Return the live response, which the caller reads once; nobody else may until then."""
         live = self._live
         assert live is not None
-        if self._reading:
+        if live.pending:
             raise _already_read()
         if live.waiting_first and stream.events_seen:
             live.waiting_first = False
@@ -403,16 +407,15 @@ class Reply:
             self._heard = stream.events_seen
         if complete:
             live.grace(GRACE_SECONDS, in_all=stream.done_seen)
-        self._reading = True
         return live
 
-    def _feed(self, stream: MessageStream, data: bytes) -> None:
+    def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
         """Feed the stream what arrived, or its end."""
+        live.took(data)
         if not data:
             stream.feed_eof()
             return
-        live = self._live
-        if live is not None and live.taken > self._settings.max_reply_bytes:
+        if live.taken > self._settings.max_reply_bytes:
             limit = self._settings.max_reply_bytes
             error = StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **self._kept())
             raise self._failed(error)
@@ -459,9 +462,8 @@ class Reply:
         if live is not None:
             live.close()
         self._end(None)
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.end()
+        if self._opening is not None:
+            self._opening.end()
 
     def _failed(self, error: MintlifyError) -> MintlifyError:
         """Remember *error* for every later ``await`` and free the connection."""

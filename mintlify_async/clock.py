@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from heapq import heapify, heappop, heappush
 from typing import Protocol
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 __all__ = ["Clock", "SystemClock", "Timer"]
 
@@ -79,9 +79,9 @@ class SystemClock:
     def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* on the running loop when :meth:`now` reaches *at*, in an empty context."""
         loop = asyncio.get_running_loop()
-        lane = _lanes.get(id(loop))
+        lane = _latest() if _latest is not None else None
         if lane is None or lane.loop is not loop:
-            lane = _lanes[id(loop)] = _Lane(loop)
+            lane = _lane_of(loop)
         return lane.add(at, callback)
 
 
@@ -166,3 +166,14 @@ class _Lane:
 
 _lanes: WeakValueDictionary[int, _Lane] = WeakValueDictionary()
 """By the loop's id. A lane lives as long as its loop's timer, or somebody's alarm, holds it."""
+_latest: ReferenceType[_Lane] | None = None
+"""The lane that was asked for last: most programs have one loop, and a weak dictionary is slow."""
+
+
+def _lane_of(loop: asyncio.AbstractEventLoop) -> _Lane:
+    global _latest
+    lane = _lanes.get(id(loop))
+    if lane is None or lane.loop is not loop:
+        lane = _lanes[id(loop)] = _Lane(loop)
+    _latest = ref(lane)
+    return lane

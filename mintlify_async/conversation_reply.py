@@ -277,7 +277,7 @@ class ConversationReply(Reply):
         task = self._task
         abandoned = not self._entered and task is not None and task.done()
         ours = not self._entered or task is _current_task()
-        if self._reading or not (abandoned or (over and ours)):
+        if self._busy or not (abandoned or (over and ours)):
             return False
         self._shut()
         if not over:

@@ -414,16 +414,18 @@ def _read_live(
 
 def _hide_secrets(answer: LiveResponse | Answer, request: Request, key: str) -> None:
     """Mask our own secrets in *answer*, which a server may repeat; no real one is short."""
-    thread = request.thread
     if isinstance(answer, LiveResponse):  # its thread's key is looked for there, and masked later
-        secrets = [key]
-    else:
-        secrets = [key] if thread is None or thread.key is None else [key, thread.key]
-    for secret in secrets:
-        if len(secret) < SHORTEST_SECRET:
-            continue
-        if isinstance(answer, Answer):
+        _hide_in_headers(answer, key)
+        return
+    for secret in (key, request.thread.key if request.thread is not None else None):
+        if secret is not None and len(secret) >= SHORTEST_SECRET:
             answer.body = answer.body.replace(secret.encode(), b"****")
-        if secret in "\n".join(answer.headers.values()):
+            _hide_in_headers(answer, secret)
+
+
+def _hide_in_headers(answer: LiveResponse | Answer, secret: str) -> None:
+    for repeated in answer.headers.values():
+        if secret in repeated and len(secret) >= SHORTEST_SECRET:
             headers = lower_headers(answer.headers)
             answer.headers = {name: value.replace(secret, "****") for name, value in headers.items()}
+            return

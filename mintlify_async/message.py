@@ -60,7 +60,7 @@ class MessageFold:
         finish_reason: Why the answer ended, or None.
         role: Whose message it is: ``assistant``.
         extra: What the message that is continued held besides.
-        text_writers: For each open text part, what appends to it; always the same dict.
+        open_texts: The open text parts by id; always the same dict.
     """
 
     __slots__ = (
@@ -76,11 +76,10 @@ class MessageFold:
         "_step",
         "_step_begin",
         "_step_calls",
-        "_text",
         "extra",
         "finish_reason",
+        "open_texts",
         "role",
-        "text_writers",
     )
 
     def __init__(self, message: Message | None = None) -> None:
@@ -89,7 +88,7 @@ class MessageFold:
         self.role = "assistant"
         self.extra: Mapping[str, Any] = NO_EXTRA
         self._step = 0
-        self.text_writers: dict[str, Callable[[str], None]] = {}
+        self.open_texts: dict[str, TextDraft] = {}
         self._clear()
         if message is not None:
             self._continue(message)
@@ -113,10 +112,9 @@ class MessageFold:
 
     def _close_parts(self) -> None:
         """Forget which parts are open."""
-        self._text: dict[str, TextDraft] = {}
+        self.open_texts.clear()
         self._reasoning: dict[str, TextDraft] = {}
         self._inputs: dict[str, InputDraft] = {}
-        self.text_writers.clear()
 
     def _continue(self, message: Message) -> None:
         self._id, self.role, self.extra = message.id, message.role, message.extra
@@ -237,18 +235,16 @@ class MessageFold:
     def _text_start(self, event: ev.TextStart) -> bool:
         draft = TextDraft(reasoning=False, id=None, metadata=event.provider_metadata)
         self._drafts.append(draft)
-        self._text[event.id] = draft
-        self.text_writers[event.id] = draft.pieces.append
+        self.open_texts[event.id] = draft
         return True
 
     def _text_delta(self, event: ev.TextDelta) -> bool:
-        return self._delta(self._text, event)
+        return self._delta(self.open_texts, event)
 
     def _text_end(self, event: ev.TextEnd) -> bool:
-        draft = self._end(self._text, event)
+        draft = self._end(self.open_texts, event)
         if event.citations is not None:
             draft.citations = event.citations
-        del self.text_writers[event.id]
         return True
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> bool:

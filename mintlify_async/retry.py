@@ -233,7 +233,8 @@ class RetryBudget:
 
     def succeeded(self) -> None:
         """Give a tenth back."""
-        self._tokens = min(self._most, self._tokens + 0.1)
+        if self._tokens < self._most:
+            self._tokens = min(self._most, self._tokens + 0.1)
 
 
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")

@@ -75,10 +75,21 @@ class SSEDecoder:
         """
         if not self._started and not self._tail and data[:5] == b"data:":  # no byte order mark will come
             self._started = True
-        if self._at_rest() and data[-2:] == b"\n\n" and len(data) <= self.max_event_bytes:
+        if (
+            data[-2:] == b"\n\n"
+            and self._data is None
+            and self._started
+            and not (self._tail or self._after_cr or self.too_large)
+            and len(data) <= self.max_event_bytes
+            and b"\r" not in data
+        ):
             # What a live stream mostly sends: whole events. Five times faster than the way below.
-            events = self._whole(data)
+            try:
+                events = _usual(data.decode())
+            except UnicodeDecodeError:
+                events = None
             if events is not None:
+                self.data_seen = True
                 return events
         if self.too_large:
             raise self.size_error()
@@ -154,28 +165,6 @@ class SSEDecoder:
                 self.data_seen = True
                 return events
         return self._lines(text)
-
-    def _at_rest(self) -> bool:
-        """Return whether an event begins here, and not the stream."""
-        return (
-            self._data is None
-            and self._started
-            and not self._tail
-            and not self._after_cr
-            and not self.too_large
-        )
-
-    def _whole(self, data: bytes) -> list[str] | None:
-        """Return the events in *data*, which ends with a blank line, when they have the usual shape."""
-        if b"\r" in data:
-            return None
-        try:
-            events = _usual(data.decode())
-        except UnicodeDecodeError:
-            return None
-        if events is not None:
-            self.data_seen = True
-        return events
 
     def _lines(self, text: str) -> list[str]:
         """Return the events in *text*, line by line."""

@@ -18,6 +18,7 @@ else that ends it is an error that carries what had arrived.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn, cast
 
@@ -53,6 +54,8 @@ _NO_EVENTS: Final[list[str]] = []
 _HEAD_BYTES: Final = 4096
 """How much of a body that is no event stream is kept for the error's excerpt."""
 _EXCERPT: Final = 2000
+_OF_THREADS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
+"""The fields of an event that may say which thread it is."""
 _DELTA_OPENING: Final = r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
 
 
@@ -64,27 +67,29 @@ class _ThreadFinder:
     with named the same id, or none.
     """
 
-    __slots__ = ("_ids", "_keys", "_secret", "_sent")
+    __slots__ = ("_headers", "_ids", "_keys", "_names", "_secret", "_sent")
 
-    def __init__(
-        self, sent: Thread | None, header_id: str | None, header_key: str | None, secret: str | None
-    ) -> None:
+    def __init__(self, sent: Thread | None) -> None:
         self._sent = sent
         self._ids: dict[int, str] = {}
         self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
-        self.begin(header_id, header_key, secret)
+        self._headers: Mapping[str, str] | None = None  # until they are looked at, which is seldom
+        self._names = ("", "")
+        self._secret: str | None = None
 
-    def begin(self, header_id: str | None, header_key: str | None, secret: str | None) -> None:
-        """Take what the answer's headers say, and what no error may show."""
-        self._secret = secret
-        if header_id is not None or header_key is not None:
-            self._note(4, header_id, header_key, None)
+    def begin(self, headers: Mapping[str, str], names: tuple[str, str], secret: str | None) -> None:
+        """Take the answer's headers, the *names* of the thread's id and key, and what no error may show."""
+        self._headers, self._names, self._secret = headers, names, secret
+
+    def _look_at_headers(self) -> None:
+        headers, self._headers = self._headers, None
+        if headers is not None:
+            id_header, key_header = self._names
+            self._note(4, headers.get(id_header), headers.get(key_header), None)
 
     def look(self, content: dict[str, Any]) -> None:
-        """Take what an event says of the thread."""
+        """Take what an event says of the thread, when it has one of ``_OF_THREADS``."""
         metadata = content.get("messageMetadata")
-        if not ("threadId" in content or "threadKey" in content or isinstance(metadata, dict)):
-            return
         place = 0 if content.get("type") == "finish" else 2
         inside = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
         top_id, inner_id = content.get("threadId"), inside.get("threadId")
@@ -101,6 +106,7 @@ class _ThreadFinder:
     @property
     def thread(self) -> Thread | None:
         """The thread as far as it is known."""
+        self._look_at_headers()
         sent = self._sent
         id = next((self._ids[place] for place in sorted(self._ids)), None) or (sent.id if sent else None)
         if id is None or (sent is not None and sent.id == id and sent.key is not None):
@@ -110,6 +116,7 @@ class _ThreadFinder:
 
     def mask(self, text: str) -> str:
         """Return *text* without any key that is known."""
+        self._look_at_headers()
         sent = self._sent.key if self._sent else None
         for key in {key for key, _ in self._keys.values()} | {sent, self._secret}:
             text = mask_text(text, key)
@@ -126,10 +133,7 @@ class MessageStream:
     Args:
         message: The assistant's message that the answer continues, or None for a new one.
         thread: The thread that was sent with the question, or None.
-        header_thread_id: The answer's header ``X-Thread-Id``, or None.
-        header_thread_key: The answer's header ``X-Thread-Key``, or None.
         max_event_bytes: Largest event accepted, in bytes.
-        secret: What no error may show, should the answer repeat it: the API key.
 
     Attributes:
         events_seen: How many events were handed out.
@@ -154,7 +158,7 @@ class MessageStream:
         "_opening",
         "_opening_id",
         "_queue",
-        "_writers",
+        "_texts",
         "abort_reason",
         "aborted",
         "done_seen",
@@ -169,16 +173,13 @@ class MessageStream:
         *,
         message: Message | None = None,
         thread: Thread | None = None,
-        header_thread_id: str | None = None,
-        header_thread_key: str | None = None,
         max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
-        secret: str | None = None,
     ) -> None:
         """Start before the first byte of the body."""
         self._decoder = SSEDecoder(max_event_bytes)
         self._fold = MessageFold(message)
-        self._writers = self._fold.text_writers
-        self._finder = _ThreadFinder(thread, header_thread_id, header_thread_key, secret)
+        self._texts = self._fold.open_texts
+        self._finder = _ThreadFinder(thread)
         self._queue = _NO_EVENTS  # the next one last; a deque takes 700 bytes more of each stream
         self._opening: str | tuple[()] = ()  # how a delta of the text _opening_id begins; () is no beginning
         self._opening_id = ""
@@ -194,9 +195,17 @@ class MessageStream:
 
     # What goes in -----------------------------------------------------------------------------
 
-    def begin(self, *, thread_id: str | None, thread_key: str | None, secret: str | None) -> None:
-        """Take what is known before the body: as the arguments of the class, for one made beforehand."""
-        self._finder.begin(thread_id, thread_key, secret)
+    def begin(
+        self, headers: Mapping[str, str], thread_headers: tuple[str, str], secret: str | None = None
+    ) -> None:
+        """Take what is known before the body.
+
+        Args:
+            headers: The answer's, asked for in lower case.
+            thread_headers: Which of them name the thread's id and its key.
+            secret: What no error may show, should the answer repeat it: the API key.
+        """
+        self._finder.begin(headers, thread_headers, secret)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body; what comes after its end is ignored."""
@@ -275,7 +284,7 @@ class MessageStream:
                 name = self._opening_id
                 delta, end = scan_text(data, len(self._opening))
                 if data[end:] == "}":
-                    self._writers[name](delta)
+                    self._texts[name].pieces.append(delta)
                     self.events_seen += 1
                     self.wrote = True
                     return make_text_delta(name, delta)
@@ -285,7 +294,7 @@ class MessageStream:
             elif content["type"] == "text-delta" and len(content) == 3:
                 name, delta = content["id"], content["delta"]
                 if delta.__class__ is str:
-                    self._writers[name](delta)
+                    self._texts[name].pieces.append(delta)
                     self.events_seen += 1
                     self.wrote = True
                     self._learn_opening(data, name)
@@ -323,7 +332,9 @@ class MessageStream:
         if problem:
             raise unreadable(f"the event {problem}", data)
         if isinstance(content, dict):
-            self._finder.look(cast("dict[str, Any]", content))
+            wire: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType] - JSON
+            if not _OF_THREADS.isdisjoint(wire):
+                self._finder.look(wire)
         return build_event(content, data)
 
     def _fold_event(self, event: StreamEvent) -> StreamEvent:

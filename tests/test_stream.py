@@ -479,9 +479,8 @@ def test_where_the_thread_is_found(
     events: list[Any], headers: dict[str, str], sent: Thread | None, expected: Thread | None
 ) -> None:
     """The best place wins; a key is taken only with the id that it came with; the sent key stays."""
-    stream = MessageStream(
-        thread=sent, header_thread_id=headers.get("id"), header_thread_key=headers.get("key")
-    )
+    stream = MessageStream(thread=sent)
+    stream.begin(headers, ("id", "key"))
     outcome = Outcome(stream, body_of(*events))
     assert outcome.error is None
     found = stream.thread
@@ -494,19 +493,23 @@ def test_where_the_thread_is_found(
 def test_no_error_shows_a_known_key() -> None:
     """A key known from a header or from the request is masked wherever the server repeats it."""
     for last in ('{"type":"x","say":"hk and sk"', {"type": "error", "errorText": "hk and sk"}):
-        stream = MessageStream(thread=Thread("t", "sk"), header_thread_id="t", header_thread_key="hk")
+        stream = MessageStream(thread=Thread("t", "sk"))
+        stream.begin({"id": "t", "key": "hk"}, ("id", "key"))
         outcome = Outcome(stream, body_of(*TEXT, last), cause="hk and sk")
         assert isinstance(outcome.error, StreamError)
         shown = str(outcome.error) + repr(vars(outcome.error))
         assert "hk" not in shown
         assert "sk" not in shown
-    outcome = Outcome(MessageStream(header_thread_key="hk"), b"<p>hk</p>")
+    stream = MessageStream()
+    stream.begin({"key": "hk"}, ("id", "key"))
+    outcome = Outcome(stream, b"<p>hk</p>")
     assert "hk" not in str(outcome.error) + repr(vars(outcome.error))
 
 
 def test_the_thread_is_known_before_the_end() -> None:
     """A stream that is cut has the thread that its header named, for the error and for the next call."""
-    stream = MessageStream(header_thread_id="h", header_thread_key="hk")
+    stream = MessageStream()
+    stream.begin({"id": "h", "key": "hk"}, ("id", "key"))
     outcome = Outcome(stream, body_of(*TEXT))
     assert isinstance(outcome.error, StreamInterruptedError)
     assert outcome.error.thread == Thread("h", "hk")
