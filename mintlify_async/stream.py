@@ -44,7 +44,7 @@ from .message import AnswerSource, MessageFold
 from .models import Thread
 from .parts import Message
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder
-from .wire import MISSING, NotReadable, decode_json, mask_text, scan_json, scan_text, too_deep
+from .wire import MISSING, NO_EXTRA, NotReadable, decode_json, mask_text, scan_json, scan_text, too_deep
 
 __all__ = ["MessageStream"]
 
@@ -67,25 +67,16 @@ class _ThreadFinder:
     with named the same id, or none.
     """
 
-    __slots__ = ("_headers", "_ids", "_keys", "_names", "_secret", "_sent")
+    __slots__ = ("_ids", "_keys", "_secret", "_sent")
 
-    def __init__(self, sent: Thread | None) -> None:
+    def __init__(
+        self, sent: Thread | None, header_id: str | None, header_key: str | None, secret: str | None
+    ) -> None:
         self._sent = sent
+        self._secret = secret  # what no error may show besides
         self._ids: dict[int, str] = {}
         self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
-        self._headers: Mapping[str, str] | None = None  # until they are looked at, which is seldom
-        self._names = ("", "")
-        self._secret: str | None = None
-
-    def begin(self, headers: Mapping[str, str], names: tuple[str, str], secret: str | None) -> None:
-        """Take the answer's headers, the *names* of the thread's id and key, and what no error may show."""
-        self._headers, self._names, self._secret = headers, names, secret
-
-    def _look_at_headers(self) -> None:
-        headers, self._headers = self._headers, None
-        if headers is not None:
-            id_header, key_header = self._names
-            self._note(4, headers.get(id_header), headers.get(key_header), None)
+        self._note(4, header_id, header_key, None)
 
     def look(self, content: dict[str, Any]) -> None:
         """Take what an event says of the thread, when it has one of ``_OF_THREADS``."""
@@ -106,7 +97,6 @@ class _ThreadFinder:
     @property
     def thread(self) -> Thread | None:
         """The thread as far as it is known."""
-        self._look_at_headers()
         sent = self._sent
         id = next((self._ids[place] for place in sorted(self._ids)), None) or (sent.id if sent else None)
         if id is None or (sent is not None and sent.id == id and sent.key is not None):
@@ -116,7 +106,6 @@ class _ThreadFinder:
 
     def mask(self, text: str) -> str:
         """Return *text* without any key that is known."""
-        self._look_at_headers()
         sent = self._sent.key if self._sent else None
         for key in {key for key, _ in self._keys.values()} | {sent, self._secret}:
             text = mask_text(text, key)
@@ -150,15 +139,19 @@ class MessageStream:
         "_decoder",
         "_eof",
         "_error",
-        "_finder",
         "_fold",
+        "_found",
         "_head",
+        "_headers",
         "_last",
         "_later",
         "_opening",
         "_opening_id",
         "_queue",
+        "_secret",
         "_texts",
+        "_thread",
+        "_thread_headers",
         "abort_reason",
         "aborted",
         "done_seen",
@@ -179,7 +172,11 @@ class MessageStream:
         self._decoder = SSEDecoder(max_event_bytes)
         self._fold = MessageFold(message)
         self._texts = self._fold.open_texts
-        self._finder = _ThreadFinder(thread)
+        self._thread = thread
+        self._headers: Mapping[str, str] = NO_EXTRA
+        self._thread_headers = ("", "")
+        self._secret: str | None = None
+        self._found: _ThreadFinder | None = None  # made when it is needed, at the end mostly
         self._queue = _NO_EVENTS  # the next one last; a deque takes 700 bytes more of each stream
         self._opening: str | tuple[()] = ()  # how a delta of the text _opening_id begins; () is no beginning
         self._opening_id = ""
@@ -205,7 +202,8 @@ class MessageStream:
             thread_headers: Which of them name the thread's id and its key.
             secret: What no error may show, should the answer repeat it: the API key.
         """
-        self._finder.begin(headers, thread_headers, secret)
+        self._headers, self._thread_headers, self._secret = headers, thread_headers, secret
+        self._found = None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body; what comes after its end is ignored."""
@@ -416,6 +414,15 @@ class MessageStream:
             f"the answer is no event stream but {_kind_of(excerpt.lstrip())}: {printable(excerpt)}",
             excerpt=excerpt,
         )
+
+    @property
+    def _finder(self) -> _ThreadFinder:
+        if self._found is None:
+            id_header, key_header = self._thread_headers
+            self._found = _ThreadFinder(
+                self._thread, self._headers.get(id_header), self._headers.get(key_header), self._secret
+            )
+        return self._found
 
     # The views --------------------------------------------------------------------------------
 
