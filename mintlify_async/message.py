@@ -50,6 +50,20 @@ _TOOL_FIELDS: Final = tuple(
 )
 
 
+class _PartIndex:
+    """Where the parts are that are no text. Most answers of which thousands are open have none yet."""
+
+    __slots__ = ("approvals", "calls", "data", "inputs", "reasoning", "step_calls")
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[ToolDraft]] = {}
+        self.step_calls: dict[str, list[ToolDraft]] = {}
+        self.approvals: dict[str, list[int]] = {}  # by id: the places of the parts that asked, a heap
+        self.data: dict[tuple[str, str], FixedDraft] = {}
+        self.reasoning: dict[str, TextDraft] = {}
+        self.inputs: dict[str, InputDraft] = {}
+
+
 class MessageFold:
     """Folds events into a message.
 
@@ -64,18 +78,13 @@ class MessageFold:
     """
 
     __slots__ = (
-        "_approvals",
-        "_calls",
-        "_data",
         "_drafts",
         "_id",
-        "_inputs",
+        "_made",
         "_metadata",
         "_metadata_seen",
-        "_reasoning",
         "_step",
         "_step_begin",
-        "_step_calls",
         "extra",
         "finish_reason",
         "open_texts",
@@ -98,23 +107,29 @@ class MessageFold:
         self._drafts: list[Draft] = []
         self._metadata: Any = None
         self._metadata_seen: Any = None  # the copy that was handed out last
-        self._calls: dict[str, list[ToolDraft]] = {}
-        self._approvals: dict[str, list[int]] = {}  # by id: the places of the parts that asked, a heap
-        self._data: dict[tuple[str, str], FixedDraft] = {}
+        self._made: _PartIndex | None = None
         self.finish_reason: str | None = None
         self._begin_step()
         self._close_parts()
 
+    @property
+    def _index(self) -> _PartIndex:
+        if self._made is None:
+            self._made = _PartIndex()
+        return self._made
+
     def _begin_step(self) -> None:
         self._step += 1
         self._step_begin = len(self._drafts)
-        self._step_calls: dict[str, list[ToolDraft]] = {}
+        if self._made is not None:
+            self._made.step_calls.clear()
 
     def _close_parts(self) -> None:
         """Forget which parts are open."""
         self.open_texts.clear()
-        self._reasoning: dict[str, TextDraft] = {}
-        self._inputs: dict[str, InputDraft] = {}
+        if self._made is not None:
+            self._made.reasoning.clear()
+            self._made.inputs.clear()
 
     def _continue(self, message: Message) -> None:
         self._id, self.role, self.extra = message.id, message.role, message.extra
@@ -123,7 +138,7 @@ class MessageFold:
             self._adopt(part)
         for draft in self._drafts[self._step_begin :]:
             if isinstance(draft, ToolDraft) and draft.fields["state"] == "input-streaming":
-                self._inputs[draft.call_id] = draft.reopened()
+                self._index.inputs[draft.call_id] = draft.reopened()
 
     def _adopt(self, part: MessagePart) -> None:
         """Add a part of the message that is continued."""
@@ -137,7 +152,7 @@ class MessageFold:
         fixed = FixedDraft(part)
         self._drafts.append(fixed)
         if isinstance(part, DataPart) and part.id is not None:
-            self._data.setdefault((part.name, part.id), fixed)
+            self._index.data.setdefault((part.name, part.id), fixed)
         elif isinstance(part, StepStartPart):
             self._begin_step()
 
@@ -228,9 +243,9 @@ class MessageFold:
     def _forget(self, draft: Draft) -> None:
         """Take a removed part out of what finds parts."""
         if isinstance(draft, ToolDraft):
-            self._calls[draft.call_id].pop()  # the parts of a call are in the order of the message
+            self._index.calls[draft.call_id].pop()  # the parts of a call are in the order of the message
         elif isinstance(draft, FixedDraft) and isinstance(draft.part, DataPart) and draft.part.id is not None:
-            self._data.pop((draft.part.name, draft.part.id), None)
+            self._index.data.pop((draft.part.name, draft.part.id), None)
 
     def _text_start(self, event: ev.TextStart) -> bool:
         draft = TextDraft(reasoning=False, id=None, metadata=event.provider_metadata)
@@ -250,14 +265,14 @@ class MessageFold:
     def _reasoning_start(self, event: ev.ReasoningStart) -> bool:
         draft = TextDraft(reasoning=True, id=event.id, metadata=event.provider_metadata)
         self._drafts.append(draft)
-        self._reasoning[event.id] = draft
+        self._index.reasoning[event.id] = draft
         return True
 
     def _reasoning_delta(self, event: ev.ReasoningDelta) -> bool:
-        return self._delta(self._reasoning, event)
+        return self._delta(self._index.reasoning, event)
 
     def _reasoning_end(self, event: ev.ReasoningEnd) -> bool:
-        self._end(self._reasoning, event)
+        self._end(self._index.reasoning, event)
         return True
 
     def _delta(self, open: dict[str, TextDraft], event: ev.TextDelta | ev.ReasoningDelta) -> bool:
@@ -325,37 +340,37 @@ class MessageFold:
     def _data_event(self, event: ev.Data) -> bool:
         if event.transient:
             return False
-        draft = None if event.id is None else self._data.get((event.name, event.id))
+        draft = None if event.id is None else self._index.data.get((event.name, event.id))
         if draft is not None:
             draft.part = attrs.evolve(cast("DataPart", draft.part), data=event.data)
             return True
         extra = event.extra if event.transient is None else {**event.extra, "transient": event.transient}
         self._add(DataPart(name=event.name, data=event.data, id=event.id, extra=extra))
         if event.id is not None:
-            self._data[event.name, event.id] = cast("FixedDraft", self._drafts[-1])
+            self._index.data[event.name, event.id] = cast("FixedDraft", self._drafts[-1])
         return True
 
     def _add_tool(self, draft: ToolDraft) -> None:
         draft.order = len(self._drafts)
         self._drafts.append(draft)
-        self._calls.setdefault(draft.call_id, []).append(draft)
-        here = self._step_calls.setdefault(draft.call_id, [])
+        self._index.calls.setdefault(draft.call_id, []).append(draft)
+        here = self._index.step_calls.setdefault(draft.call_id, [])
         if all(other.dynamic is not draft.dynamic for other in here):
             here.append(draft)  # of a stored message's many, only the first of its kind is ever asked for
 
     def _call(self, event: ev.StreamEvent, call_id: str) -> ToolDraft:
         """Find the part of a call: the first in this step, else the last in the message."""
-        here = self._step_calls.get(call_id)
+        here = self._index.step_calls.get(call_id)
         if here:
             return here[0]
-        anywhere = self._calls.get(call_id)
+        anywhere = self._index.calls.get(call_id)
         if not anywhere:
             raise _not_open(event, call_id)
         return anywhere[-1]
 
     def _here(self, call_id: str, name: str, *, dynamic: bool) -> tuple[ToolDraft, bool]:
         """Find this step's part of a call, or add one; say whether it is new."""
-        for draft in self._step_calls.get(call_id, ()):
+        for draft in self._index.step_calls.get(call_id, ()):
             if draft.dynamic is dynamic:
                 draft.name = name
                 return draft, False
@@ -388,7 +403,7 @@ class MessageFold:
     def _tool_input_start(self, event: ev.ToolInputStart) -> bool:
         dynamic = event.dynamic is True
         draft, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
-        self._inputs[event.tool_call_id] = InputDraft(
+        self._index.inputs[event.tool_call_id] = InputDraft(
             event.tool_name,
             dynamic=dynamic,
             title=event.title,
@@ -401,7 +416,7 @@ class MessageFold:
         return True
 
     def _tool_input_delta(self, event: ev.ToolInputDelta) -> bool:
-        stream = self._inputs.get(event.tool_call_id)
+        stream = self._index.inputs.get(event.tool_call_id)
         if stream is None:
             raise _not_open(event, event.tool_call_id)
         draft = stream.draft
@@ -433,7 +448,7 @@ class MessageFold:
         return True
 
     def _tool_input_error(self, event: ev.ToolInputError) -> bool:
-        here = self._step_calls.get(event.tool_call_id)
+        here = self._index.step_calls.get(event.tool_call_id)
         dynamic = here[0].dynamic if here else event.dynamic is True
         draft, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
         self._update(draft, "output-error", input=event.input, error_text=event.error_text)
@@ -481,11 +496,11 @@ class MessageFold:
         return True
 
     def _ask(self, approval_id: str, draft: ToolDraft) -> None:
-        heappush(self._approvals.setdefault(approval_id, []), draft.order)
+        heappush(self._index.approvals.setdefault(approval_id, []), draft.order)
 
     def _asked(self, approval_id: str) -> ToolDraft | None:
         """Find the first part that waits for this consent; drop those that do not any more."""
-        asked = self._approvals.get(approval_id, [])
+        asked = self._index.approvals.get(approval_id, [])
         while asked:
             draft = self._drafts[asked[0]] if asked[0] < len(self._drafts) else None
             if isinstance(draft, ToolDraft):

@@ -26,7 +26,7 @@ from .errors import (
 )
 from .models import ContextItem, Headers, Job, ResponseInfo, SearchFilter, Thread, make_response_info
 from .parts import Message, coerce_messages
-from .wire import mask_text, scan_json, too_deep
+from .wire import NO_EXTRA, mask_text, scan_json, too_deep
 
 __all__ = ["Answer", "Assumptions", "Operation", "Request"]
 
@@ -216,14 +216,14 @@ _OUR_HEADERS = frozenset(
 )
 
 
-def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return *headers* as a dict when each is a legal header of its own.
+def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return a copy of *headers* when each is a legal header of its own.
 
     Raises:
         ConfigurationError: A name or a value is no header, or the header is ours to set.
     """
     if headers is None or (headers.__class__ is dict and not headers):  # nearly always
-        return {}
+        return NO_EXTRA
     if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise ConfigurationError("headers must be a mapping of names to values", field="headers")
     checked: dict[str, str] = {}
@@ -246,7 +246,7 @@ def check_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
 
 def _extra(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if extra_body is None or (extra_body.__class__ is dict and not extra_body):  # nearly always
-        return {}
+        return NO_EXTRA
     if not isinstance(extra_body, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
     return dict(extra_body)

@@ -9,6 +9,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -475,17 +476,12 @@ class MintlifySession:
         else:
             limits = _with_total(timeouts or options.timeouts, timeout)
             settings = self._settings_for(limits)
-
-        def open(meanwhile: Callable[[], object]) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-            request.meanwhile = meanwhile
-            return self._open(request, limits)
-
         return Reply(
-            open,
+            partial(self._open, request, limits),  # not a closure: its cells are four objects more
             settings,
             checked_thread,
             None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1],
-            None if options.observer is None else lambda: self._observe(request, asked),
+            None if options.observer is None else partial(self._observe, request, asked),
         )
 
     def conversation(
@@ -775,8 +771,11 @@ class MintlifySession:
             )
         return domain
 
-    def _open(self, request: Request, timeouts: Timeouts) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+    def _open(
+        self, request: Request, timeouts: Timeouts, meanwhile: Callable[[], object]
+    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         self._check_open()
+        request.meanwhile = meanwhile
         return self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
 
     def _observe(self, request: Request, asked: str | Sequence[Message]) -> Observation | None:

@@ -340,7 +340,7 @@ def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
         folded.apply(piece)
     pending = [len(getattr(draft, "pieces", ())) for draft in folded._drafts]
     assert pending[0] == 100_000
-    assert len(folded._inputs["c"].pieces) == 20_001
+    assert len(folded._index.inputs["c"].pieces) == 20_001
     assert len(folded.text) == 200_000
     tool = folded.message.parts[1]
     assert isinstance(tool, ToolPart)
@@ -357,7 +357,7 @@ def test_a_stored_message_with_one_call_many_times_is_not_searched() -> None:
     parts = folded.message.parts
     assert [parts[at].input for at in (0, 1, 99, 100)] == [1, {}, {}, 1]
     assert len(parts) == 101
-    assert len(folded._step_calls["c"]) == 2
+    assert len(folded._index.step_calls["c"]) == 2
 
 
 # Sources and suggestions ------------------------------------------------------------------------
