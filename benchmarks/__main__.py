@@ -31,19 +31,18 @@ def streams(shape: str) -> Callable[[Effort], list[Row]]:
     """Return the row of one shape of answer."""
 
     def run(effort: Effort) -> list[Row]:
-        from .streams import SLOW, one_answer
+        from .streams import one_answer
 
-        rounds = min(effort.rounds, 3) if shape in SLOW else effort.rounds
-        return [asyncio.run(one_answer(shape, rounds=rounds, quick=effort.quick))]
+        return [asyncio.run(one_answer(shape, rounds=effort.rounds, quick=effort.quick))]
 
     return run
 
 
 def first(effort: Effort) -> list[Row]:
-    """Return the row of the first event."""
+    """Return the rows of the first event."""
     from .streams import first_event
 
-    return [asyncio.run(first_event(rounds=effort.rounds, quick=effort.quick))]
+    return asyncio.run(first_event(rounds=effort.rounds, quick=effort.quick))
 
 
 def calls(effort: Effort) -> list[Row]:
@@ -85,7 +84,7 @@ def held(effort: Effort) -> list[Row]:
 
     if effort.quick:
         return open_streams(10, rounds=1, events=2)
-    rounds = min(effort.rounds, 3)
+    rounds = effort.rounds
     rows = [row for streams in (1_000, 5_000, 10_000) for row in open_streams(streams, rounds=rounds)]
     return rows + open_streams(10_000, rounds=rounds, collector=False)
 
@@ -95,9 +94,9 @@ def held_tls(effort: Effort) -> list[Row]:
     from .held import open_streams
 
     streams = 4 if effort.quick else 1_000
-    rows = open_streams(streams, rounds=1, events=2, tls=True)
+    rows = open_streams(streams, rounds=effort.rounds, events=2, tls=True)
     if not effort.quick:
-        rows += open_streams(streams, rounds=1, events=2, tls=True, uvloop=True)
+        rows += open_streams(streams, rounds=effort.rounds, events=2, tls=True, uvloop=True)
     return rows
 
 
@@ -107,7 +106,7 @@ def jobs(effort: Effort) -> list[Row]:
 
     if effort.quick:
         return [waited_jobs(20, rounds=1, seconds=0.1)]
-    return [waited_jobs(10_000, rounds=min(effort.rounds, 3))]
+    return [waited_jobs(10_000, rounds=effort.rounds)]
 
 
 def grown(effort: Effort) -> list[Row]:

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from .rounds import Row, figure, ratios
+from .rounds import Row, figure, ratios, shuffled
 from .server import ServerAddress, running
 from .subjects import BODY, HEADERS, httpx_options, session_for, trusting
 
@@ -253,9 +253,9 @@ def open_streams(
     found: dict[str, list[dict[str, float]]] = {name: [] for name in subjects}
     flags = (["--uvloop"] if uvloop else []) + ([] if collector else ["--uncollected"])
     with serving(tls=tls) as server:
-        for _ in range(rounds):
-            for label, name in subjects.items():
-                found[label].append(child(name, server, streams, events, flags))
+        for number in range(rounds):
+            for label in shuffled(list(subjects), number):
+                found[label].append(child(subjects[label], server, streams, events, flags))
     kind = ("-tls" if tls else "") + "".join(flag[1:] for flag in flags)
     return [held_row(f"open-{streams}{kind}", key, found) for key in found["aiohttp"][0]]
 

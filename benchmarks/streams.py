@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from urllib.parse import urlsplit
 
 from .bodies import SHAPES, Answer, script
-from .rounds import Row, Work, figure, interleaved, ratios, shuffled
+from .rounds import Figure, Row, Work, figure, interleaved, ratios, shuffled
 from .server import ServerAddress, running
 from .subjects import FLOOR, SUBJECTS, Heard, Reader, Subject, available
 
@@ -34,7 +34,6 @@ ROWS = {
     "deltas": ("100,000 deltas", 1, {}),
     "event": ("one event of 1 MB", 4, {}),
 }
-SLOW = {"deltas"}  # minutes with the slowest peers: fewer rounds
 
 
 def check(heard: Heard, expected: Answer) -> None:
@@ -84,25 +83,60 @@ async def one_answer(shape: str, *, rounds: int, quick: bool = False) -> Row:
     return Row(shape, f"CPU an event: {title}", "µs", costs, ratios(samples, OURS), reach, {})
 
 
-async def first_event(*, rounds: int, quick: bool = False) -> Row:
-    """Measure milliseconds from the request to the first event, by the wall clock."""
+async def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
+    """Measure milliseconds from the request to the first event, by the wall clock.
+
+    In pairs: this package and each other client take turns, request by request, and nobody else runs
+    meanwhile; and as a second row, for comparison, all of them in turns.
+    """
     async with AsyncExitStack() as stack:
         server = stack.enter_context(running())
         found = await readers(stack, server, "brief", available(SUBJECTS))
-        samples: dict[str, list[float]] = {name: [] for name in found}
         prime = await stack.enter_async_context(primer(server, "brief"))
+        turns = 1 if quick else 40
+        others = [name for name in found if name != OURS]
+        ours: dict[str, list[float]] = {name: [] for name in others}
+        theirs: dict[str, list[float]] = {name: [] for name in others}
+        crowd: dict[str, list[float]] = {name: [] for name in found}
         for number in range(rounds):
-            waits: dict[str, list[float]] = {name: [] for name in found}
-            for turn in range(1 if quick else 40):
-                for name in shuffled(list(found), number * 40 + turn):
-                    await prime()
-                    waits[name].append(await wait_for_first(found[name][0]))
-            for name, each in waits.items():
-                samples[name].append(figure(each).median)
-    costs = {name: figure([1e3 * wait for wait in each]) for name, each in samples.items()}
-    return Row(
-        "first", "wait for the first event", "ms", costs, ratios(samples, OURS), {FLOOR.name: 1.15}, {}
-    )
+            for name in shuffled(others, number):
+                waits = await in_turns([OURS, name], found, prime, turns, number)
+                ours[name].append(waits[OURS])
+                theirs[name].append(waits[name])
+            for name, wait in (await in_turns(list(found), found, prime, turns, number)).items():
+                crowd[name].append(wait)
+    pairs = {name: figure([a / b for a, b in zip(ours[name], theirs[name], strict=True)]) for name in others}
+    costs = {OURS: milliseconds(ours[FLOOR.name])} | {name: milliseconds(theirs[name]) for name in others}
+    title = "wait for the first event"
+    return [
+        Row("first", f"{title}, two clients in turns", "ms", costs, pairs, {FLOOR.name: 1.15}, {}),
+        Row(
+            "first-crowd",
+            f"{title}, {len(found)} clients in turns",
+            "ms",
+            {name: milliseconds(each) for name, each in crowd.items()},
+            ratios(crowd, OURS),
+            {},
+            {},
+        ),
+    ]
+
+
+def milliseconds(seconds: list[float]) -> Figure:
+    """Return the figure of *seconds* in milliseconds."""
+    return figure([1e3 * each for each in seconds])
+
+
+async def in_turns(
+    names: list[str], found: dict[str, tuple[Reader, Answer]], prime: Work, turns: int, number: int
+) -> dict[str, float]:
+    """Let *names* ask one after the other, *turns* times, in ever new orders; return their median waits."""
+    waits: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in shuffled(names, number * turns + turn):
+            await prime()
+            waits[name].append(await wait_for_first(found[name][0]))
+    return {name: figure(each).median for name, each in waits.items()}
 
 
 async def wait_for_first(read: Reader) -> float:

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .calls import HEADERS, JOB
 from .held import control, resident
 from .rounds import Row, figure
 from .server import ServerAddress, running
@@ -24,6 +25,8 @@ __all__ = ["waited_jobs"]
 
 ROOT = Path(__file__).resolve().parent.parent
 TICK = 0.001
+BUSY, IDLE = "loop lag p99, ms", "idle loop lag p99, ms"
+BARE = "loop lag p99 with bare aiohttp polling, ms"
 
 
 async def lag(seconds: float) -> float:
@@ -43,6 +46,7 @@ async def measure(server: ServerAddress, jobs: int, seconds: float, per_second: 
     from mintlify_async import PollPolicy, wait_all
 
     idle = await lag(seconds)
+    bare = await lag_beside_aiohttp(server, seconds, per_second)
     finish = PollPolicy(per_second=1000.0, concurrency=64, cap=5.0)
     async with session_for(server, poll=PollPolicy(per_second=per_second)) as session:
         await session.job("job_0").refresh()
@@ -59,7 +63,30 @@ async def measure(server: ServerAddress, jobs: int, seconds: float, per_second: 
     async with session_for(server, poll=finish) as session:
         done: list[Any] = await wait_all([session.job(f"job_{n}") for n in range(jobs)])
     assert [job.status for job in done] == ["completed"] * jobs
-    return {"bytes each": each, "loop lag p99, ms": busy, "idle loop lag p99, ms": idle}
+    return {"bytes each": each, BUSY: busy, BARE: bare, IDLE: idle}
+
+
+async def lag_beside_aiohttp(server: ServerAddress, seconds: float, per_second: float) -> float:
+    """Return the lag while bare aiohttp asks for one job as often as we ask for all: the floor of polling."""
+    import aiohttp
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def ask() -> None:
+            async with session.get(server.base_url + JOB, headers=HEADERS) as response:
+                assert (await response.json())["status"] == "active"
+
+        async def ask_on() -> None:
+            async with asyncio.TaskGroup() as asked:
+                while True:
+                    asked.create_task(ask())
+                    await asyncio.sleep(1 / per_second)
+
+        asking = asyncio.ensure_future(ask_on())
+        late = await lag(seconds)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    return late
 
 
 def waited_jobs(jobs: int, *, rounds: int, seconds: float = 5.0, per_second: float = 50.0) -> Row:
@@ -72,8 +99,13 @@ def waited_jobs(jobs: int, *, rounds: int, seconds: float = 5.0, per_second: flo
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
         found.append(json.loads(done.stdout))
     costs = {key: figure([each[key] for each in found]) for key in found[0]}
-    share = figure([each["loop lag p99, ms"] / each["idle loop lag p99, ms"] for each in found])
-    notes = {"lag ÷ idle loop's": share.median, "reach, bytes each": 2500, "reach, lag ÷ idle loop's": 3.0}
+    shares = {name: figure([each[BUSY] / each[name] for each in found]).median for name in (IDLE, BARE)}
+    notes = {
+        "lag ÷ idle loop's": shares[IDLE],
+        "lag ÷ that with bare aiohttp": shares[BARE],
+        "reach, bytes each": 2500,
+        "reach, lag ÷ idle loop's": 3.0,
+    }
     return Row(f"jobs-{jobs}", f"{jobs:,} jobs waited for at once", "", costs, {}, {}, notes)
 
 
