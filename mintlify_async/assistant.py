@@ -326,8 +326,9 @@ class Reply:
                 break
             live = self._to_be_read(stream)
             try:  # here, not in a coroutine of its own: each costs a live event 3 %
+                arriving = live.reading()
                 try:
-                    data = await live.reading()
+                    data = await arriving
                 except Exception as error:
                     data = live.broke(error)
             except MintlifyError as error:

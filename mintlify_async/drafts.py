@@ -54,7 +54,7 @@ class TextDraft:
         """Return the part as it is now."""
         if self._part is None or self._count != len(self.pieces):
             text = join_surrogates("".join(self.pieces))
-            self.pieces[:] = [text]  # in place: open deltas append to this very list
+            self.pieces = [text]
             self._count = 1
             self._part = self._make(text)
         return self._part

@@ -528,11 +528,12 @@ class LiveResponse:
         Raises:
             APITimeoutError: As :meth:`reading`.
             APIConnectionError: As :meth:`reading`.
-            Exception: *error* itself, when it is not aiohttp's.
+            Exception: *error* itself, when it is none of aiohttp's or asyncio's.
         """
-        if isinstance(error, MintlifyError) or not isinstance(error, FOREIGN_ERRORS):
+        if not isinstance(error, FOREIGN_ERRORS):
             raise error
         data = self._salvage(error)
+        del error  # or a traceback's frame would show it
         if not data:
             self._raise()
         return data

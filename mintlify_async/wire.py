@@ -404,22 +404,30 @@ class _Plan(NamedTuple):
     """What is known of all objects with the same keys as one that was read without an ``extra``."""
 
     new: Callable[[], Any]
-    sent: tuple[tuple[str, str, Callable[[Any], bool]], ...]  # the fields that are there
-    rest: tuple[tuple[str, Any], ...]  # the defaults of the others
+    sent: tuple[tuple[str, str, Callable[[Any], bool], object], ...]
+    """The fields that are there: name, wire's name, check, and what stands for a null."""
+    rest: tuple[tuple[str, Any], ...]
+    """The defaults of the others."""
 
 
 _PLANS: Final[dict[tuple[object, ...], _Plan]] = {}
 _MOST_PLANS: Final = 256
 """A service sends a few dozen sets of keys; one that sends others each time must not fill the memory."""
+_NO_NULL: Final = object()
+"""Stands for a null where it must be looked at field by field."""
 
 
 def _by_plan(plan: _Plan, content: Mapping[str, Any]) -> Any:
     """Return an open twin filled from *content*; None where it must be looked at field by field."""
     new, fields, rest = plan
     value = new()
-    for name, wire, check in fields:
+    for name, wire, check, null in fields:
         sent = content[wire]
-        if sent is None or not check(sent):
+        if sent is None:
+            sent = null
+            if sent is _NO_NULL:
+                return None
+        elif not check(sent):
             return None
         setattr(value, name, sent)
     for name, default in rest:
@@ -428,11 +436,22 @@ def _by_plan(plan: _Plan, content: Mapping[str, Any]) -> Any:
 
 
 def _learn_plan(cls: type[Value], fields: tuple[Field, ...], content: Mapping[str, Any]) -> None:
-    if len(_PLANS) < _MOST_PLANS and "messageMetadata" not in content:  # that one is masked each time
-        new, defaults = _twin_of(cls)
-        sent = tuple((field.name, field.wire, field.check) for field in fields if field.wire in content)
-        rest = {name: default for name, default in defaults.items() if name not in {one[0] for one in sent}}
-        _PLANS[(cls, *content)] = _Plan(new, sent, tuple(rest.items()))
+    key = (cls, *content)
+    if key in _PLANS or len(_PLANS) >= _MOST_PLANS or "messageMetadata" in content:  # that is masked each time
+        return
+    new, defaults = _twin_of(cls)
+    there = [field for field in fields if field.wire in content]
+    sent = tuple((field.name, field.wire, field.check, _null_of(field, defaults)) for field in there)
+    names = {field.name for field in there}
+    rest = tuple((name, default) for name, default in defaults.items() if name not in names)
+    _PLANS[key] = _Plan(new, sent, rest)
+
+
+def _null_of(field: Field, defaults: Mapping[str, Any]) -> object:
+    """Return what a null in *field* stands for."""
+    if field.nullable:
+        return None
+    return _NO_NULL if field.required or field.lenient else defaults[field.name]
 
 
 def _field_by_field(cls: type[Value], fields: tuple[Field, ...], content: Mapping[str, Any]) -> Any:

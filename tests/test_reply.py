@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import traceback
+from collections.abc import Callable
 
 import pytest
 import trustme
@@ -25,8 +27,9 @@ from mintlify_async import (
     Thread,
     UnexpectedResponseError,
 )
+from mintlify_async.clock import SystemClock, Timer
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import Endless, GzipBomb
+from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb
 
 KEYS = Keys()
 ANSWER = [
@@ -300,3 +303,41 @@ def test_replies_and_errors_are_of_our_tree():
     """Whoever catches the two families catches what a question can raise."""
     assert issubclass(StreamInterruptedError, Exception)
     assert not issubclass(OutcomeUnknownError, APIConnectionError)
+
+
+class BreakingClock(SystemClock):
+    """The system's clock until it breaks."""
+
+    broken = False
+
+    def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
+        """Refuse every timer once it is broken."""
+        if self.broken:
+            raise RuntimeError("my clock is broken")
+        return super().call_at(at, callback)
+
+
+async def test_a_defect_is_not_taken_for_a_lost_connection(service):
+    """What a user's own clock raises goes through; only what aiohttp raises is the connection's."""
+    clock = BreakingClock()
+    async with service.session(clock=clock) as session, session.ask("x") as reply:
+        clock.broken = True
+        with pytest.raises(RuntimeError, match="my clock is broken"):
+            await anext(reply)
+        clock.broken = False
+        assert (await reply).complete
+
+
+@pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100)])
+async def test_no_frame_of_an_error_holds_what_aiohttp_raised(service, session, fault):
+    """Tools that print the locals of each frame show none of its objects."""
+    service.script.ask(events=ANSWER, fault=fault)
+    with pytest.raises(StreamInterruptedError) as caught:
+        await session.ask("x")
+    links: list[BaseException | None] = [caught.value]
+    for link in links:
+        if link is not None:
+            links += [link.__cause__] if link.__cause__ not in links else []
+            for frame, _ in traceback.walk_tb(link.__traceback__):
+                held = [value for value in frame.f_locals.values() if isinstance(value, BaseException)]
+                assert not [error for error in held if type(error).__module__.startswith("aiohttp")]
