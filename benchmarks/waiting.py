@@ -46,7 +46,6 @@ async def measure(server: ServerAddress, jobs: int, seconds: float, per_second: 
     from mintlify_async import PollPolicy, wait_all
 
     idle = await lag(seconds)
-    bare = await lag_beside_aiohttp(server, seconds, per_second)
     finish = PollPolicy(per_second=1000.0, concurrency=64, cap=5.0)
     async with session_for(server, poll=PollPolicy(per_second=per_second)) as session:
         await session.job("job_0").refresh()
@@ -59,6 +58,7 @@ async def measure(server: ServerAddress, jobs: int, seconds: float, per_second: 
         gc.unfreeze()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+    bare = await lag_beside_aiohttp(server, seconds, per_second)
     await control(server, "jobs/completed")
     async with session_for(server, poll=finish) as session:
         done: list[Any] = await wait_all([session.job(f"job_{n}") for n in range(jobs)])
@@ -84,6 +84,7 @@ async def lag_beside_aiohttp(server: ServerAddress, seconds: float, per_second: 
 
         asking = asyncio.ensure_future(ask_on())
         late = await lag(seconds)
+        assert not asking.done()  # it ends when a request fails
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
     return late
