@@ -437,7 +437,7 @@ def _by_plan(plan: _Plan, content: Mapping[str, Any]) -> Any:
 
 def _learn_plan(cls: type[Value], fields: tuple[Field, ...], content: Mapping[str, Any]) -> None:
     key = (cls, *content)
-    if key in _PLANS or len(_PLANS) >= _MOST_PLANS or "messageMetadata" in content:  # that is masked each time
+    if key in _PLANS or len(_PLANS) >= _MOST_PLANS or "messageMetadata" in content:  # it is masked each time
         return
     new, defaults = _twin_of(cls)
     there = [field for field in fields if field.wire in content]
