@@ -95,21 +95,18 @@ async def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
         prime = await stack.enter_async_context(primer(server, "brief"))
         turns = 1 if quick else 40
         others = [name for name in found if name != OURS]
-        ours: dict[str, list[float]] = {name: [] for name in others}
-        theirs: dict[str, list[float]] = {name: [] for name in others}
+        pairs: dict[str, dict[str, list[float]]] = {name: {OURS: [], name: []} for name in others}
         crowd: dict[str, list[float]] = {name: [] for name in found}
         for number in range(rounds):
             for name in shuffled(others, number):
-                waits = await in_turns([OURS, name], found, prime, turns, number)
-                ours[name].append(waits[OURS])
-                theirs[name].append(waits[name])
-            for name, wait in (await in_turns(list(found), found, prime, turns, number)).items():
-                crowd[name].append(wait)
-    pairs = {name: figure([a / b for a, b in zip(ours[name], theirs[name], strict=True)]) for name in others}
-    costs = {OURS: milliseconds(ours[FLOOR.name])} | {name: milliseconds(theirs[name]) for name in others}
+                await in_turns(pairs[name], found, prime, turns, number)
+            await in_turns(crowd, found, prime, turns, number)
+    shares = {name: ratios(pair, OURS)[name] for name, pair in pairs.items()}
+    costs = {OURS: milliseconds(pairs[FLOOR.name][OURS])}
+    costs |= {name: milliseconds(pair[name]) for name, pair in pairs.items()}
     title = "wait for the first event"
     return [
-        Row("first", f"{title}, two clients in turns", "ms", costs, pairs, {FLOOR.name: 1.15}, {}),
+        Row("first", f"{title}, two clients in turns", "ms", costs, shares, {FLOOR.name: 1.15}, {}),
         Row(
             "first-crowd",
             f"{title}, {len(found)} clients in turns",
@@ -128,15 +125,20 @@ def milliseconds(seconds: list[float]) -> Figure:
 
 
 async def in_turns(
-    names: list[str], found: dict[str, tuple[Reader, Answer]], prime: Work, turns: int, number: int
-) -> dict[str, float]:
-    """Let *names* ask one after the other, *turns* times, in ever new orders; return their median waits."""
-    waits: dict[str, list[float]] = {name: [] for name in names}
+    samples: dict[str, list[float]],
+    found: dict[str, tuple[Reader, Answer]],
+    prime: Work,
+    turns: int,
+    number: int,
+) -> None:
+    """Let those of *samples* ask in turns, *turns* times, in ever new orders; add their median waits."""
+    waits: dict[str, list[float]] = {name: [] for name in samples}
     for turn in range(turns):
-        for name in shuffled(names, number * turns + turn):
+        for name in shuffled(list(samples), number * turns + turn):
             await prime()
             waits[name].append(await wait_for_first(found[name][0]))
-    return {name: figure(each).median for name, each in waits.items()}
+    for name, each in waits.items():
+        samples[name].append(figure(each).median)
 
 
 async def wait_for_first(read: Reader) -> float:
@@ -156,9 +158,8 @@ async def primer(server: ServerAddress, shape: str) -> AsyncIterator[Work]:
     caches: with another request of the same subject before it, both are that subject's own doing, and
     the floor's wait alone is 170 or 300 µs.
     """
-    path = f"/discovery/v2/assistant/{shape}/message"
-    request = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n".encode()
-    address = urlsplit(server.base_url)
+    address = urlsplit(server.url(shape))
+    request = f"POST {address.path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n".encode()
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
 
     async def prime() -> None:

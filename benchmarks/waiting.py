@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .calls import HEADERS, JOB
+from .calls import bare_aiohttp
 from .held import control, resident
-from .rounds import Row, figure
+from .rounds import Row, figure, ratios
 from .server import ServerAddress, running
 from .subjects import session_for
 
@@ -68,18 +68,12 @@ async def measure(server: ServerAddress, jobs: int, seconds: float, per_second: 
 
 async def lag_beside_aiohttp(server: ServerAddress, seconds: float, per_second: float) -> float:
     """Return the lag while bare aiohttp asks for one job as often as we ask for all: the floor of polling."""
-    import aiohttp
-
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-
-        async def ask() -> None:
-            async with session.get(server.base_url + JOB, headers=HEADERS) as response:
-                assert (await response.json())["status"] == "active"
+    async with bare_aiohttp(server) as calls:
 
         async def ask_on() -> None:
             async with asyncio.TaskGroup() as asked:
                 while True:
-                    asked.create_task(ask())
+                    asked.create_task(calls["get"]())
                     await asyncio.sleep(1 / per_second)
 
         asking = asyncio.ensure_future(ask_on())
@@ -99,11 +93,12 @@ def waited_jobs(jobs: int, *, rounds: int, seconds: float = 5.0, per_second: flo
             command = [sys.executable, "-m", "benchmarks.waiting", *arguments]
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
         found.append(json.loads(done.stdout))
-    costs = {key: figure([each[key] for each in found]) for key in found[0]}
-    shares = {name: figure([each[BUSY] / each[name] for each in found]).median for name in (IDLE, BARE)}
+    samples = {key: [each[key] for each in found] for key in found[0]}
+    costs = {key: figure(values) for key, values in samples.items()}
+    shares = ratios({key: samples[key] for key in (BUSY, IDLE, BARE)}, BUSY)
     notes = {
-        "lag ÷ idle loop's": shares[IDLE],
-        "lag ÷ that with bare aiohttp": shares[BARE],
+        "lag ÷ idle loop's": shares[IDLE].median,
+        "lag ÷ that with bare aiohttp": shares[BARE].median,
         "reach, bytes each": 2500,
         "reach, lag ÷ idle loop's": 3.0,
     }
