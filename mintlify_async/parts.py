@@ -92,13 +92,6 @@ class TextPart(Part):
     citations: Objects | None = None
     extra: Mapping[str, Any] = NO_EXTRA
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the wire's object, valid JSON: infinity as None."""
-        bare = self.state is None and self.provider_metadata is None and self.citations is None
-        if bare and not self.extra:
-            return {"type": "text", "text": self.text}
-        return unstructure(self, schema(TextPart), {"type": "text"})
-
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningPart(Part):

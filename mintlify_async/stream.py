@@ -312,7 +312,7 @@ class MessageStream:
         while data == _DONE:
             self.done_seen = True
             if not self._queue:
-                return self.next_event() if self._later else self._at_rest()
+                return self.next_event()
             data, content = self._queue.pop(), MISSING
         try:
             return self._fold_event(self._build(data, content))
