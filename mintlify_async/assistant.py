@@ -7,7 +7,7 @@ The stream's own logic (framing, events, folding, what counts as an end) is in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -339,9 +339,10 @@ class Reply:
                 live.pending = False
         raise StopAsyncIteration
 
-    async def _start(self) -> None:
-        if self._closed:
-            return
+    async def _start(self) -> Self:
+        """Send the question and wait for the answer's beginning, unless that was done; return this reply."""
+        if self._started or self._closed:
+            return self
         if self._opening is not None:
             raise _already_read()
         if self._observe is not None:
@@ -361,12 +362,13 @@ class Reply:
         except BaseException as error:
             self._started = True
             if opening.ended and isinstance(error, TimeoutError):
-                return
+                return self
             self._end(error)
             raise
         finally:
             self._opening = self._open = self._observe = None  # they hold the request
         self._begin(self._live, attempts)
+        return self
 
     def _prepare(self) -> MessageStream:
         """Make what the answer needs; once."""
@@ -433,7 +435,7 @@ class Reply:
 
     # Ending -----------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Self:
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
         """Send the question and return this reply once the answer has begun.
 
         Raises:
@@ -441,9 +443,7 @@ class Reply:
             APIStatusError: The service refused.
         """
         self._entered = True
-        if not self._started:
-            await self._start()
-        return self
+        return self._start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

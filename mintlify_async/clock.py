@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from heapq import heapify, heappop, heappush
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import ReferenceType, WeakValueDictionary, ref
 
 __all__ = ["Clock", "SystemClock", "Timer"]
@@ -85,14 +85,17 @@ class SystemClock:
         return lane.add(at, callback)
 
 
-class _Alarm:
-    """One callback that is due."""
+class _Alarm(list[Any]):
+    """One callback that is due, as its place in a heap: when, and its number.
+
+    A list, because a heap compares those without any Python; a tuple around it would be one more
+    object of each request.
+    """
 
     __slots__ = ("callback", "lane")
 
-    def __init__(self, callback: Callable[[], object], lane: _Lane) -> None:
-        self.callback: Callable[[], object] | None = callback
-        self.lane = lane
+    callback: Callable[[], object] | None
+    lane: _Lane
 
     def cancel(self) -> None:
         """Call it off; harmless when it already ran."""
@@ -113,7 +116,7 @@ class _Lane:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._alarms: list[tuple[float, int, _Alarm]] = []  # a heap
+        self._alarms: list[_Alarm] = []  # a heap
         self._order = 0
         self.dead = 0
         self._handle: asyncio.TimerHandle | None = None
@@ -122,12 +125,13 @@ class _Lane:
     def add(self, at: float, callback: Callable[[], object]) -> _Alarm:
         """Call *callback* at *at*; on the loop's own thread, as cancelling need not be."""
         if self.dead > 64 and self.dead * 2 > len(self._alarms):  # most of the heap was called off
-            self._alarms = [entry for entry in self._alarms if entry[2].callback is not None]
+            self._alarms = [alarm for alarm in self._alarms if alarm.callback is not None]
             heapify(self._alarms)
             self.dead = 0
-        alarm = _Alarm(callback, self)
         self._order += 1
-        heappush(self._alarms, (at, self._order, alarm))
+        alarm = _Alarm((at, self._order))
+        alarm.callback, alarm.lane = callback, self
+        heappush(self._alarms, alarm)
         if at < self._armed_at:
             self._arm(at)
         return alarm
@@ -144,8 +148,8 @@ class _Lane:
         now = max(time.monotonic(), self._armed_at)  # the loop says that it has come, by its own clock
         self._handle, self._armed_at = None, math.inf
         try:
-            while self._alarms and (self._alarms[0][0] <= now or self._alarms[0][2].callback is None):
-                alarm = heappop(self._alarms)[2]
+            while self._alarms and (self._alarms[0][0] <= now or self._alarms[0].callback is None):
+                alarm = heappop(self._alarms)
                 callback, alarm.callback = alarm.callback, None
                 if callback is None:
                     self.dead -= 1

@@ -75,9 +75,9 @@ class ConversationReply(Reply):
 
     # Entering -------------------------------------------------------------------------------
 
-    async def _start(self) -> None:
-        if self._closed:
-            return
+    async def _start(self) -> Self:
+        if self._started or self._closed:
+            return self
         if self._entering or self._inside:
             raise StateError("this reply is already being read by another task; read it in one, or ask twice")
         self._entering = True
@@ -93,10 +93,10 @@ class ConversationReply(Reply):
             self._opening = None
         if self._closed:  # by another task, while it waited in line
             await self._leave()
-            return
+            return self
         try:
             self._ask_anew()
-            await super()._start()
+            return await super()._start()
         except BaseException as error:
             self._end(error)
             await self._leave(error)  # a block that was not entered is not left

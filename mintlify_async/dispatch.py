@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from attrs import define
@@ -51,11 +51,10 @@ log = logging.getLogger("mintlify_async")
 log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
-A = TypeVar("A", bound="LiveResponse | Answer")
 SHORTEST_SECRET = 8  # what is shorter is a test's, and part of other words
 LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
 Failed = APIConnectionError | APIStatusError | UnexpectedResponseError
-Send: TypeAlias = "Callable[[Request, str, Timeouts, float | None], Awaitable[A]]"
+Read: TypeAlias = "Callable[[Assumptions, LiveResponse | Answer, int], T]"
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
@@ -95,7 +94,7 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = self.clock.now() + timeouts.request
-        return self._run(transport, transport.send, read_job, request, deadline, timeouts, single=single)
+        return self._run(transport, _read_job, request, deadline, timeouts, single=single)
 
     def open(
         self, transport: Transport, request: Request, timeouts: Timeouts
@@ -108,13 +107,12 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
-        return self._run(transport, transport.open, _read_live, request, deadline, timeouts, single=False)
+        return self._run(transport, _read_live, request, deadline, timeouts, single=False)
 
     async def _run(
         self,
         transport: Transport,
-        send: Send[A],
-        read: Callable[[Assumptions, A, int], T],
+        read: Read[T],
         request: Request,
         deadline: float | None,
         timeouts: Timeouts,
@@ -132,15 +130,32 @@ class Dispatcher:
                 ready: tuple[str, Lease | None] = await transport.unless_closed(waiting)
                 key, lease = ready
             sent = self._about(request, attempt) if self.hooks.any_set else None
-            sent_at = self.clock.wall()
+            if sent is not None:
+                tell(self.hooks.on_request, sent)
+            began, sent_at = self.clock.now(), self.clock.wall()
             try:
-                answer = await self._attempt(send, request, key, timeouts, deadline, attempt, sent, lease)
-                result = read(self.assumptions, answer, attempt)
-            except (APIConnectionError, APIStatusError, UnexpectedResponseError) as error:
+                answer = await transport.send(request, key, timeouts, deadline)
+            except (APIConnectionError, UnexpectedResponseError) as error:
                 failed = error
+                if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
+                    await lease.refund()
+                self._note(request, attempt, sent, None, self.clock.now() - began, error)
+            except (StateError, ConfigurationError):
+                if lease is not None:
+                    await lease.refund()
+                raise
             else:
-                self.budget.succeeded()
-                return result
+                seconds = self.clock.now() - began
+                _hide_secrets(answer, request, key)
+                if self.quota is not None:
+                    await self._observe(self.quota, request, key, answer)
+                try:
+                    result = self._read(read, request, answer, attempt, sent, seconds)
+                except (APIStatusError, UnexpectedResponseError) as error:
+                    failed = error
+                else:
+                    self.budget.succeeded()
+                    return result
             pause = None if single else self._pause(request, failed, attempt, deadline)
             if pause is None:
                 raise self._verdict(request, failed, sent_at) from failed.__cause__
@@ -187,46 +202,25 @@ class Dispatcher:
             operation=request.operation,
         )
 
-    async def _attempt(
+    def _read(
         self,
-        send: Send[A],
+        read: Read[T],
         request: Request,
-        key: str,
-        timeouts: Timeouts,
-        deadline: float | None,
+        answer: LiveResponse | Answer,
         attempt: int,
         sent: RequestSent | None,
-        lease: Lease | None,
-    ) -> A:
-        if sent is not None:
-            tell(self.hooks.on_request, sent)
-        began = self.clock.now()
-        error: Failed
-        try:
-            answer = await send(request, key, timeouts, deadline)
-        except (APIConnectionError, UnexpectedResponseError) as failed:
-            error = failed
-        except (StateError, ConfigurationError):
-            if lease is not None:
-                await lease.refund()
-            raise
-        else:
-            seconds = self.clock.now() - began
-            _hide_secrets(answer, request, key)
-            self._warn_of_sunset(answer.headers)
-            if self.quota is not None:
-                await self._observe(self.quota, request, key, answer)
-            if 200 <= answer.status < 300:
-                self._note(request, attempt, sent, answer, seconds, None)
-                return answer
+        seconds: float,
+    ) -> T:
+        """Return what *answer* says, or raise the refusal that it is; both are told to who listens."""
+        self._warn_of_sunset(answer.headers)
+        refused: Failed | None = None
+        if not 200 <= answer.status < 300:
             assert isinstance(answer, Answer)
             refused = self._refusal(request, answer)
-            self._note(request, attempt, sent, answer, seconds, refused)
+        self._note(request, attempt, sent, answer, seconds, refused)
+        if refused is not None:
             raise refused
-        if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
-            await lease.refund()
-        self._note(request, attempt, sent, None, self.clock.now() - began, error)
-        raise error from error.__cause__
+        return read(self.assumptions, answer, attempt)
 
     def _refusal(self, request: Request, answer: Answer) -> APIStatusError | UnexpectedResponseError:
         wait = retry_after_seconds(answer.headers, self.clock.wall(), resets=answer.status == 429)
@@ -399,6 +393,11 @@ def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
     from .quota import QuotaScope
 
     return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+
+
+def _read_job(assumptions: Assumptions, answer: LiveResponse | Answer, attempts: int) -> Job:
+    assert isinstance(answer, Answer)  # only a question's answer is live
+    return read_job(assumptions, answer, attempts)
 
 
 def _read_live(

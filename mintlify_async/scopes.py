@@ -42,16 +42,17 @@ class Scope:
         assert task is not None
         self._cancelling = task.cancelling()
         if self._clock is not None and self._at is not None and self._at < math.inf:
-            self._timer = self._clock.call_at(self._at, self._end)
+            self._timer = self._clock.call_at(self._at, self)
         return self
 
     def end(self) -> None:
         """End the block at its next chance, from any task of its loop; harmless when it is over."""
         if self._task is not None:
             # Later, not now: it may be over by then, and a cancellation would hit what comes after it.
-            self._task.get_loop().call_soon(self._end)
+            self._task.get_loop().call_soon(self)
 
-    def _end(self) -> None:
+    def __call__(self) -> None:
+        """End the block now; the clock calls this. (A method of it would be one more object a request.)"""
         if self._task is not None and not self.ended:
             self.ended = True
             self._task.cancel()

@@ -108,12 +108,14 @@ class _Body(payload.Payload):
 
     _default_content_type = "application/json"
 
-    def __init__(self, value: bytes) -> None:
+    def __init__(
+        self, value: bytes, clock: Clock | None = None, meanwhile: Callable[[], object] | None = None
+    ) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)
+        self._clock = clock
+        self._meanwhile = meanwhile
         self.sent_at: float | None = None
-        self.wall: Callable[[], float] | None = None
-        self.meanwhile: Callable[[], object] | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return cast(bytes, self._value).decode(encoding, errors)
@@ -123,7 +125,7 @@ class _Body(payload.Payload):
         # is written, so before this point the server has seen nothing.
         transport = getattr(writer, "transport", None)
         if transport is None or not transport.is_closing():
-            self.sent_at = self.wall() if self.wall is not None else 0.0
+            self.sent_at = self._clock.wall() if self._clock is not None else 0.0
         value = cast(bytes, self._value)
         if len(value) <= WRITE_BYTES:
             await writer.write(value)
@@ -131,9 +133,9 @@ class _Body(payload.Payload):
             view = memoryview(value)
             for start in range(0, len(view), WRITE_BYTES):
                 await writer.write(view[start : start + WRITE_BYTES])
-        if self.meanwhile is not None:
+        if self._meanwhile is not None:
             with suppress(Exception):  # it is done again when the answer comes, and raised there
-                self.meanwhile()
+                self._meanwhile()
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         await self.write(writer)
@@ -189,61 +191,25 @@ class Transport:
             self._waits.discard(waiting)
         raise StateError("this session was closed meanwhile; make a new one")
 
-    async def send(self, request: Request, key: str, timeouts: Timeouts, deadline: float | None) -> Answer:
-        """Send *request* and read its whole answer.
-
-        Raises:
-            APIConnectionError: No whole answer; ``.sent`` says what went out.
-            APITimeoutError: The same, because *deadline* passed or connecting took too long.
-            StateError: The borrowed aiohttp session or the loop is closed.
-        """
-        response = await self._begin(request, key, timeouts, deadline, timeouts.request, "request")
-        content = response.content
-        if (
-            200 <= response.status < 300
-            and content.is_eof()  # it came with the headers: nothing is waited for
-            and content.exception() is None
-            and content.total_bytes <= ANSWER_MAX_BYTES
-        ):
-            body = content.read_nowait()
-            response.close()
-            return Answer(status=response.status, headers=response.headers, body=body)
-        return await self._whole(request, response, deadline, timeouts)
-
-    async def open(
+    async def send(
         self, request: Request, key: str, timeouts: Timeouts, deadline: float | None
     ) -> LiveResponse | Answer:
-        """Send *request*; return its live body when the status is a success, else the whole answer."""
-        started = self._clock.now()
-        first_by = started + timeouts.first_event
-        limit, phase = timeouts.first_event, "first_event"
-        if deadline is not None and deadline < first_by:
-            first_by, limit, phase = deadline, timeouts.total or timeouts.first_event, "total"
-        response = await self._begin(request, key, timeouts, first_by, limit, phase)
-        if 200 <= response.status < 300:
-            secret = self._secret_of(key)
-            live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, secret)
-            self._live.add(live)
-            return live
-        return await self._whole(request, response, first_by, timeouts)
+        """Send *request*; return the live body of a question's success, else the whole answer.
 
-    async def _begin(
-        self,
-        request: Request,
-        key: str,
-        timeouts: Timeouts,
-        deadline: float | None,
-        limit: float,
-        phase: str,
-    ) -> aiohttp.ClientResponse:
-        body = _Body(request.body) if request.body is not None else None
-        if body is not None:
-            body.wall, body.meanwhile = self._clock.wall, request.meanwhile
-        failure: MintlifyError
+        Raises:
+            APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
+            APITimeoutError: The same, because *deadline* or the limit on a question's first event passed,
+                or connecting took too long.
+            UnexpectedResponseError: The answer is too large.
+            StateError: The borrowed aiohttp session or the loop is closed.
+        """
+        started = self._clock.now()
+        by, limit, phase = _limit_on(request, timeouts, started, deadline)
+        body = _Body(request.body, self._clock, request.meanwhile) if request.body is not None else None
         session = self._session(request)
         try:
-            with Scope(self._clock, deadline):
-                return await session.request(
+            with Scope(self._clock, by):
+                response = await session.request(
                     request.method,
                     _url(self._settings.base_url + request.path),
                     data=body,
@@ -261,9 +227,26 @@ class Transport:
             if request.is_agent_post and body is not None and body.sent_at is not None:
                 log.warning("%s was cancelled after it was sent: it may have been done", request.operation)
             raise
+        else:
+            if request.operation == "ask" and 200 <= response.status < 300:
+                return self._live_response(response, key, timeouts, started, deadline)
+            return _at_hand(response) or await self._whole(request, response, by, timeouts)
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
+
+    def _live_response(
+        self,
+        response: aiohttp.ClientResponse,
+        key: str,
+        timeouts: Timeouts,
+        started: float,
+        deadline: float | None,
+    ) -> LiveResponse:
+        secret = self._secret_of(key)
+        live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, secret)
+        self._live.add(live)
+        return live
 
     def _secret_of(self, key: str) -> Secret:
         """Return *key* as it may be shown; one object for all streams that were asked for with it."""
@@ -707,6 +690,33 @@ class _Watch:
         step = self._rest[-WATCH_AT_ONCE:]
         del self._rest[-WATCH_AT_ONCE:]
         return [live for live in step if live in self._live]
+
+
+def _limit_on(
+    request: Request, timeouts: Timeouts, started: float, deadline: float | None
+) -> tuple[float | None, float, str]:
+    """Return when the headers must have arrived, and the timeout that says so: its seconds and its phase."""
+    if request.operation != "ask":
+        return deadline, timeouts.request, "request"
+    first_by = started + timeouts.first_event
+    if deadline is not None and deadline < first_by:
+        return deadline, timeouts.total or timeouts.first_event, "total"
+    return first_by, timeouts.first_event, "first_event"
+
+
+def _at_hand(response: aiohttp.ClientResponse) -> Answer | None:
+    """Return the whole answer when it came with the headers of a success: nothing is waited for."""
+    content = response.content
+    if not (
+        200 <= response.status < 300
+        and content.is_eof()
+        and content.exception() is None
+        and content.total_bytes <= ANSWER_MAX_BYTES
+    ):
+        return None
+    body = content.read_nowait()
+    response.close()
+    return Answer(status=response.status, headers=response.headers, body=body)
 
 
 async def _read_up_to(
