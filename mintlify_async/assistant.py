@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from attrs import define
 
@@ -25,7 +25,7 @@ from .events import StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
 from .parts import Message, clean_text
 from .protocol import Assumptions, response_info
-from .scopes import Scope
+from .scopes import Ended, Scope
 from .stream import MessageStream
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from .transport import LiveResponse
 
 __all__ = ["Reply", "Snapshots", "TextStream"]
-
-Opening: TypeAlias = "Callable[[Callable[[], object]], Awaitable[tuple[LiveResponse, int]]]"
-"""Sends the question; calls its argument once it is out, and returns the answer with its attempts."""
 
 GRACE_SECONDS = 1.0  # what may still come after the end was announced
 
@@ -62,6 +59,21 @@ class ReplySettings:
     clock: Clock
 
 
+class Asking(Protocol):
+    """A question that is ready to be sent."""
+
+    def open(self, meanwhile: Callable[[], object], scope: Scope) -> Awaitable[tuple[LiveResponse, int]]:
+        """Send it, waiting in *scope*; return its answer and how many attempts it took.
+
+        *meanwhile* is called when it is out.
+        """
+        ...
+
+    def observe(self) -> Observation | None:
+        """Begin to follow it, when the session has an observer."""
+        ...
+
+
 class Reply:
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 
@@ -83,6 +95,7 @@ class Reply:
     """
 
     __slots__ = (
+        "_asking",
         "_attempts",
         "_cause",
         "_closed",
@@ -92,8 +105,6 @@ class Reply:
         "_live",
         "_message",
         "_observation",
-        "_observe",
-        "_open",
         "_opening",
         "_prepared",
         "_response",
@@ -105,24 +116,22 @@ class Reply:
 
     def __init__(
         self,
-        open: Opening,
+        asking: Asking,
         settings: ReplySettings,
         thread: Thread | None = None,
         message: Message | None = None,
-        observe: Callable[[], Observation | None] | None = None,
     ) -> None:
-        """Keep the way to open it; made by ``session.ask``.
+        """Keep the question; made by ``session.ask``.
 
         Args:
-            open: Sends the question.
+            asking: The question.
             settings: The session's.
             thread: The thread that the question names.
             message: The assistant message that the answer continues, if any.
-            observe: Begins to follow it, when the session has an observer.
         """
         self._response: ResponseInfo | None = None
         self._attempts = 0
-        self._open: Opening | None = open
+        self._asking: Asking | None = asking
         self._opening: Scope | None = None
         self._settings = settings
         self._thread = thread
@@ -134,7 +143,6 @@ class Reply:
         self._started = self._entered = self._closed = False
         self._heard = -1
         self._cause: MintlifyError | None = None
-        self._observe = observe
         self._observation: Observation | None = None
 
     # The views --------------------------------------------------------------------------------
@@ -345,28 +353,28 @@ class Reply:
             return self
         if self._opening is not None:
             raise _already_read()
-        if self._observe is not None:
-            self._observation = self._observe()
+        asking = self._asking
+        assert asking is not None
+        self._observation = asking.observe()
         self._opening = opening = Scope()  # close() ends it
         try:
-            assert self._open is not None
-            with opening:
-                if self._observation is None:
-                    self._live, attempts = await self._open(self._prepare)
-                else:
-                    with self._observation.active():
-                        self._live, attempts = await self._open(self._prepare)
+            if self._observation is None:
+                self._live, attempts = await asking.open(self._prepare, opening)
+            else:
+                with self._observation.active():
+                    self._live, attempts = await asking.open(self._prepare, opening)
         except MintlifyError as error:
             self._failed(error)
             raise
+        except Ended:
+            self._started = True
+            return self
         except BaseException as error:
             self._started = True
-            if opening.ended and isinstance(error, TimeoutError):
-                return self
             self._end(error)
             raise
         finally:
-            self._opening = self._open = self._observe = None  # they hold the request
+            self._opening = self._asking = asking = None  # they hold the request
         self._begin(self._live, attempts)
         return self
 
@@ -551,6 +559,7 @@ class TextStream:
                 self._held = arrived[-1:] if "\ud800" <= arrived[-1:] <= "\udbff" else ""
                 if text:
                     return text
+            del event  # a stream that waits does not hold it
 
 
 class Snapshots:

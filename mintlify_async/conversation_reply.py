@@ -15,7 +15,7 @@ from .errors import StateError
 from .events import Finish, StreamEvent
 from .parts import Message
 from .record import Record, Said, new_message_id
-from .scopes import Scope
+from .scopes import Ended, Scope
 from .shield import to_the_end
 
 __all__ = ["ConversationReply"]
@@ -57,8 +57,8 @@ class ConversationReply(Reply):
     ) -> None:
         """Check everything that can be checked; nothing changes yet."""
         probe = ask()
-        assert probe._open is not None  # it is new
-        super().__init__(probe._open, probe._settings, probe._thread, probe._message, probe._observe)
+        assert probe._asking is not None  # it is new
+        super().__init__(probe._asking, probe._settings, probe._thread, probe._message)
         self._record = record
         self._ask = ask
         self._question = question
@@ -85,9 +85,8 @@ class ConversationReply(Reply):
         try:
             with waiting:
                 await self._enter()
-        except TimeoutError:
-            if not waiting.ended:
-                raise
+        except Ended:
+            pass
         finally:
             self._entering = False
             self._opening = None
@@ -119,7 +118,7 @@ class ConversationReply(Reply):
         """Ask with the history as it is now that the turn has begun."""
         if self._record.said is not self._before:
             probe = self._ask()
-            self._open, self._settings, self._observe = probe._open, probe._settings, probe._observe
+            self._asking, self._settings = probe._asking, probe._settings
             self._thread, self._message = probe._thread, probe._message
             self._before = self._record.said
 

@@ -39,6 +39,7 @@ from .protocol import (
     status_error,
 )
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
+from .scopes import Scope
 from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
 
@@ -94,20 +95,21 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = self.clock.now() + timeouts.request
-        return self._run(transport, _read_job, request, deadline, timeouts, single=single)
+        return self._run(transport, _read_job, request, deadline, timeouts, Scope(), single=single)
 
     def open(
-        self, transport: Transport, request: Request, timeouts: Timeouts
+        self, transport: Transport, request: Request, timeouts: Timeouts, scope: Scope
     ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        """Send a question; return its live answer and how many attempts it took.
+        """Send a question, waiting in *scope*; return its live answer and how many attempts it took.
 
         Raises:
+            Ended: *scope* was ended.
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
-        return self._run(transport, _read_live, request, deadline, timeouts, single=False)
+        return self._run(transport, _read_live, request, deadline, timeouts, scope, single=False)
 
     async def _run(
         self,
@@ -116,6 +118,7 @@ class Dispatcher:
         request: Request,
         deadline: float | None,
         timeouts: Timeouts,
+        scope: Scope,
         *,
         single: bool,
     ) -> T:
@@ -127,14 +130,14 @@ class Dispatcher:
             key, lease = self.keys[request.key_kind].at_hand, None
             if key is None or pause is not None or self.quota is not None:
                 waiting = self._ready(request, deadline, timeouts, pause, failed)
-                ready: tuple[str, Lease | None] = await transport.unless_closed(waiting)
+                ready: tuple[str, Lease | None] = await transport.unless_closed(waiting, scope)
                 key, lease = ready
             sent = self._about(request, attempt) if self.hooks.any_set else None
             if sent is not None:
                 tell(self.hooks.on_request, sent)
             began, sent_at = self.clock.now(), self.clock.wall()
             try:
-                answer = await transport.send(request, key, timeouts, deadline)
+                answer = await transport.send(request, key, timeouts, deadline, scope)
             except (APIConnectionError, UnexpectedResponseError) as error:
                 failed = error
                 if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
@@ -148,7 +151,8 @@ class Dispatcher:
                 seconds = self.clock.now() - began
                 _hide_secrets(answer, request, key)
                 if self.quota is not None:
-                    await self._observe(self.quota, request, key, answer)
+                    with scope:
+                        await self._observe(self.quota, request, key, answer)
                 try:
                     result = self._read(read, request, answer, attempt, sent, seconds)
                 except (APIStatusError, UnexpectedResponseError) as error:

@@ -96,7 +96,7 @@ class MessageFold:
         self._id = ""
         self.role = "assistant"
         self.extra: Mapping[str, Any] = NO_EXTRA
-        self._step = 0
+        self._step = 1
         self.open_texts: dict[str, TextDraft] = {}
         self._clear()
         if message is not None:
@@ -105,12 +105,12 @@ class MessageFold:
     def _clear(self) -> None:
         """Begin anew: no parts, no metadata."""
         self._drafts: list[Draft] = []
+        self._step_begin = 0
+        self.open_texts.clear()
         self._metadata: Any = None
         self._metadata_seen: Any = None  # the copy that was handed out last
         self._made: _PartIndex | None = None
         self.finish_reason: str | None = None
-        self._begin_step()
-        self._close_parts()
 
     @property
     def _index(self) -> _PartIndex:

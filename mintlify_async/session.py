@@ -9,7 +9,6 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from .conversation import Conversation
     from .ledger import Ledger
     from .quota import Quota, QuotaRemaining
+    from .scopes import Scope
     from .stores import ConversationStore
 
 __all__ = ["MintlifySession"]
@@ -477,12 +477,10 @@ class MintlifySession:
             limits = _with_total(timeouts or options.timeouts, timeout)
             settings = self._settings_for(limits)
         return Reply(
-            # Neither a closure nor a bound method: thousands that open at once leave less to the collector.
-            partial(MintlifySession._open, self, request, limits),
+            _Asking(self, self._agent, request, limits, asked),
             settings,
             checked_thread,
             None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1],
-            None if options.observer is None else partial(self._observe, request, asked),
         )
 
     def conversation(
@@ -695,7 +693,7 @@ class MintlifySession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StateError("this session is closed; make a new one")
+            raise _is_closed()
 
     def _settings_for(self, limits: Timeouts) -> ReplySettings:
         return ReplySettings(
@@ -772,22 +770,51 @@ class MintlifySession:
             )
         return domain
 
-    def _open(
-        self, request: Request, timeouts: Timeouts, meanwhile: Callable[[], object]
-    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        self._check_open()
-        request.meanwhile = meanwhile
-        return self._agent.dispatch.open(self._agent.loops.get().transport, request, timeouts)
 
-    def _observe(self, request: Request, asked: str | Sequence[Message]) -> Observation | None:
-        observer = self._options.observer
-        if observer is None:
+class _Asking:
+    """A question of a session, which it keeps alive until it is sent.
+
+    (One object, where a closure or a partial function is two or more: thousands may open at once.)
+    """
+
+    __slots__ = ("_agent", "_asked", "_limits", "_request", "_session")
+
+    def __init__(
+        self,
+        session: MintlifySession,
+        agent: AgentClient,
+        request: Request,
+        limits: Timeouts,
+        asked: str | Sequence[Message],
+    ) -> None:
+        self._session = session
+        self._agent = agent
+        self._request = request
+        self._limits = limits
+        self._asked = asked
+
+    def open(
+        self, meanwhile: Callable[[], object], scope: Scope
+    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+        if self._session.closed:
+            raise _is_closed()
+        self._request.meanwhile = meanwhile
+        agent = self._agent
+        return agent.dispatch.open(agent.loops.get().transport, self._request, self._limits, scope)
+
+    def observe(self) -> Observation | None:
+        agent, request, asked = self._agent, self._request, self._asked
+        if agent.observer is None:
             return None
-        facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": self.base_url}
+        facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": agent.base_url}
         if request.thread is not None:
             facts["conversation_id"] = request.thread.id
         facts["input"] = clean_text(asked) if isinstance(asked, str) else asked[-1].text
-        return observer.start("ask", facts)
+        return agent.observer.start("ask", facts)
+
+
+def _is_closed() -> StateError:
+    return StateError("this session is closed; make a new one")
 
 
 def _message_id() -> str:

@@ -44,7 +44,17 @@ from .message import AnswerSource, MessageFold
 from .models import Thread
 from .parts import Message
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder
-from .wire import MISSING, NO_EXTRA, NotReadable, decode_json, mask_text, scan_json, scan_text, too_deep
+from .wire import (
+    MISSING,
+    NO_EXTRA,
+    SHALLOW,
+    NotReadable,
+    decode_json,
+    mask_text,
+    scan_json,
+    scan_text,
+    too_deep,
+)
 
 __all__ = ["MessageStream"]
 
@@ -53,9 +63,13 @@ _NO_EVENTS: Final[list[str]] = []
 """The queue of a stream that waits: thousands may, and each list is one more for the garbage collector."""
 _HEAD_BYTES: Final = 4096
 """How much of a body that is no event stream is kept for the error's excerpt."""
+_FEW_BYTES: Final = 512
+"""What comes with the first event and is no longer is split with it: the time of a tenth of an event."""
 _EXCERPT: Final = 2000
 _OF_THREADS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
 """The fields of an event that may say which thread it is."""
+_ENDS: Final = frozenset((Finish, AbortEvent, ErrorEvent))
+"""The events that announce an end."""
 _DELTA_OPENING: Final = r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
 
 
@@ -219,9 +233,9 @@ class MessageStream:
         self._split(data)
 
     def _first_of(self, data: bytes) -> bytes:
-        """Return the first event of *data* and leave the others for later: it does not wait for them."""
+        """Return the first event of *data* and leave the others for later: it does not wait for many."""
         end = data.find(b"\n\n") + 2
-        if 1 < end < len(data):
+        if 1 < end < len(data) - _FEW_BYTES:
             self._later = data[end:]
             return data[:end]
         return data
@@ -323,7 +337,7 @@ class MessageStream:
         """Decode an event and learn what it says of the thread."""
         problem = ""
         try:
-            if content is MISSING or too_deep(data, content):
+            if content is MISSING or (len(data) > SHALLOW and too_deep(data, content)):
                 content = decode_json(data)
         except NotReadable as error:
             problem = str(error)
@@ -338,6 +352,11 @@ class MessageStream:
     def _fold_event(self, event: StreamEvent) -> StreamEvent:
         self.wrote = self._fold.apply(event)
         self.events_seen += 1
+        if event.__class__ in _ENDS:
+            self._note_end(event)
+        return event
+
+    def _note_end(self, event: StreamEvent) -> None:
         if isinstance(event, Finish):
             self.finish_seen = True
         elif isinstance(event, AbortEvent):
@@ -346,7 +365,6 @@ class MessageStream:
             self._error = event
             self._queue.clear()
             self._later = b""
-        return event
 
     def _at_rest(self) -> StreamEvent | None:
         """Do what is left when every whole event was taken."""

@@ -37,7 +37,7 @@ from .errors import (
     printable,
 )
 from .protocol import Answer, Request, lower_headers
-from .scopes import Scope
+from .scopes import Ended, Scope
 from .timeouts import Timeouts
 from .version import __version__
 
@@ -173,30 +173,31 @@ class Transport:
         self._waits: set[Scope] = set()
         self._headers_made: dict[str, tuple[Secret, CIMultiDict[str]]] = {}
 
-    async def unless_closed(self, step: Awaitable[T]) -> T:
-        """Wait for *step*, which sends nothing.
+    async def unless_closed(self, step: Awaitable[T], scope: Scope) -> T:
+        """Wait in *scope* for *step*, which sends nothing.
 
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
+            Ended: *scope* was ended, with the same effect.
         """
-        waiting = Scope()
+        self._waits.add(scope)
         try:
-            with waiting:
-                self._waits.add(waiting)
+            with scope:
                 return await step
-        except TimeoutError:
-            if not waiting.ended:
+        except Ended:
+            if not self._closed:
                 raise
         finally:
-            self._waits.discard(waiting)
+            self._waits.discard(scope)
         raise StateError("this session was closed meanwhile; make a new one")
 
     async def send(
-        self, request: Request, key: str, timeouts: Timeouts, deadline: float | None
+        self, request: Request, key: str, timeouts: Timeouts, deadline: float | None, scope: Scope
     ) -> LiveResponse | Answer:
-        """Send *request*; return the live body of a question's success, else the whole answer.
+        """Send *request*, waiting in *scope*; return the answer, live when it is a question's success.
 
         Raises:
+            Ended: *scope* was ended.
             APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
             APITimeoutError: The same, because *deadline* or the limit on a question's first event passed,
                 or connecting took too long.
@@ -208,7 +209,7 @@ class Transport:
         body = _Body(request.body, self._clock, request.meanwhile) if request.body is not None else None
         session = self._session(request)
         try:
-            with Scope(self._clock, by):
+            with scope.until(self._clock, by):
                 response = await session.request(
                     request.method,
                     _url(self._settings.base_url + request.path),
@@ -220,6 +221,8 @@ class Transport:
                     ssl=self._settings.ssl or True,
                     timeout=_connect_timeout(timeouts.connect),
                 )
+        except Ended:
+            raise
         except FOREIGN_ERRORS as error:
             failure = _translate(error, request, body, timeouts, limit, phase)
             cause = summarize(error)
@@ -230,7 +233,7 @@ class Transport:
         else:
             if request.operation == "ask" and 200 <= response.status < 300:
                 return self._live_response(response, key, timeouts, started, deadline)
-            return _at_hand(response) or await self._whole(request, response, by, timeouts)
+            return _at_hand(response) or await self._whole(request, response, by, timeouts, scope)
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
@@ -298,13 +301,18 @@ class Transport:
         )
 
     async def _whole(
-        self, request: Request, response: aiohttp.ClientResponse, deadline: float | None, timeouts: Timeouts
+        self,
+        request: Request,
+        response: aiohttp.ClientResponse,
+        deadline: float | None,
+        timeouts: Timeouts,
+        scope: Scope,
     ) -> Answer:
         status = response.status
         if 200 <= status < 300:
             body = await self._success_body(request, response, deadline, timeouts)
         else:
-            body = await self._error_body(response, deadline)
+            body = await self._error_body(response, deadline, scope)
         return Answer(status=status, headers=response.headers, body=body)
 
     async def _success_body(
@@ -337,13 +345,17 @@ class Transport:
             response.close()
         raise failure from cause
 
-    async def _error_body(self, response: aiohttp.ClientResponse, deadline: float | None) -> bytes:
+    async def _error_body(
+        self, response: aiohttp.ClientResponse, deadline: float | None, scope: Scope
+    ) -> bytes:
         # What the server says of its refusal is worth two seconds; the status is worth more.
         piece: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
         try:
-            with Scope(self._clock, until if deadline is None else min(until, deadline)):
+            with scope.until(self._clock, until if deadline is None else min(until, deadline)):
                 await _read_up_to(response.content, ERROR_MAX_BYTES, piece)
+        except Ended:
+            raise
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:

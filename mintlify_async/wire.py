@@ -24,6 +24,7 @@ __all__ = [
     "MAX_DEPTH",
     "MISSING",
     "NO_EXTRA",
+    "SHALLOW",
     "Field",
     "JSONObject",
     "Missing",
@@ -71,6 +72,9 @@ THREAD_KEY: Final = "threadKey"
 MAX_DEPTH: Final = 200
 """Deepest nesting of JSON that is accepted. Real answers stay under 20; what is deeper than the
 interpreter's stack allows could be parsed but not printed, copied or sent again."""
+
+SHALLOW: Final = 2 * MAX_DEPTH
+"""A JSON text of so many characters cannot be nested deeper than that: each level has a begin and an end."""
 
 
 class Missing(Enum):
@@ -241,6 +245,8 @@ class Field(NamedTuple):
 
     name: str
     wire: str
+    exact: type | None
+    """What nearly always comes, and needs no further check."""
     check: Callable[[Any], bool]
     what: str
     required: bool
@@ -274,15 +280,15 @@ def _is_anything(content: Any) -> bool:
     return True
 
 
-_CHECKS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "str": (_is_text, "a string"),
-    "ThreadId": (_is_text, "a string"),
-    "bool": (_is_flag, "true or false"),
-    "JSONObject": (_is_object, "an object"),
-    "ProviderMetadata": (_is_object_of_objects, "an object of objects"),
-    "ToolApproval": (_is_anything, "a ToolApproval"),  # read apart
-    "Objects": (_is_list_of_objects, "a list of objects"),
-    "Any": (_is_anything, "anything"),
+_CHECKS: Final[dict[str, tuple[type | None, Callable[[Any], bool], str]]] = {
+    "str": (str, _is_text, "a string"),
+    "ThreadId": (str, _is_text, "a string"),
+    "bool": (bool, _is_flag, "true or false"),
+    "JSONObject": (dict, _is_object, "an object"),
+    "ProviderMetadata": (None, _is_object_of_objects, "an object of objects"),
+    "ToolApproval": (None, _is_anything, "a ToolApproval"),  # read apart
+    "Objects": (None, _is_list_of_objects, "a list of objects"),
+    "Any": (None, _is_anything, "anything"),
 }
 """What each annotation accepts."""
 
@@ -304,11 +310,12 @@ def schema(cls: type[Value]) -> tuple[Field, ...]:
 
 def _field(field: attrs.Attribute[Any]) -> Field:
     annotation = str(field.type).removesuffix(" | None")
-    check, what = _CHECKS[annotation]
+    exact, check, what = _CHECKS[annotation]
     head, *rest = field.name.split("_")
     return Field(
         name=field.name,
         wire=head + "".join(word.capitalize() for word in rest),
+        exact=exact,
         check=check,
         what=what,
         required=field.default is attrs.NOTHING,
@@ -356,8 +363,8 @@ def decode_json(data: str) -> Any:
 
 def too_deep(text: str, content: Any) -> bool:
     """Return whether *content*, read from *text*, is nested deeper than what can be handled later."""
-    if len(text) <= 2 * MAX_DEPTH or text.count("{") + text.count("[") <= MAX_DEPTH:
-        return False  # the first is asked because most are short: each level has an end, too
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return False
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH + 1):
         level = [inside for item in level for inside in _inside(item) if isinstance(inside, dict | list)]
@@ -404,8 +411,8 @@ class _Plan(NamedTuple):
     """What is known of all objects with the same keys as one that was read without an ``extra``."""
 
     new: Callable[[], Any]
-    sent: tuple[tuple[str, str, Callable[[Any], bool], object], ...]
-    """The fields that are there: name, wire's name, check, and what stands for a null."""
+    sent: tuple[tuple[str, str, type | None, Callable[[Any], bool], object], ...]
+    """The fields that are there: name, wire's name, type and check, and what stands for a null."""
     rest: tuple[tuple[str, Any], ...]
     """The defaults of the others."""
 
@@ -421,13 +428,13 @@ def _by_plan(plan: _Plan, content: Mapping[str, Any]) -> Any:
     """Return an open twin filled from *content*; None where it must be looked at field by field."""
     new, fields, rest = plan
     value = new()
-    for name, wire, check, null in fields:
+    for name, wire, exact, check, null in fields:
         sent = content[wire]
         if sent is None:
             sent = null
             if sent is _NO_NULL:
                 return None
-        elif not check(sent):
+        elif sent.__class__ is not exact and not check(sent):
             return None
         setattr(value, name, sent)
     for name, default in rest:
@@ -441,7 +448,7 @@ def _learn_plan(cls: type[Value], fields: tuple[Field, ...], content: Mapping[st
         return
     new, defaults = _twin_of(cls)
     there = [field for field in fields if field.wire in content]
-    sent = tuple((field.name, field.wire, field.check, _null_of(field, defaults)) for field in there)
+    sent = tuple((f.name, f.wire, f.exact, f.check, _null_of(f, defaults)) for f in there)
     names = {field.name for field in there}
     rest = tuple((name, default) for name, default in defaults.items() if name not in names)
     _PLANS[key] = _Plan(new, sent, rest)
@@ -460,7 +467,7 @@ def _field_by_field(cls: type[Value], fields: tuple[Field, ...], content: Mappin
     extra.pop("type", None)
     value = blank(cls)
     for field in fields:
-        name, wire, check, what, required, nullable, lenient = field
+        name, wire, _, check, what, required, nullable, lenient = field
         sent = extra.get(wire, MISSING)
         if sent is MISSING or (sent is None and not nullable):
             if required:
