@@ -55,15 +55,17 @@ def calls(effort: Effort) -> list[Row]:
 
 def counted(effort: Effort) -> list[Row]:
     """Return the rows that callgrind counts."""
+    from .held import counted_opening
     from .instructions import counted_calls, counted_import, counted_streams, installed
 
     if not installed():
         print("valgrind is not installed: no instructions are counted", file=sys.stderr)
         return []
     if effort.quick:
-        return [counted_import("import mintlify_async")]
+        return [counted_import("import mintlify_async"), counted_opening(2)]
     shapes = [counted_streams(shape, COUNTED) for shape in ("burst", "trickled")]
-    return [*shapes, counted_calls("get", CALLED), counted_calls("create", CALLED)]
+    requests = [counted_calls(call, CALLED) for call in ("get", "create")]
+    return [*shapes, *requests, *(counted_opening(2_000, collector=on) for on in (True, False))]
 
 
 def imported(effort: Effort) -> list[Row]:

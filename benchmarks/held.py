@@ -21,11 +21,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from .instructions import counts_between_marks
+from .instructions import row as instructions_row
 from .rounds import Row, figure, ratios, shuffled
 from .server import ServerAddress, running
+from .shapes import MARK
 from .subjects import BODY, HEADERS, httpx_options, session_for, trusting
 
-__all__ = ["FOLLOWERS", "authority", "open_streams", "resident"]
+__all__ = ["FOLLOWERS", "authority", "counted_opening", "open_streams", "resident"]
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENING_AT_ONCE = 200
@@ -174,12 +177,15 @@ async def measure(follower: Follower, server: ServerAddress, streams: int, round
     async with follower.opened(server) as follow:
         await warm_up(follow, server)
         book, opening = Book(streams), asyncio.Semaphore(OPENING_AT_ONCE)
-        before, begun, cpu = resident(), time.monotonic(), time.process_time()
+        before = resident()
+        os.getloadavg()  # a mark for callgrind, see counted_opening; 1 µs
+        begun, cpu = time.monotonic(), time.process_time()
         async with asyncio.TaskGroup() as tasks:
             for _ in range(streams):
                 tasks.create_task(follow_whole(follow, book, opening, rounds))
             await book.all_open.wait()
             took, cpu = time.monotonic() - begun, time.process_time() - cpu
+            os.getloadavg()
             memory = (resident() - before) / streams
             await control(server, f"emit/{rounds}/{EVENTS_PER_SECOND}")
     assert len(book.delays) == streams * rounds
@@ -258,6 +264,21 @@ def open_streams(
                 found[label].append(child(subjects[label], server, streams, events, flags))
     kind = ("-tls" if tls else "") + "".join(flag[1:] for flag in flags)
     return [held_row(f"open-{streams}{kind}", key, found) for key in found["aiohttp"][0]]
+
+
+def counted_opening(streams: int, *, collector: bool = True) -> Row:
+    """Count the instructions that opening each of *streams* takes: what noise hides in the time."""
+    flags = [] if collector else ["--uncollected"]
+    with running() as server:
+        command = [str(streams), "1", *flags]
+        counts = {
+            name: counts_between_marks(["-m", "benchmarks.held", name, server.base_url, *command], MARK)
+            for name in ("mintlify-async", "aiohttp")
+        }
+    title = f"instructions of opening one of {streams:,}" + ("" if collector else ", without the collector")
+    costs = {name: opening / streams for name, (_, opening) in counts.items()}
+    name = f"open-{streams}" + ("" if collector else "-uncollected")
+    return instructions_row(f"{name}-instructions", title, costs, {"aiohttp": 1.2})
 
 
 def held_row(name: str, key: str, found: dict[str, list[dict[str, float]]]) -> Row:
