@@ -25,7 +25,7 @@ from .events import StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
 from .parts import Message, clean_text
 from .protocol import Assumptions, response_info
-from .scopes import Ended, Scope
+from .scopes import Scope
 from .stream import MessageStream
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ class ReplySettings:
 class Asking(Protocol):
     """A question that is ready to be sent."""
 
-    def open(self, meanwhile: Callable[[], object], scope: Scope) -> Awaitable[tuple[LiveResponse, int]]:
-        """Send it, waiting in *scope*; return its answer and how many attempts it took.
-
-        *meanwhile* is called when it is out.
-        """
+    def open(self, meanwhile: Callable[[], object]) -> Awaitable[tuple[LiveResponse, int]]:
+        """Send it, call *meanwhile* when it is out; return its answer and how many attempts it took."""
         ...
 
     def observe(self) -> Observation | None:
@@ -347,8 +344,12 @@ class Reply:
                 live.pending = False
         raise StopAsyncIteration
 
-    async def _start(self) -> Self:
-        """Send the question and wait for the answer's beginning, unless that was done; return this reply."""
+    async def _start(self, *, entered: bool = False) -> Self:
+        """Send the question and wait for the answer's beginning, unless that was done; return this reply.
+
+        *entered* is whether its block begins with that.
+        """
+        self._entered |= entered
         if self._started or self._closed:
             return self
         if self._opening is not None:
@@ -358,19 +359,19 @@ class Reply:
         self._observation = asking.observe()
         self._opening = opening = Scope()  # close() ends it
         try:
-            if self._observation is None:
-                self._live, attempts = await asking.open(self._prepare, opening)
-            else:
-                with self._observation.active():
-                    self._live, attempts = await asking.open(self._prepare, opening)
+            with opening:
+                if self._observation is None:
+                    self._live, attempts = await asking.open(self._prepare)
+                else:
+                    with self._observation.active():
+                        self._live, attempts = await asking.open(self._prepare)
         except MintlifyError as error:
             self._failed(error)
             raise
-        except Ended:
-            self._started = True
-            return self
         except BaseException as error:
             self._started = True
+            if opening.ended and isinstance(error, TimeoutError):
+                return self
             self._end(error)
             raise
         finally:
@@ -450,8 +451,7 @@ class Reply:
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
         """
-        self._entered = True
-        return self._start()
+        return self._start(entered=True)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -62,8 +62,9 @@ class SystemClock:
     now = staticmethod(time.monotonic)
     """The monotonic clock that asyncio's loops use, in seconds; each read of a stream asks it."""
 
-    wall = staticmethod(time.time)
-    """The computer's wall clock, in seconds since the epoch."""
+    def wall(self) -> float:
+        """Return seconds since the epoch."""
+        return time.time()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for *seconds* on the running loop."""
@@ -95,6 +96,8 @@ class _Alarm(list[Any]):
 
     callback: Callable[[], object] | None
     lane: _Lane
+    # A timer's, not a list's: who asked for one may keep it in a set, as typeshed's lists may not.
+    __hash__ = object.__hash__  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
     def cancel(self) -> None:
         """Call it off; harmless when it already ran."""

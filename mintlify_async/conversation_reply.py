@@ -15,7 +15,7 @@ from .errors import StateError
 from .events import Finish, StreamEvent
 from .parts import Message
 from .record import Record, Said, new_message_id
-from .scopes import Ended, Scope
+from .scopes import Scope
 from .shield import to_the_end
 
 __all__ = ["ConversationReply"]
@@ -75,7 +75,8 @@ class ConversationReply(Reply):
 
     # Entering -------------------------------------------------------------------------------
 
-    async def _start(self) -> Self:
+    async def _start(self, *, entered: bool = False) -> Self:
+        self._entered |= entered
         if self._started or self._closed:
             return self
         if self._entering or self._inside:
@@ -85,8 +86,9 @@ class ConversationReply(Reply):
         try:
             with waiting:
                 await self._enter()
-        except Ended:
-            pass
+        except TimeoutError:
+            if not waiting.ended:
+                raise
         finally:
             self._entering = False
             self._opening = None

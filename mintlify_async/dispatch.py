@@ -39,7 +39,6 @@ from .protocol import (
     status_error,
 )
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
-from .scopes import Scope
 from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
 
@@ -95,21 +94,20 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = self.clock.now() + timeouts.request
-        return self._run(transport, _read_job, request, deadline, timeouts, Scope(), single=single)
+        return self._run(transport, _read_job, request, deadline, timeouts, single=single)
 
     def open(
-        self, transport: Transport, request: Request, timeouts: Timeouts, scope: Scope
+        self, transport: Transport, request: Request, timeouts: Timeouts
     ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        """Send a question, waiting in *scope*; return its live answer and how many attempts it took.
+        """Send a question; return its live answer and how many attempts it took.
 
         Raises:
-            Ended: *scope* was ended.
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
-        return self._run(transport, _read_live, request, deadline, timeouts, scope, single=False)
+        return self._run(transport, _read_live, request, deadline, timeouts, single=False)
 
     async def _run(
         self,
@@ -118,7 +116,6 @@ class Dispatcher:
         request: Request,
         deadline: float | None,
         timeouts: Timeouts,
-        scope: Scope,
         *,
         single: bool,
     ) -> T:
@@ -130,29 +127,28 @@ class Dispatcher:
             key, lease = self.keys[request.key_kind].at_hand, None
             if key is None or pause is not None or self.quota is not None:
                 waiting = self._ready(request, deadline, timeouts, pause, failed)
-                ready: tuple[str, Lease | None] = await transport.unless_closed(waiting, scope)
+                ready: tuple[str, Lease | None] = await transport.unless_closed(waiting)
                 key, lease = ready
             sent = self._about(request, attempt) if self.hooks.any_set else None
+            sent_at = self.clock.wall()
             if sent is not None:
                 tell(self.hooks.on_request, sent)
-            began, sent_at = self.clock.now(), self.clock.wall()
+            began = self.clock.now()
+            answer: LiveResponse | Answer | None = None
             try:
-                answer = await transport.send(request, key, timeouts, deadline, scope)
+                answer = await transport.send(request, key, timeouts, deadline)
             except (APIConnectionError, UnexpectedResponseError) as error:
                 failed = error
-                if lease is not None and isinstance(error, APIConnectionError) and error.sent == "no":
-                    await lease.refund()
-                self._note(request, attempt, sent, None, self.clock.now() - began, error)
             except (StateError, ConfigurationError):
                 if lease is not None:
                     await lease.refund()
                 raise
-            else:
+            if answer is not None:
                 seconds = self.clock.now() - began
                 _hide_secrets(answer, request, key)
+                self._warn_of_sunset(answer.headers)
                 if self.quota is not None:
-                    with scope:
-                        await self._observe(self.quota, request, key, answer)
+                    await self._observe(self.quota, request, key, answer)
                 try:
                     result = self._read(read, request, answer, attempt, sent, seconds)
                 except (APIStatusError, UnexpectedResponseError) as error:
@@ -160,6 +156,11 @@ class Dispatcher:
                 else:
                     self.budget.succeeded()
                     return result
+            else:
+                if lease is not None and isinstance(failed, APIConnectionError) and failed.sent == "no":
+                    await lease.refund()
+                self._note(request, attempt, sent, None, self.clock.now() - began, failed)
+            assert failed is not None
             pause = None if single else self._pause(request, failed, attempt, deadline)
             if pause is None:
                 raise self._verdict(request, failed, sent_at) from failed.__cause__
@@ -216,7 +217,6 @@ class Dispatcher:
         seconds: float,
     ) -> T:
         """Return what *answer* says, or raise the refusal that it is; both are told to who listens."""
-        self._warn_of_sunset(answer.headers)
         refused: Failed | None = None
         if not 200 <= answer.status < 300:
             assert isinstance(answer, Answer)
@@ -295,6 +295,8 @@ class Dispatcher:
             raise
 
     def _warn_of_sunset(self, headers: Mapping[str, str]) -> None:
+        if "deprecation" not in headers and "sunset" not in headers:  # nearly always
+            return
         for name in ("deprecation", "sunset"):
             if name in headers and name not in _warned:
                 _warned.add(name)

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from .conversation import Conversation
     from .ledger import Ledger
     from .quota import Quota, QuotaRemaining
-    from .scopes import Scope
     from .stores import ConversationStore
 
 __all__ = ["MintlifySession"]
@@ -793,14 +792,12 @@ class _Asking:
         self._limits = limits
         self._asked = asked
 
-    def open(
-        self, meanwhile: Callable[[], object], scope: Scope
-    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+    def open(self, meanwhile: Callable[[], object]) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         if self._session.closed:
             raise _is_closed()
         self._request.meanwhile = meanwhile
         agent = self._agent
-        return agent.dispatch.open(agent.loops.get().transport, self._request, self._limits, scope)
+        return agent.dispatch.open(agent.loops.get().transport, self._request, self._limits)
 
     def observe(self) -> Observation | None:
         agent, request, asked = self._agent, self._request, self._asked

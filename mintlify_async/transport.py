@@ -37,7 +37,7 @@ from .errors import (
     printable,
 )
 from .protocol import Answer, Request, lower_headers
-from .scopes import Ended, Scope
+from .scopes import Scope
 from .timeouts import Timeouts
 from .version import __version__
 
@@ -173,31 +173,30 @@ class Transport:
         self._waits: set[Scope] = set()
         self._headers_made: dict[str, tuple[Secret, CIMultiDict[str]]] = {}
 
-    async def unless_closed(self, step: Awaitable[T], scope: Scope) -> T:
-        """Wait in *scope* for *step*, which sends nothing.
+    async def unless_closed(self, step: Awaitable[T]) -> T:
+        """Wait for *step*, which sends nothing.
 
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
-            Ended: *scope* was ended, with the same effect.
         """
-        self._waits.add(scope)
+        waiting = Scope()
         try:
-            with scope:
+            with waiting:
+                self._waits.add(waiting)
                 return await step
-        except Ended:
-            if not self._closed:
+        except TimeoutError:
+            if not waiting.ended:
                 raise
         finally:
-            self._waits.discard(scope)
+            self._waits.discard(waiting)
         raise StateError("this session was closed meanwhile; make a new one")
 
     async def send(
-        self, request: Request, key: str, timeouts: Timeouts, deadline: float | None, scope: Scope
+        self, request: Request, key: str, timeouts: Timeouts, deadline: float | None
     ) -> LiveResponse | Answer:
-        """Send *request*, waiting in *scope*; return the answer, live when it is a question's success.
+        """Send *request*; return the answer, live when it is a question's success.
 
         Raises:
-            Ended: *scope* was ended.
             APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
             APITimeoutError: The same, because *deadline* or the limit on a question's first event passed,
                 or connecting took too long.
@@ -209,7 +208,7 @@ class Transport:
         body = _Body(request.body, self._clock, request.meanwhile) if request.body is not None else None
         session = self._session(request)
         try:
-            with scope.until(self._clock, by):
+            with Scope(self._clock, by):
                 response = await session.request(
                     request.method,
                     _url(self._settings.base_url + request.path),
@@ -221,8 +220,6 @@ class Transport:
                     ssl=self._settings.ssl or True,
                     timeout=_connect_timeout(timeouts.connect),
                 )
-        except Ended:
-            raise
         except FOREIGN_ERRORS as error:
             failure = _translate(error, request, body, timeouts, limit, phase)
             cause = summarize(error)
@@ -233,7 +230,7 @@ class Transport:
         else:
             if request.operation == "ask" and 200 <= response.status < 300:
                 return self._live_response(response, key, timeouts, started, deadline)
-            return _at_hand(response) or await self._whole(request, response, by, timeouts, scope)
+            return _at_hand(response) or await self._whole(request, response, by, timeouts)
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
@@ -301,18 +298,13 @@ class Transport:
         )
 
     async def _whole(
-        self,
-        request: Request,
-        response: aiohttp.ClientResponse,
-        deadline: float | None,
-        timeouts: Timeouts,
-        scope: Scope,
+        self, request: Request, response: aiohttp.ClientResponse, deadline: float | None, timeouts: Timeouts
     ) -> Answer:
         status = response.status
         if 200 <= status < 300:
             body = await self._success_body(request, response, deadline, timeouts)
         else:
-            body = await self._error_body(response, deadline, scope)
+            body = await self._error_body(response, deadline)
         return Answer(status=status, headers=response.headers, body=body)
 
     async def _success_body(
@@ -345,17 +337,13 @@ class Transport:
             response.close()
         raise failure from cause
 
-    async def _error_body(
-        self, response: aiohttp.ClientResponse, deadline: float | None, scope: Scope
-    ) -> bytes:
+    async def _error_body(self, response: aiohttp.ClientResponse, deadline: float | None) -> bytes:
         # What the server says of its refusal is worth two seconds; the status is worth more.
         piece: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
         try:
-            with scope.until(self._clock, until if deadline is None else min(until, deadline)):
+            with Scope(self._clock, until if deadline is None else min(until, deadline)):
                 await _read_up_to(response.content, ERROR_MAX_BYTES, piece)
-        except Ended:
-            raise
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:

@@ -271,6 +271,7 @@ async def test_ctrl_c_at_the_prompt_ends_nothing(screen):
     """It clears the line and says how to end."""
     await screen.until("> ")
     screen.press("half a question")
+    await screen.until("half a question")  # a Ctrl-C takes away what is typed and not yet read
     await screen.press_until(CTRL_C, "Ctrl-D ends the conversation")
     await screen.until("> ")
     screen.press(CTRL_D)
