@@ -190,6 +190,74 @@ async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
             await reply
 
 
+async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_too(service):
+    """Between two attempts, as a program that shuts down does it."""
+    service.script.ask(status=429, headers={"Retry-After": "30"}, times=None)
+    retried = asyncio.Event()
+    session = service.session(on_retry=lambda event: retried.set())
+    reply = session.ask("x")
+
+    async def read():
+        return [event async for event in reply]
+
+    reader = asyncio.create_task(read())
+    with anyio.fail_after(10):
+        await retried.wait()
+    await reply.close()
+    await session.close()
+    with anyio.fail_after(2):
+        assert await reader == []
+    assert service.requests.count("ask") == 1
+
+
+async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(service):
+    """A quota's store may be slow; nothing is told of an attempt that nobody waits for any more."""
+    told, giving_back = [], asyncio.Event()
+
+    class Slow(MemoryQuotaStore):
+        async def refund(self, *args, **kwargs):
+            giving_back.set()
+            await asyncio.sleep(3600)
+
+    quota = Quota.interface(store=Slow())
+    async with service.refusing(), service.session(quota=quota, on_retry=told.append) as session:
+        reply = session.ask("x")
+        reader = asyncio.create_task(reply.__aenter__())
+        await giving_back.wait()
+        await reply.close()
+        with anyio.fail_after(2):
+            assert await reader is reply
+    assert told == []
+
+
+async def test_hooks_are_called_outside_of_any_error():
+    """What a hook raises has no error of ours for its context."""
+    contexts = []
+    async with MintlifySession(
+        domain="acme",
+        assistant_key=KEYS.assistant,
+        base_url="http://127.0.0.1:9",
+        retry=RetryPolicy(attempts=1),
+        on_response=lambda event: contexts.append(sys.exc_info()),
+    ) as session:
+        with pytest.raises(APIConnectionError):
+            await session.ask("x")
+    assert contexts == [(None, None, None)]
+
+
+async def test_a_block_begins_when_it_is_awaited(service):
+    """A task that is cancelled before it entered the reply has not entered it: the conversation goes on."""
+    async with service.session() as session:
+        chat = session.conversation()
+        reply = chat.ask("How do I log in?")
+        entering = asyncio.create_task(reply.__aenter__())
+        entering.cancel()
+        await asyncio.wait([entering])
+        await asyncio.create_task(reply.run())
+        await asyncio.create_task(chat.ask("And out?").run())
+    assert service.requests.count("ask") == 2
+
+
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_cancelled_close_still_closes_everything(service, turns):
     """Both kinds of connections, at whatever turn it is cancelled; the fixtures look for what is left."""

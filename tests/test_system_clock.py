@@ -28,6 +28,16 @@ async def test_they_ring_in_order() -> None:
     assert rung == ["a", "a2", "b", "c"]
 
 
+async def test_timers_may_be_kept_in_a_set() -> None:
+    """Each is itself alone, also beside one that is due at the same moment."""
+    clock = SystemClock()
+    at = clock.now() + 60
+    timers = {clock.call_at(at, lambda: None) for _ in range(3)}
+    assert len(timers) == 3
+    for timer in timers:
+        timer.cancel()
+
+
 async def test_never_before_its_time() -> None:
     """When one rings, the clock has reached its moment, as exactly as the loop's own timers do."""
     clock, late, done = SystemClock(), [], asyncio.Event()
