@@ -295,8 +295,6 @@ class Dispatcher:
             raise
 
     def _warn_of_sunset(self, headers: Mapping[str, str]) -> None:
-        if "deprecation" not in headers and "sunset" not in headers:  # nearly always
-            return
         for name in ("deprecation", "sunset"):
             if name in headers and name not in _warned:
                 _warned.add(name)

@@ -153,18 +153,16 @@ E = TypeVar("E")
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class Hooks:
-    """The functions that a session calls; each may be None. *any_set* says whether one is not."""
+    """The functions that a session calls; each may be None."""
 
     on_request: Callable[[RequestSent], object] | None = field(default=None)
     on_response: Callable[[ResponseReceived], object] | None = field(default=None)
     on_retry: Callable[[RetryScheduled], object] | None = field(default=None)
 
-    any_set: bool = field(init=False)  # looked at in each request: a property is a call
-
-    def __attrs_post_init__(self) -> None:
-        """See whether there is anybody to tell."""
-        listening = (self.on_request, self.on_response, self.on_retry)
-        object.__setattr__(self, "any_set", any(hook is not None for hook in listening))
+    @property
+    def any_set(self) -> bool:
+        """Whether there is anybody to tell."""
+        return self.on_request is not None or self.on_response is not None or self.on_retry is not None
 
 
 def tell(hook: Callable[[E], object] | None, event: E) -> None:

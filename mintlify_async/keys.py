@@ -19,13 +19,9 @@ _USE = {"admin": "agent jobs", "assistant": "the assistant"}
 
 
 class Key:
-    """One key of a session; its ``repr`` shows nothing and it cannot be pickled.
+    """One key of a session; its ``repr`` shows nothing and it cannot be pickled."""
 
-    Attributes:
-        at_hand: What :meth:`reveal` would return at once, because it did so before; else None.
-    """
-
-    __slots__ = ("_assumptions", "_check_kind", "_kind", "_right", "_source", "at_hand")
+    __slots__ = ("_assumptions", "_check_kind", "_kind", "_right", "_source")
 
     def __init__(
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, check_kind: bool
@@ -39,7 +35,6 @@ class Key:
         self._assumptions = assumptions
         self._check_kind = check_kind
         self._source: KeySource | None = source
-        self.at_hand: str | None = None
         self._right = ""  # the key whose kind was found right last
         if source is not None and not callable(source):
             self._check_characters(source)
@@ -53,6 +48,11 @@ class Key:
     def is_made(self) -> bool:
         """Whether a function of the user's makes it, which may take its time."""
         return callable(self._source)
+
+    @property
+    def at_hand(self) -> str | None:
+        """The key that :meth:`reveal` would return at once, when its kind was found right; else None."""
+        return self._right if self._right and self._right is self._source else None
 
     async def reveal(self) -> str:
         """Return the key to be sent.
@@ -70,11 +70,10 @@ class Key:
             made = source()
             value = await made if inspect.isawaitable(made) else made
             self._check_characters(value)
-            self._check_its_kind(value)
-            return value
-        self._check_its_kind(source)
-        self.at_hand = source
-        return source
+        else:
+            value = source
+        self._check_its_kind(value)
+        return value
 
     def _check_characters(self, value: object) -> None:
         name = _ARGUMENT[self._kind]
