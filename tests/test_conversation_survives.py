@@ -53,7 +53,7 @@ class Trouble:
         for number in range(TURNS):
             way = self.dice.choice(["finish", *self.ways])
             await self.ways[way](f"Question {number} of {way}: how do I install it?")
-            self.service.script.clear()  # a turn that was cancelled early may not have got as far
+            self.service.script.clear()
             self.check(way)
 
     def check(self, way: str) -> None:
@@ -66,6 +66,10 @@ class Trouble:
         assert not chat.busy, way
         self.committed = list(chat.messages)
 
+    def script(self, **answer: Any) -> None:
+        """Say how this turn's question is answered; a cancelled one that comes in late must not use it up."""
+        self.service.script.ask(**answer, times=None)
+
     async def finish(self, question: str) -> None:
         reply = await self.chat.ask(question)
         assert reply.text
@@ -73,17 +77,17 @@ class Trouble:
 
     async def cut(self, question: str) -> None:
         at = self.dice.randrange(20, 1500)
-        self.service.script.ask(fault=Cut(at=at, how=self.dice.choice(["fin", "rst"])))
+        self.script(fault=Cut(at=at, how=self.dice.choice(["fin", "rst"])))
         with pytest.raises(StreamError):
             await self.chat.ask(question)
 
     async def lost(self, question: str) -> None:
-        self.service.script.ask(fault=self.dice.choice([NoAnswer(), Reset()]))
+        self.script(fault=self.dice.choice([NoAnswer(), Reset()]))
         with pytest.raises(APIConnectionError):
             await self.chat.ask(question)
 
     async def cancel(self, question: str) -> None:
-        self.service.script.ask(fault=Cut(at=self.dice.randrange(20, 1500), how="hang"))
+        self.script(fault=Cut(at=self.dice.randrange(20, 1500), how="hang"))
         task = asyncio.create_task(self.chat.ask(question).run())
         for _ in range(self.dice.randrange(1, 60)):
             await asyncio.sleep(0)
@@ -97,19 +101,19 @@ class Trouble:
                 await anext(reply)
 
     async def refuse(self, question: str) -> None:
-        self.service.script.ask(status=self.dice.choice([400, 403, 500, 503]))
+        self.script(status=self.dice.choice([400, 403, 500, 503]))
         with pytest.raises(MintlifyError):
             await self.chat.ask(question)
 
     async def error(self, question: str) -> None:
         start = [{"type": "start", "messageId": "m"}, {"type": "text-start", "id": "0"}]
         failure = {"type": "error", "errorText": "overloaded"}
-        self.service.script.ask(events=[*start, {"type": "text-delta", "id": "0", "delta": "Half"}, failure])
+        self.script(events=[*start, {"type": "text-delta", "id": "0", "delta": "Half"}, failure])
         with pytest.raises(AssistantError):
             await self.chat.ask(question)
 
     async def abort(self, question: str) -> None:
-        self.service.script.ask(events=[{"type": "start", "messageId": "m"}, {"type": "abort"}])
+        self.script(events=[{"type": "start", "messageId": "m"}, {"type": "abort"}])
         reply = await self.chat.ask(question)
         assert reply.aborted
 
