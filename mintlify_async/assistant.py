@@ -24,7 +24,7 @@ from .errors import (
 from .events import StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
 from .parts import Message, clean_text
-from .protocol import Assumptions, response_info
+from .protocol import Assumptions, Request, response_info
 from .scopes import Scope
 from .stream import MessageStream
 
@@ -45,7 +45,8 @@ class ReplySettings:
     """What a session's replies need to know beyond their connections.
 
     Args:
-        assumptions: Where a thread's headers are.
+        assumptions: What is taken for granted of the service.
+        thread_headers: The headers that name a thread's id and its key.
         max_event_bytes: The largest event.
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment ends a silence.
@@ -53,20 +54,21 @@ class ReplySettings:
     """
 
     assumptions: Assumptions
+    thread_headers: tuple[str, str]
     max_event_bytes: int
     max_reply_bytes: int
     comments_are_activity: bool
     clock: Clock
 
 
-class Asking(Protocol):
-    """A question that is ready to be sent."""
+class Asker(Protocol):
+    """What sends a session's questions."""
 
-    def open(self, meanwhile: Callable[[], object]) -> Awaitable[tuple[LiveResponse, int]]:
-        """Send it, call *meanwhile* when it is out; return its answer and how many attempts it took."""
+    def open(self, session: Any, request: Request) -> Awaitable[tuple[LiveResponse, int]]:
+        """Send *request* of *session*; return the answer and how many attempts it took."""
         ...
 
-    def observe(self) -> Observation | None:
+    def observe(self, request: Request) -> Observation | None:
         """Begin to follow it, when the session has an observer."""
         ...
 
@@ -92,7 +94,7 @@ class Reply:
     """
 
     __slots__ = (
-        "_asking",
+        "_asker",
         "_attempts",
         "_cause",
         "_closed",
@@ -103,8 +105,9 @@ class Reply:
         "_message",
         "_observation",
         "_opening",
-        "_prepared",
+        "_request",
         "_response",
+        "_session",
         "_settings",
         "_started",
         "_stream",
@@ -113,28 +116,31 @@ class Reply:
 
     def __init__(
         self,
-        asking: Asking,
+        asker: Asker,
+        session: object,
+        request: Request,
         settings: ReplySettings,
-        thread: Thread | None = None,
         message: Message | None = None,
     ) -> None:
         """Keep the question; made by ``session.ask``.
 
         Args:
-            asking: The question.
+            asker: What sends the question.
+            session: Whose question it is; kept alive until it is sent.
+            request: The question.
             settings: The session's.
-            thread: The thread that the question names.
             message: The assistant message that the answer continues, if any.
         """
         self._response: ResponseInfo | None = None
         self._attempts = 0
-        self._asking: Asking | None = asking
+        self._asker: Asker | None = asker
+        self._session: object = session
+        self._request: Request | None = request
         self._opening: Scope | None = None
         self._settings = settings
-        self._thread = thread
+        self._thread = request.thread
         self._message = message
         self._stream: MessageStream | None = None
-        self._prepared: MessageStream | None = None  # becomes the stream when the answer has begun
         self._live: LiveResponse | None = None
         self._error: MintlifyError | None = None
         self._started = self._entered = self._closed = False
@@ -354,17 +360,18 @@ class Reply:
             return self
         if self._opening is not None:
             raise _already_read()
-        asking = self._asking
-        assert asking is not None
-        self._observation = asking.observe()
+        asker, request = self._asker, self._request
+        assert asker is not None
+        assert request is not None
+        self._observation = asker.observe(request)
         self._opening = opening = Scope()  # close() ends it
         try:
             with opening:
                 if self._observation is None:
-                    self._live, attempts = await asking.open(self._prepare)
+                    self._live, attempts = await asker.open(self._session, request)
                 else:
                     with self._observation.active():
-                        self._live, attempts = await asking.open(self._prepare)
+                        self._live, attempts = await asker.open(self._session, request)
         except MintlifyError as error:
             self._failed(error)
             raise
@@ -375,26 +382,18 @@ class Reply:
             self._end(error)
             raise
         finally:
-            self._opening = self._asking = asking = None  # they hold the request
+            self._opening = self._asker = self._session = self._request = asker = request = None
         self._begin(self._live, attempts)
         return self
 
-    def _prepare(self) -> MessageStream:
-        """Make what the answer needs; once."""
-        if self._prepared is None:
-            self._prepared = MessageStream(
-                message=self._message, thread=self._thread, max_event_bytes=self._settings.max_event_bytes
-            )
-        return self._prepared
-
     def _begin(self, live: LiveResponse, attempts: int) -> None:
-        assumptions = self._settings.assumptions
+        settings = self._settings
         self._started = True
         self._attempts = attempts
-        self._stream = self._prepare()
-        self._stream.begin(
-            live.headers, (assumptions.thread_id_header, assumptions.thread_key_header), live.secret
+        self._stream = stream = MessageStream(
+            message=self._message, thread=self._thread, max_event_bytes=settings.max_event_bytes
         )
+        stream.begin(live.headers, settings.thread_headers, live.secret)
         if self._closed:  # by another task, while it was being opened
             live.close()
 

@@ -57,8 +57,9 @@ class ConversationReply(Reply):
     ) -> None:
         """Check everything that can be checked; nothing changes yet."""
         probe = ask()
-        assert probe._asking is not None  # it is new
-        super().__init__(probe._asking, probe._settings, probe._thread, probe._message)
+        assert probe._asker is not None  # it is new
+        assert probe._request is not None
+        super().__init__(probe._asker, probe._session, probe._request, probe._settings, probe._message)
         self._record = record
         self._ask = ask
         self._question = question
@@ -120,7 +121,7 @@ class ConversationReply(Reply):
         """Ask with the history as it is now that the turn has begun."""
         if self._record.said is not self._before:
             probe = self._ask()
-            self._asking, self._settings = probe._asking, probe._settings
+            self._asker, self._request, self._settings = probe._asker, probe._request, probe._settings
             self._thread, self._message = probe._thread, probe._message
             self._before = self._record.said
 

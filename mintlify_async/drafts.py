@@ -30,10 +30,13 @@ class FixedDraft:
         return self.part
 
 
-class TextDraft:
-    """A text or reasoning part, its text in pieces."""
+class TextDraft(list[str]):
+    """A text or reasoning part: the pieces of its text.
 
-    __slots__ = ("_count", "_part", "citations", "id", "metadata", "pieces", "reasoning", "state")
+    A list itself: one that is held would be one more object of each of thousands of open streams.
+    """
+
+    __slots__ = ("_count", "_part", "citations", "id", "metadata", "reasoning", "state")
 
     def __init__(self, *, reasoning: bool, id: str | None, metadata: ProviderMetadata | None) -> None:
         """Begin without text."""
@@ -42,7 +45,6 @@ class TextDraft:
         self.metadata = metadata
         self.citations: Objects | None = None
         self.state = "streaming"
-        self.pieces: list[str] = []
         self._part: MessagePart | None = None
         self._count = 0
 
@@ -52,9 +54,9 @@ class TextDraft:
 
     def snapshot(self) -> MessagePart:
         """Return the part as it is now."""
-        if self._part is None or self._count != len(self.pieces):
-            text = join_surrogates("".join(self.pieces))
-            self.pieces = [text]
+        if self._part is None or self._count != len(self):
+            text = join_surrogates("".join(self))
+            self[:] = [text]
             self._count = 1
             self._part = self._make(text)
         return self._part

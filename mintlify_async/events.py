@@ -573,7 +573,7 @@ def build_event(content: Any, data: str) -> StreamEvent:
             event: Any = structure(cls, wire)
             return event  # type: ignore[no-any-return]  # one of them
         if kind.startswith("data-"):
-            return structure(Data, wire, name=kind[5:])
+            return structure(Data, wire, given={"name": kind[5:]})
     except NotReadable as error:
         problem = str(error)
     else:

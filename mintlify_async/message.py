@@ -279,7 +279,7 @@ class MessageFold:
         draft = open.get(event.id)
         if draft is None:
             raise _not_open(event, event.id)
-        draft.pieces.append(event.delta)
+        draft.append(event.delta)
         if event.provider_metadata is not None:
             draft.metadata = event.provider_metadata
         return True

@@ -369,21 +369,21 @@ def _read_part(kind: str, content: dict[str, Any]) -> MessagePart:
     if kind.startswith("tool-"):
         return _read_tool(ToolPart, kind[5:], content)
     if kind.startswith("data-"):
-        return structure(DataPart, content, name=kind[5:])
+        return structure(DataPart, content, given={"name": kind[5:]})
     return UnknownPart(type=kind, raw=content)
 
 
 def _read_tool(cls: type[ToolPart], name: str, content: dict[str, Any]) -> ToolPart:
     approval = content.pop("approval", None)
     if approval is None:
-        return structure(cls, content, _tool_schema(), tool_name=name)
+        return structure(cls, content, _tool_schema(), {"tool_name": name})
     if not isinstance(approval, dict):
         raise NotReadable(".approval must be an object")
     try:
         consent = structure(ToolApproval, cast("dict[str, Any]", approval))
     except NotReadable as error:
         raise NotReadable(f".approval{error}") from None
-    return structure(cls, content, _tool_schema(), tool_name=name, approval=consent)
+    return structure(cls, content, _tool_schema(), {"tool_name": name, "approval": consent})
 
 
 def join_surrogates(text: str) -> str:

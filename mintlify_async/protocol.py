@@ -103,7 +103,6 @@ class Request:
         thread: The thread that the body names, if any.
         prompt: The prompt, for an observer.
         prompt_sha256: Names the prompt without repeating it.
-        meanwhile: Called when the body is out: work that is done while the service does its own.
     """
 
     operation: Operation
@@ -119,7 +118,6 @@ class Request:
     thread: Thread | None = None
     prompt: str | None = field(default=None, repr=False)
     prompt_sha256: str | None = None
-    meanwhile: Callable[[], object] | None = field(default=None, repr=False)
 
     @property
     def is_agent_post(self) -> bool:
@@ -351,7 +349,9 @@ def ask_request(
         further["context"] = _context_wire(context)
     if current_path is not None:
         further["currentPath"] = _check_current_path(current_path)
-    further.update(_extra(extra_body))
+    extra = _extra(extra_body)
+    if extra:
+        further.update(extra)
     return Request(
         "ask",
         "POST",

@@ -23,42 +23,76 @@ class Scope:
 
         with Scope(clock, deadline):
             await something  # TimeoutError leaves the block when the deadline comes
+
+    Args:
+        clock: What tells the time; without one there is no moment.
+        at: When it ends; None and infinity are never.
+        early: When it ends unless :attr:`begun` was set by then. One timer stands for both moments: the
+            later one is waited for when the first has come.
+
+    Attributes:
+        begun: Set by whoever knows that what the earlier moment limits was done in time.
+        ended: Whether it was ended.
     """
 
-    __slots__ = ("_at", "_cancelling", "_clock", "_task", "_timer", "ended")
+    __slots__ = ("_at", "_cancelling", "_clock", "_early", "_task", "_timer", "begun", "ended")
 
-    def __init__(self, clock: Clock | None = None, at: float | None = None) -> None:
-        """Keep when *clock* will end it; None is never."""
+    def __init__(
+        self, clock: Clock | None = None, at: float | None = None, early: float | None = None
+    ) -> None:
+        """Wait to be entered."""
         self._clock = clock
         self._at = at
+        self._early = early
         self._task: asyncio.Task[object] | None = None
         self._timer: Timer | None = None
         self._cancelling = 0
-        self.ended = False
+        self.begun = self.ended = False
 
     def __enter__(self) -> Self:
         """Begin, in the running task."""
         self._task = task = asyncio.current_task()
         assert task is not None
         self._cancelling = task.cancelling()
-        if self._clock is not None and self._at is not None and self._at < math.inf:
-            self._timer = self._clock.call_at(self._at, self)
+        if self._clock is not None:
+            if self._early is not None and self._at is not None and self._early >= self._at:
+                self._early = None
+            self._arm(self._clock, self._at if self._early is None else self._early)
         return self
+
+    def _arm(self, clock: Clock, at: float | None) -> None:
+        if at is not None and at < math.inf:
+            self._timer = clock.call_at(at, self)
 
     def end(self) -> None:
         """End the block at its next chance, from any task of its loop; harmless when it is over."""
         if self._task is not None:
             # Later, not now: it may be over by then, and a cancellation would hit what comes after it.
-            self._task.get_loop().call_soon(self)
+            self._task.get_loop().call_soon(self._end_now)
 
     def __call__(self) -> None:
-        """End the block now.
+        """Its moment has come: end the block, or wait for the later moment.
 
         Its timer calls this: a bound method would be one more object of each request.
         """
+        if self._task is None:  # the block was over at that very moment
+            return
+        if self._early is not None and self.begun:
+            assert self._clock is not None
+            self._early = None
+            self._arm(self._clock, self._at)
+        else:
+            self._end_now()
+
+    def _end_now(self) -> None:
         if self._task is not None and not self.ended:
             self.ended = True
             self._task.cancel()
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether its earlier moment ended it."""
+        return self.ended and self._early is not None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

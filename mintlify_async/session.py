@@ -218,9 +218,9 @@ class MintlifySession:
                 observer=observer,
             )
         )
-        self._reply_settings = self._settings_for(self._options.timeouts)
         self._budget = RetryBudget(self._options.retry.budget)
         self._agent = self._first_agent_client()
+        self._asking = self._asking_within(self._options.timeouts)
         self._shared: weakref.ref[AgentClient] | None = None
         self._made_at = _caller()
         self._closed = False
@@ -470,17 +470,13 @@ class MintlifySession:
             headers=merged(options.headers, headers),
             extra_body=merged(options.extra_body, extra_body),
         )
-        if timeouts is None and timeout is None:
-            limits, settings = options.timeouts, self._reply_settings
-        else:
-            limits = _with_total(timeouts or options.timeouts, timeout)
-            settings = self._settings_for(limits)
-        return Reply(
-            _Asking(self, self._agent, request, limits, asked),
-            settings,
-            checked_thread,
-            None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1],
-        )
+        if self._agent.observer is not None:
+            request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
+        asker, settings = self._asking
+        if timeouts is not None or timeout is not None:
+            asker, settings = self._asking_within(_with_total(timeouts or options.timeouts, timeout))
+        message = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
+        return Reply(asker, self, request, settings, message)
 
     def conversation(
         self,
@@ -622,8 +618,8 @@ class MintlifySession:
         other._owner = False
         other._parent = self  # whose end would close the connections of both
         other._options = _checked(evolve(self._options, **changes))
-        other._reply_settings = other._settings_for(other._options.timeouts)
         other._agent = other._agent_client(self._agent.loops)
+        other._asking = other._asking_within(other._options.timeouts)
         other._shared = None
         return other
 
@@ -694,14 +690,17 @@ class MintlifySession:
         if self._closed:
             raise _is_closed()
 
-    def _settings_for(self, limits: Timeouts) -> ReplySettings:
-        return ReplySettings(
+    def _asking_within(self, limits: Timeouts) -> tuple[_Asker, ReplySettings]:
+        """Return what sends questions with these *limits*, and what their replies need to know."""
+        settings = ReplySettings(
             assumptions=self._assumptions,
+            thread_headers=(self._assumptions.thread_id_header, self._assumptions.thread_key_header),
             max_event_bytes=self._options.max_event_bytes,
             max_reply_bytes=self._options.max_reply_bytes,
             comments_are_activity=limits.comments_are_activity,
             clock=self._clock,
         )
+        return _Asker(self._agent, limits), settings
 
     def _first_agent_client(self) -> AgentClient:
         # The factory must not keep the session alive, or leaving without closing would go unnoticed.
@@ -770,43 +769,31 @@ class MintlifySession:
         return domain
 
 
-class _Asking:
-    """A question of a session, which it keeps alive until it is sent.
+class _Asker:
+    """Sends a session's questions, without keeping it alive."""
 
-    (One object, where a closure or a partial function is two or more: thousands may open at once.)
-    """
+    __slots__ = ("_agent", "_limits")
 
-    __slots__ = ("_agent", "_asked", "_limits", "_request", "_session")
-
-    def __init__(
-        self,
-        session: MintlifySession,
-        agent: AgentClient,
-        request: Request,
-        limits: Timeouts,
-        asked: str | Sequence[Message],
-    ) -> None:
-        self._session = session
+    def __init__(self, agent: AgentClient, limits: Timeouts) -> None:
         self._agent = agent
-        self._request = request
         self._limits = limits
-        self._asked = asked
 
-    def open(self, meanwhile: Callable[[], object]) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        if self._session.closed:
+    def open(
+        self, session: MintlifySession, request: Request
+    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+        if session.closed:
             raise _is_closed()
-        self._request.meanwhile = meanwhile
         agent = self._agent
-        return agent.dispatch.open(agent.loops.get().transport, self._request, self._limits)
+        return agent.dispatch.open(agent.loops.get().transport, request, self._limits)
 
-    def observe(self) -> Observation | None:
-        agent, request, asked = self._agent, self._request, self._asked
+    def observe(self, request: Request) -> Observation | None:
+        agent = self._agent
         if agent.observer is None:
             return None
         facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": agent.base_url}
         if request.thread is not None:
             facts["conversation_id"] = request.thread.id
-        facts["input"] = clean_text(asked) if isinstance(asked, str) else asked[-1].text
+        facts["input"] = request.prompt or ""
         return agent.observer.start("ask", facts)
 
 

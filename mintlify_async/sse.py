@@ -15,7 +15,7 @@ from typing import Final
 
 from .errors import StreamDecodeError
 
-__all__ = ["DEFAULT_MAX_EVENT_BYTES", "SSEDecoder"]
+__all__ = ["DEFAULT_MAX_EVENT_BYTES", "SSEDecoder", "whole_events"]
 
 DEFAULT_MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Largest event accepted, in bytes. A tool's result is 50 to 100 KB on one line; what is a hundred
@@ -35,6 +35,7 @@ class SSEDecoder:
 
     Args:
         max_event_bytes: Largest size of a line, and of an event's lines together, in bytes.
+        begun: Whether events came before, found by :func:`whole_events`.
 
     Attributes:
         data_seen: Whether a ``data`` line was seen.
@@ -54,17 +55,17 @@ class SSEDecoder:
         "too_large",
     )
 
-    def __init__(self, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:
-        """Start at the beginning of a stream."""
+    def __init__(self, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES, *, begun: bool = False) -> None:
+        """Start at the beginning of a stream, or of a line."""
         self.max_event_bytes = max_event_bytes
-        self.data_seen = False
+        self.data_seen = begun
         self.foreign: str | None = None
         self.too_large = False
         self._tail = bytearray()  # the line in progress
         self._data: list[str] | None = None  # the data lines of the event in progress
         self._data_bytes = 0
         self._after_cr = False  # a LF that comes now belongs to the CR before it
-        self._started = False
+        self._started = begun
 
     def feed(self, data: bytes) -> list[str]:
         """Take the next bytes and return the data of each event that they end.
@@ -75,21 +76,10 @@ class SSEDecoder:
         """
         if not self._started and not self._tail and data[:5] == b"data:":  # no byte order mark will come
             self._started = True
-        if (
-            data[-2:] == b"\n\n"
-            and self._data is None
-            and self._started
-            and not (self._tail or self._after_cr or self.too_large)
-            and len(data) <= self.max_event_bytes
-            and b"\r" not in data
-        ):
-            # What a live stream mostly sends: whole events. Five times faster than the way below.
-            try:
-                events = _usual(data.decode())
-            except UnicodeDecodeError:
-                events = None
+        if not (self._tail or self._data is not None or self._after_cr or self.too_large):
+            events = whole_events(data, self.max_event_bytes)
             if events is not None:
-                self.data_seen = True
+                self._started = self.data_seen = True
                 return events
         if self.too_large:
             raise self.size_error()
@@ -211,6 +201,20 @@ class SSEDecoder:
         """Take the line that the end of the stream cut; a field's name may be cut, too."""
         if ":" in line or not any(field.startswith(line) for field in _FIELDS):
             self._line(line)
+
+
+def whole_events(data: bytes, max_event_bytes: int) -> list[str] | None:
+    """Return the events in *data*, which begins with a line, if it is whole ones in the usual shape, or None.
+
+    What a live stream mostly sends: five times faster than line by line, and nothing is kept from one
+    piece to the next.
+    """
+    if data[-2:] != b"\n\n" or len(data) > max_event_bytes or b"\r" in data:
+        return None
+    try:
+        return _usual(data.decode())
+    except UnicodeDecodeError:
+        return None
 
 
 def _usual(text: str) -> list[str] | None:

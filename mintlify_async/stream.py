@@ -43,7 +43,7 @@ from .events import (
 from .message import AnswerSource, MessageFold
 from .models import Thread
 from .parts import Message
-from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder
+from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
 from .wire import (
     MISSING,
     NO_EXTRA,
@@ -142,23 +142,21 @@ class MessageStream:
         events_seen: How many events were handed out.
         wrote: Whether the last of them published the message anew.
         ended: Whether nothing more will come.
-        finish_seen: Whether ``finish`` was handed out.
-        done_seen: Whether ``[DONE]`` has come.
-        aborted: Whether ``abort`` was handed out.
-        abort_reason: The server's reason for that, or None.
     """
 
     __slots__ = (
+        "_begun",
         "_cause",
         "_decoder",
+        "_ends",
         "_eof",
-        "_error",
         "_fold",
         "_found",
         "_head",
         "_headers",
         "_last",
         "_later",
+        "_max_event_bytes",
         "_opening",
         "_opening_id",
         "_queue",
@@ -166,12 +164,8 @@ class MessageStream:
         "_texts",
         "_thread",
         "_thread_headers",
-        "abort_reason",
-        "aborted",
-        "done_seen",
         "ended",
         "events_seen",
-        "finish_seen",
         "wrote",
     )
 
@@ -183,7 +177,9 @@ class MessageStream:
         max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
     ) -> None:
         """Start before the first byte of the body."""
-        self._decoder = SSEDecoder(max_event_bytes)
+        self._max_event_bytes = max_event_bytes
+        self._decoder: SSEDecoder | None = None  # made for the first piece that is no whole events
+        self._begun = False  # whether events came before that
         self._fold = MessageFold(message)
         self._texts = self._fold.open_texts
         self._thread = thread
@@ -199,10 +195,9 @@ class MessageStream:
         self._last: str | None = None  # the data of an event that the end of the body cut, perhaps
         self._eof = False
         self._cause: str | None = None
-        self._error: ErrorEvent | None = None
+        self._ends: Mapping[str, StreamEvent | None] = NO_EXTRA  # what announced an end, by its type
         self.events_seen = 0
-        self.wrote = self.ended = self.finish_seen = self.done_seen = self.aborted = False
-        self.abort_reason: str | None = None
+        self.wrote = self.ended = False
 
     # What goes in -----------------------------------------------------------------------------
 
@@ -221,11 +216,12 @@ class MessageStream:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body; what comes after its end is ignored."""
-        if self._eof or self.ended or self._decoder.too_large:
+        decoder = self._decoder
+        if self._eof or self.ended or (decoder is not None and decoder.too_large):
             return
         if self._later:  # fed again before all was taken, which a reply never does
             data, self._later = self._later + data, b""
-        if not self._decoder.data_seen and len(self._head) < _HEAD_BYTES:
+        if not (self._begun or (decoder is not None and decoder.data_seen)) and len(self._head) < _HEAD_BYTES:
             head = self._head
             self._head += data[:_HEAD_BYTES]
             if not head:
@@ -242,7 +238,16 @@ class MessageStream:
 
     def _split(self, data: bytes) -> None:
         """Find the events in *data* and put them in line."""
-        events = self._decoder.feed(data)
+        decoder = self._decoder
+        if decoder is None:
+            events = whole_events(data, self._max_event_bytes)
+            if events is None:
+                decoder = self._decoder = SSEDecoder(self._max_event_bytes, begun=self._begun)
+                events = decoder.feed(data)
+            else:
+                self._begun = True
+        else:
+            events = decoder.feed(data)
         events.reverse()  # they are taken from the end
         if self._queue:
             self._queue[:0] = events
@@ -251,7 +256,7 @@ class MessageStream:
 
     def _split_later(self) -> None:
         data, self._later = self._later, b""
-        if not self._decoder.too_large:
+        if self._decoder is None or not self._decoder.too_large:
             self._split(data)
 
     def feed_eof(self, cause: str | None = None) -> None:
@@ -266,7 +271,7 @@ class MessageStream:
             self._split_later()
         self._eof = True
         self._cause = cause
-        if not self._decoder.too_large:
+        if self._decoder is not None and not self._decoder.too_large:
             with suppress(StreamDecodeError):  # the last line is too large: said when it is its turn
                 self._last = self._decoder.close()
 
@@ -296,7 +301,7 @@ class MessageStream:
                 name = self._opening_id
                 delta, end = scan_text(data, len(self._opening))
                 if data[end:] == "}":
-                    self._texts[name].pieces.append(delta)
+                    self._texts[name].append(delta)
                     self.events_seen += 1
                     self.wrote = True
                     return make_text_delta(name, delta)
@@ -306,7 +311,7 @@ class MessageStream:
             elif content["type"] == "text-delta" and len(content) == 3:
                 name, delta = content["id"], content["delta"]
                 if delta.__class__ is str:
-                    self._texts[name].pieces.append(delta)
+                    self._texts[name].append(delta)
                     self.events_seen += 1
                     self.wrote = True
                     self._learn_opening(data, name)
@@ -324,7 +329,7 @@ class MessageStream:
     def _take(self, data: str, content: Any) -> StreamEvent | None:
         """Take an event that is no plain text delta, or that something is wrong with."""
         while data == _DONE:
-            self.done_seen = True
+            self._announce(_DONE, None)
             if not self._queue:
                 return self.next_event()
             data, content = self._queue.pop(), MISSING
@@ -353,28 +358,24 @@ class MessageStream:
         self.wrote = self._fold.apply(event)
         self.events_seen += 1
         if event.__class__ in _ENDS:
-            self._note_end(event)
+            self._announce(event.type, event)
+            if isinstance(event, ErrorEvent):
+                self._queue.clear()
+                self._later = b""
         return event
 
-    def _note_end(self, event: StreamEvent) -> None:
-        if isinstance(event, Finish):
-            self.finish_seen = True
-        elif isinstance(event, AbortEvent):
-            self.aborted, self.abort_reason = True, event.reason
-        elif isinstance(event, ErrorEvent):
-            self._error = event
-            self._queue.clear()
-            self._later = b""
+    def _announce(self, kind: str, event: StreamEvent | None) -> None:
+        """Remember an end of its *kind*: a server may send thousands, so the last of each."""
+        self._ends = {**self._ends, kind: event}
 
     def _at_rest(self) -> StreamEvent | None:
         """Do what is left when every whole event was taken."""
         self._queue = _NO_EVENTS
         if self.ended:
             return None
-        if self._error is not None:
-            text = self._finder.mask(self._error.error_text)
-            self._fail(AssistantError(f"the assistant failed: {printable(text)}", error_text=text))
-        if self._decoder.too_large:
+        if self._ends:
+            self._fail_as_announced()
+        if self._decoder is not None and self._decoder.too_large:
             self._fail(self._foreign_body() or self._decoder.size_error())
         if not self._eof:
             return None
@@ -385,6 +386,13 @@ class MessageStream:
             self._fail(self._foreign_body() or self._interrupted())
         self.ended = True
         return None
+
+    def _fail_as_announced(self) -> None:
+        """Raise what an ``error`` event said, if there was one."""
+        error = self._ends.get("error")
+        if isinstance(error, ErrorEvent):
+            text = self._finder.mask(error.error_text)
+            self._fail(AssistantError(f"the assistant failed: {printable(text)}", error_text=text))
 
     def _is_whole(self, last: str) -> bool:
         """Return whether the event at the end of the body, which no blank line ended, is all there."""
@@ -423,7 +431,7 @@ class MessageStream:
 
     def _foreign_body(self) -> UnexpectedResponseError | None:
         """Return the error for a body that is no event stream, or None when it is one."""
-        if self._decoder.data_seen or self._decoder.foreign is None:
+        if self._decoder is None or self._decoder.data_seen or self._decoder.foreign is None:
             return None
         excerpt = self._finder.mask(self._head[:_HEAD_BYTES].decode("utf-8", "replace").lstrip("\ufeff"))[
             :_EXCERPT
@@ -447,7 +455,28 @@ class MessageStream:
     @property
     def complete(self) -> bool:
         """Whether an end was announced: ``finish``, ``abort``, ``error`` or ``[DONE]``."""
-        return self.finish_seen or self.done_seen or self.aborted or self._error is not None
+        return bool(self._ends)
+
+    @property
+    def finish_seen(self) -> bool:
+        """Whether ``finish`` was handed out."""
+        return "finish" in self._ends
+
+    @property
+    def done_seen(self) -> bool:
+        """Whether ``[DONE]`` has come."""
+        return _DONE in self._ends
+
+    @property
+    def aborted(self) -> bool:
+        """Whether ``abort`` was handed out."""
+        return "abort" in self._ends
+
+    @property
+    def abort_reason(self) -> str | None:
+        """The server's reason for an abort, or None."""
+        abort = self._ends.get("abort")
+        return abort.reason if isinstance(abort, AbortEvent) else None
 
     @property
     def message(self) -> Message:

@@ -12,9 +12,10 @@ import logging
 import math
 import platform
 import ssl as ssl_module
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from http.cookies import BaseCookie
 from typing import Any, Literal, TypeVar, cast
 
 import aiohttp
@@ -109,20 +110,30 @@ class _Body(payload.Payload):
     _default_content_type = "application/json"
 
     def __init__(
-        self, value: bytes, clock: Clock | None = None, meanwhile: Callable[[], object] | None = None
+        self,
+        value: bytes,
+        clock: Clock | None = None,
+        limit: Scope | None = None,
     ) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)
         self._clock = clock
-        self._meanwhile = meanwhile
+        self._limit = limit  # on connecting, which is over when this is written
         self.sent_at: float | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return cast(bytes, self._value).decode(encoding, errors)
 
+    def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> Any:
+        return self.write(writer)  # not in a coroutine of its own
+
     async def write(self, writer: AbstractStreamWriter) -> None:
         # aiohttp holds the request's headers back until the first byte of the body
         # is written, so before this point the server has seen nothing.
+        if self._limit is not None:
+            if self._limit.ended:  # this runs in a task of its own, a step after that one was cancelled
+                raise ConnectionAbortedError("the limit came before the first byte")
+            self._limit.begun = True
         transport = getattr(writer, "transport", None)
         if transport is None or not transport.is_closing():
             self.sent_at = self._clock.wall() if self._clock is not None else 0.0
@@ -133,12 +144,16 @@ class _Body(payload.Payload):
             view = memoryview(value)
             for start in range(0, len(view), WRITE_BYTES):
                 await writer.write(view[start : start + WRITE_BYTES])
-        if self._meanwhile is not None:
-            with suppress(Exception):  # it is done again when the answer comes, and raised there
-                self._meanwhile()
 
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        await self.write(writer)
+
+class _NoCookies(aiohttp.DummyCookieJar):
+    """No cookies, and the same none for each request: aiohttp's jar makes an object for them."""
+
+    def filter_cookies(self, request_url: yarl.URL) -> BaseCookie[str]:
+        return _NONE
+
+
+_NONE: BaseCookie[str] = BaseCookie()
 
 
 class Transport:
@@ -205,10 +220,13 @@ class Transport:
         """
         started = self._clock.now()
         by, limit, phase = _limit_on(request, timeouts, started, deadline)
-        body = _Body(request.body, self._clock, request.meanwhile) if request.body is not None else None
         session = self._session(request)
+        scope, connect = self._limits(request, by, started, timeouts)
+        body: _Body | None = None
+        if request.body is not None:
+            body = _Body(request.body, self._clock, scope)
         try:
-            with Scope(self._clock, by):
+            with scope:
                 response = await session.request(
                     request.method,
                     _url(self._settings.base_url + request.path),
@@ -218,9 +236,14 @@ class Transport:
                     raise_for_status=False,
                     proxy=self._settings.proxy,
                     ssl=self._settings.ssl or True,
-                    timeout=_connect_timeout(timeouts.connect),
+                    timeout=connect,
                 )
         except FOREIGN_ERRORS as error:
+            if scope.ended_early and isinstance(error, TimeoutError):
+                summarize(error)  # which lets it go; the name is taken again, so that no frame shows either
+                error = aiohttp.ConnectionTimeoutError(
+                    f"Connection timeout to host {self._settings.base_url}"
+                )
             failure = _translate(error, request, body, timeouts, limit, phase)
             cause = summarize(error)
         except asyncio.CancelledError:
@@ -235,6 +258,21 @@ class Transport:
             failure.sent_at = body.sent_at
         raise failure from cause
 
+    def _limits(
+        self, request: Request, by: float | None, started: float, timeouts: Timeouts
+    ) -> tuple[Scope, aiohttp.ClientTimeout]:
+        """Return what ends a request at *by*, and sooner while it is not connected; and aiohttp's own limits.
+
+        A body tells when it is written, so that one timer does for both. A request without one leaves
+        connecting to aiohttp, which sets a timer of the loop for it: a fiftieth of what opening a stream
+        takes. So do those where something else goes before it: a borrowed session's middlewares, and
+        the look for a proxy in the environment.
+        """
+        settings = self._settings
+        if request.body is None or settings.client_session is not None or settings.trust_env:
+            return Scope(self._clock, by), _connect_timeout(timeouts.connect)
+        return Scope(self._clock, by, started + timeouts.connect), _connect_timeout(math.inf)
+
     def _live_response(
         self,
         response: aiohttp.ClientResponse,
@@ -243,15 +281,12 @@ class Transport:
         started: float,
         deadline: float | None,
     ) -> LiveResponse:
-        secret = self._secret_of(key)
-        live = LiveResponse(response, self._clock, self._watch, timeouts, started, deadline, secret)
+        made = self._headers_made.get("ask")
+        # One object for all streams that were asked for with this key.
+        secret = made[0] if made is not None and made[0] == key else Secret(key)
+        live = LiveResponse(response, self._watch, timeouts, started, deadline, secret)
         self._live.add(live)
         return live
-
-    def _secret_of(self, key: str) -> Secret:
-        """Return *key* as it may be shown; one object for all streams that were asked for with it."""
-        made = self._headers_made.get("ask")
-        return made[0] if made is not None and made[0] == key else Secret(key)
 
     def _headers(self, request: Request, key: str) -> CIMultiDict[str]:
         """Return the request's headers; the last ones with this key, where nothing is added to them."""
@@ -291,7 +326,7 @@ class Transport:
         connector = aiohttp.TCPConnector(limit=0, force_close=force_close)
         return aiohttp.ClientSession(
             connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
+            cookie_jar=_NoCookies(),
             headers=COMMON_HEADERS,
             trust_env=self._settings.trust_env,
             timeout=aiohttp.ClientTimeout(total=None),
@@ -424,7 +459,6 @@ class LiveResponse:
     """
 
     __slots__ = (
-        "_clock",
         "_closed",
         "_content",
         "_failure",
@@ -448,7 +482,6 @@ class LiveResponse:
     def __init__(
         self,
         response: aiohttp.ClientResponse,
-        clock: Clock,
         watch: _Watch,
         timeouts: Timeouts,
         started: float,
@@ -465,7 +498,6 @@ class LiveResponse:
         self.taken = 0
         self._response = response
         self._content = response.content
-        self._clock = clock
         self._watch = watch
         self._timeouts = timeouts
         self._started = started
@@ -488,7 +520,7 @@ class LiveResponse:
         """
         if self._failure is not None:
             self._raise()
-        now = self._clock.now()
+        now = self._watch.clock.now()
         if self._total_at is not None and now >= self._total_at:
             self._give_up("total", self._timeouts.total or 0.0)
             self._raise()
@@ -524,7 +556,7 @@ class LiveResponse:
     def grace(self, seconds: float, *, in_all: bool) -> None:
         """Wait no longer than *seconds*: for each further read, or for all of them."""
         self.quiet_limit = seconds
-        end = self._clock.now() + seconds
+        end = self._watch.clock.now() + seconds
         if in_all and (self._total_at is None or end < self._total_at):
             self._total_at = end
         self._watch.hurry(seconds)
@@ -637,10 +669,10 @@ class _Watch:
         timer: Its next look; None while it stands still.
     """
 
-    __slots__ = ("_clock", "_due", "_live", "_rest", "_soonest", "_spacing", "timer")
+    __slots__ = ("_due", "_live", "_rest", "_soonest", "_spacing", "clock", "timer")
 
     def __init__(self, clock: Clock, live: set[LiveResponse]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._live = live
         self.timer: Timer | None = None
         self._due = 0.0
@@ -653,7 +685,7 @@ class _Watch:
 
     def hurry(self, seconds: float) -> None:
         """Look within a quarter of *seconds*, when it looks at all."""
-        if self.timer is not None and self._clock.now() + seconds / 4 < self._due:
+        if self.timer is not None and self.clock.now() + seconds / 4 < self._due:
             self.stop()
             self._arm(seconds / 4)
 
@@ -669,12 +701,12 @@ class _Watch:
             self.stop()
 
     def _arm(self, seconds: float) -> None:
-        self._due = self._clock.now() + seconds
-        self.timer = self._clock.call_at(self._due, self._tick)
+        self._due = self.clock.now() + seconds
+        self.timer = self.clock.call_at(self._due, self._tick)
 
     def _tick(self) -> None:
         self.timer = None
-        now = self._clock.now()
+        now = self.clock.now()
         for live in self._next_slice():
             due = live.look(now)
             if due is not None:
@@ -779,12 +811,13 @@ def _translate(
     error: BaseException, request: Request, body: _Body | None, timeouts: Timeouts, limit: float, phase: str
 ) -> MintlifyError:
     """Return our error for one that ended a request before its headers had arrived."""
-    sent: Literal["no", "maybe"] = "no" if body is not None and body.sent_at is None else "maybe"
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return _timed_out(request, "connect", timeouts.connect, "no")
+    written = body is not None and body.sent_at is not None
+    sent: Literal["no", "maybe"] = "maybe" if written or body is None else "no"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):  # never written; but that would cost a second job
+        return _timed_out(request, "connect", timeouts.connect, "maybe" if written else "no")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
         return _timed_out(request, phase, limit, sent)
-    is_built = isinstance(error, OSError) or (body is not None and sent == "maybe")
+    is_built = isinstance(error, OSError) or written
     if isinstance(error, ValueError) and not is_built:  # a certificate's error is an OSError, too
         return ConfigurationError(
             "aiohttp cannot make this request: check base_url and proxy, "

@@ -383,7 +383,10 @@ _ValueT = TypeVar("_ValueT", bound=Value)
 
 
 def structure(
-    cls: type[_ValueT], content: Mapping[str, Any], fields: tuple[Field, ...] | None = None, **given: Any
+    cls: type[_ValueT],
+    content: Mapping[str, Any],
+    fields: tuple[Field, ...] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> _ValueT:
     """Make a *cls* of a JSON object: check its fields, keep the others in ``extra``.
 
@@ -400,7 +403,7 @@ def structure(
     value = _by_plan(plan, content) if plan is not None else None
     if value is None:
         value = _field_by_field(cls, fields or schema(cls), content)
-    if given:
+    if given is not None:
         for name, content_given in given.items():
             setattr(value, name, content_given)
     value.__class__ = cls

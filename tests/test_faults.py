@@ -6,8 +6,12 @@ promises of leaks and of keys is checked by the fixtures under every test.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+from contextlib import AsyncExitStack
 
+import aiohttp
 import pytest
 
 from mintlify_async import (
@@ -27,6 +31,7 @@ from mintlify_async import (
     Timeouts,
     UnexpectedResponseError,
 )
+from mintlify_async.clock import SystemClock
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import (
     BrokenChunking,
@@ -192,6 +197,78 @@ async def test_a_plain_server_behind_https_was_not_sent(service, operation):
     assert error.sent == "no"
     assert error.reason == "tls"
     assert sent == 0
+
+
+@pytest.fixture
+async def silent_url():
+    """The https URL of a server that takes connections and never says a word."""
+
+    async def listen(reader, writer):
+        try:
+            await reader.read(-1)
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize("borrowed", [False, True])
+@pytest.mark.parametrize("operation", ALL)
+async def test_connecting_has_a_limit_of_its_own(silent_url, service, operation, borrowed):
+    """The TLS handshake is a part of connecting: nothing was sent, and the error says which limit it was."""
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(aiohttp.ClientSession()) if borrowed else None
+        session = service.session(
+            base_url=silent_url,
+            client_session=client,
+            clock=SystemClock(),
+            timeouts=Timeouts(connect=0.05),
+            retry=RetryPolicy(attempts=1),
+        )
+        error, sent = await failure(await stack.enter_async_context(session), service, operation)
+    assert isinstance(error, APITimeoutError)
+    assert (error.phase, error.seconds, error.sent) == ("connect", 0.05, "no")
+    assert sent == 0
+
+
+@pytest.mark.parametrize("operation", [*POSTS, "ask"])
+async def test_nothing_is_written_after_the_limit_on_connecting(service, operation, monkeypatch):
+    """Aiohttp writes a body in a task of its own: one that begins too late sends nothing, and says so.
+
+    The loop is held up past the limit in the very step in which the connection is there.
+    """
+    create = aiohttp.TCPConnector._create_connection
+
+    async def create_late(self, *arguments):
+        made = await create(self, *arguments)
+        held = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(lambda: (held.set_result(None), time.sleep(0.1)))
+        await held
+        return made
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", create_late)
+    limits, once = Timeouts(connect=0.05), RetryPolicy(attempts=1)
+    async with service.session(clock=SystemClock(), timeouts=limits, retry=once) as session:
+        error, _ = await failure(session, service, operation)
+    assert isinstance(error, APITimeoutError)
+    assert (error.phase, error.sent) == ("connect", "no")
+    await asyncio.sleep(0.05)  # what was written would arrive
+    seen = [one for one in service.requests if one.operation == operation]
+    assert len(seen) == (1 if operation == "create_job" else 0)  # the fixture's own
+
+
+@pytest.mark.parametrize("operation", ALL)
+async def test_the_limit_on_connecting_ends_with_it(service, clock, operation):
+    """An answer that takes longer than connecting may is waited for, and has its own limit."""
+    script(service, operation, fault=NoAnswer())
+    limits = Timeouts(connect=2, request=30, first_event=30)
+    async with service.session(timeouts=limits, retry=RetryPolicy(attempts=1)) as session:
+        began = clock.now()
+        error, sent = await failure(session, service, operation)
+    assert isinstance(error, OutcomeUnknownError if operation in POSTS else APITimeoutError)
+    assert clock.now() - began == pytest.approx(30)
+    assert sent == 1
 
 
 # Refusals -------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from oracle_data import ORACLE, joined
 
+from mintlify_async.drafts import TextDraft
 from mintlify_async.errors import StreamStateError
 from mintlify_async.events import StreamEvent, parse_event
 from mintlify_async.message import AnswerSource, MessageFold, Suggestion, sources_of, split_suggestions
@@ -338,7 +339,7 @@ def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
         folded.apply(text)
     for _ in range(20_000):
         folded.apply(piece)
-    pending = [len(getattr(draft, "pieces", ())) for draft in folded._drafts]
+    pending = [len(draft) for draft in folded._drafts if isinstance(draft, TextDraft)]
     assert pending[0] == 100_000
     assert len(folded._index.inputs["c"].pieces) == 20_001
     assert len(folded.text) == 200_000

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 import traceback
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -29,7 +31,7 @@ from mintlify_async import (
 )
 from mintlify_async.clock import SystemClock, Timer
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb
+from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb, Reset
 
 KEYS = Keys()
 ANSWER = [
@@ -328,11 +330,11 @@ async def test_a_defect_is_not_taken_for_a_lost_connection(service):
         assert (await reply).complete
 
 
-@pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100)])
+@pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100), Reset()])
 async def test_no_frame_of_an_error_holds_what_aiohttp_raised(service, session, fault):
     """Tools that print the locals of each frame show none of its objects."""
     service.script.ask(events=ANSWER, fault=fault)
-    with pytest.raises(StreamInterruptedError) as caught:
+    with pytest.raises(APIConnectionError if isinstance(fault, Reset) else StreamInterruptedError) as caught:
         await session.ask("x")
     links: list[BaseException | None] = [caught.value]
     for link in links:
@@ -341,3 +343,21 @@ async def test_no_frame_of_an_error_holds_what_aiohttp_raised(service, session, 
             for frame, _ in traceback.walk_tb(link.__traceback__):
                 held = [value for value in frame.f_locals.values() if isinstance(value, BaseException)]
                 assert not [error for error in held if type(error).__module__.startswith("aiohttp")]
+
+
+@pytest.mark.parametrize("limits", [{}, {"timeout": 60.0}])
+async def test_a_reply_that_is_kept_keeps_nothing_of_its_session(service, limits):
+    """A program may keep answers for long: its hooks, and what has the keys, go with the session."""
+
+    class Hook:
+        def __call__(self, sent):
+            """Listen."""
+
+    hook = Hook()
+    async with service.session(on_request=hook) as session:
+        reply = await session.ask("How do I log in?", **limits)
+        gone = [weakref.ref(session), weakref.ref(hook), weakref.ref(session._agent)]
+    del session, hook
+    gc.collect()
+    assert [one() for one in gone] == [None, None, None]
+    assert reply.text

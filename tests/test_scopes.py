@@ -122,6 +122,68 @@ async def test_a_moment_that_has_come_already() -> None:
         await asyncio.sleep(3600)
 
 
+@pytest.mark.parametrize(("begun", "ends"), [(False, 2.0), (True, 5.0)])
+async def test_an_earlier_moment_for_the_first_step(begun: bool, ends: float) -> None:
+    """It ends the block, unless the first step is done; then the block's own moment does."""
+    clock = VirtualClock()
+    scope = Scope(clock, clock.now() + 5, clock.now() + 2)
+
+    async def work() -> None:
+        with scope:
+            await clock.sleep(1)
+            scope.begun = begun
+            await clock.sleep(60)
+
+    with pytest.raises(TimeoutError):
+        await work()
+    assert (clock.now(), scope.ended_early) == (ends, not begun)
+
+
+@pytest.mark.parametrize(("at", "early"), [(1.0, 2.0), (1.0, 1.0), (1.0, math.inf), (1.0, None)])
+async def test_an_earlier_moment_that_is_none(at: float, early: float | None) -> None:
+    """What is no earlier says nothing."""
+    clock = VirtualClock()
+    scope = Scope(clock, clock.now() + at, None if early is None else clock.now() + early)
+    with pytest.raises(TimeoutError), scope:
+        await clock.sleep(60)
+    assert (clock.now(), scope.ended_early) == (1.0, False)
+
+
+@pytest.mark.parametrize("at", [None, math.inf])
+async def test_an_earlier_moment_alone(at: float | None) -> None:
+    """A first step may have a limit where the whole has none; done, nothing ends it."""
+    clock = VirtualClock()
+    with Scope(clock, at, clock.now() + 2) as scope:
+        scope.begun = True
+        await clock.sleep(60)
+    assert not scope.ended
+
+
+async def test_ended_by_another_task_before_its_earlier_moment() -> None:
+    """That is no moment that came; nor does the first step, done, keep another task from ending it."""
+    clock = VirtualClock()
+    scope = Scope(clock, None, clock.now() + 2)
+    scope.begun = True
+    asyncio.get_running_loop().call_soon(scope.end)
+    with pytest.raises(TimeoutError), scope:
+        await asyncio.sleep(3600)
+    assert scope.ended
+
+
+async def test_an_earlier_moment_that_comes_with_the_result() -> None:
+    """The block is over in that very step: nothing is waited for any more."""
+    clock = VirtualClock()
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    clock.schedule(2, lambda: done.set_result(None))
+    scope = Scope(clock, clock.now() + 50, clock.now() + 2)
+    with scope:
+        scope.begun = True
+        await done
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (clock.now(), scope.ended) == (2.0, False)
+
+
 async def test_another_error_passes() -> None:
     """What the block itself raises leaves it as it is, also when it was ended."""
 
