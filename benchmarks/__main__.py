@@ -65,7 +65,8 @@ def counted(effort: Effort) -> list[Row]:
         return [counted_import("import mintlify_async"), counted_opening(2)]
     shapes = [counted_streams(shape, COUNTED) for shape in ("burst", "trickled")]
     requests = [counted_calls(call, CALLED) for call in ("get", "create")]
-    return [*shapes, *requests, *(counted_opening(2_000, collector=on) for on in (True, False))]
+    openings = [counted_opening(streams) for streams in (1_000, 5_000, 10_000)]
+    return [*shapes, *requests, *openings, counted_opening(2_000, collector=False)]
 
 
 def imported(effort: Effort) -> list[Row]:
