@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,7 @@ class Effort(NamedTuple):
     quick: bool
 
 
-def streams(shape: str) -> Callable[[Effort], list[Row]]:
+def streams(shape: str) -> Callable[[Effort], Iterable[Row]]:
     """Return the row of one shape of answer."""
 
     def run(effort: Effort) -> list[Row]:
@@ -40,67 +40,71 @@ def streams(shape: str) -> Callable[[Effort], list[Row]]:
 
 def first(effort: Effort) -> list[Row]:
     """Return the rows of the first event."""
-    from .streams import first_event
+    from .first import first_event
 
-    return asyncio.run(first_event(rounds=effort.rounds, quick=effort.quick))
+    return first_event(rounds=effort.rounds, quick=effort.quick)
 
 
-def calls(effort: Effort) -> list[Row]:
-    """Return the rows of requests."""
+def calls(effort: Effort) -> Iterator[Row]:
+    """Measure the rows of requests."""
     from .calls import requests
 
-    wanted = [("get", 1), ("get", 5 if effort.quick else 200), ("create", 1)]
-    return [asyncio.run(requests(call, n, rounds=effort.rounds, quick=effort.quick)) for call, n in wanted]
+    for call, n in (("get", 1), ("get", 5 if effort.quick else 200), ("create", 1)):
+        yield asyncio.run(requests(call, n, rounds=effort.rounds, quick=effort.quick))
 
 
-def counted(effort: Effort) -> list[Row]:
-    """Return the rows that callgrind counts."""
+def counted(effort: Effort) -> Iterator[Row]:
+    """Measure the rows that callgrind counts."""
     from .held import counted_opening
     from .instructions import counted_calls, counted_import, counted_streams, installed
 
     if not installed():
         print("valgrind is not installed: no instructions are counted", file=sys.stderr)
-        return []
+        return
     if effort.quick:
-        return [counted_import("import mintlify_async"), counted_opening(2)]
-    shapes = [counted_streams(shape, COUNTED) for shape in ("burst", "trickled")]
-    requests = [counted_calls(call, CALLED) for call in ("get", "create")]
-    openings = [counted_opening(streams) for streams in (1_000, 5_000, 10_000)]
-    return [*shapes, *requests, *openings, counted_opening(2_000, collector=False)]
+        yield counted_import("import mintlify_async")
+        yield counted_opening(2)
+        return
+    for shape in ("burst", "trickled"):
+        yield counted_streams(shape, COUNTED)
+    for call in ("get", "create"):
+        yield counted_calls(call, CALLED)
+    for streams in (1_000, 5_000, 10_000):
+        yield counted_opening(streams)
+    yield counted_opening(2_000, collector=False)
 
 
-def imported(effort: Effort) -> list[Row]:
-    """Return the rows of imports and of the command's help."""
+def imported(effort: Effort) -> Iterator[Row]:
+    """Measure the rows of imports and of the command's help."""
     from . import imports, instructions
 
     counts = instructions.installed() and not effort.quick
-    rows = imports.imports(rounds=effort.rounds, counted=counts)
-    service = asyncio.run(imports.local_service(rounds=effort.rounds))
+    yield from imports.imports(rounds=effort.rounds, counted=counts)
+    yield imports.command_help(rounds=effort.rounds)
+    yield asyncio.run(imports.local_service(rounds=effort.rounds))
     crowd = 20 if effort.quick else 1000
-    streamed = asyncio.run(imports.local_service_streams(rounds=min(effort.rounds, 3), streams=crowd))
-    return [*rows, imports.command_help(rounds=effort.rounds), service, streamed]
+    yield asyncio.run(imports.local_service_streams(rounds=min(effort.rounds, 3), streams=crowd))
 
 
-def held(effort: Effort) -> list[Row]:
-    """Return the rows of open streams, plain."""
+def held(effort: Effort) -> Iterator[Row]:
+    """Measure the rows of open streams, plain."""
     from .held import open_streams
 
     if effort.quick:
-        return open_streams(10, rounds=1, events=2)
-    rounds = effort.rounds
-    rows = [row for streams in (1_000, 5_000, 10_000) for row in open_streams(streams, rounds=rounds)]
-    return rows + open_streams(10_000, rounds=rounds, collector=False)
+        yield from open_streams(10, rounds=1, events=2)
+        return
+    for streams in (1_000, 5_000, 10_000):
+        yield from open_streams(streams, rounds=effort.rounds)
+    yield from open_streams(10_000, rounds=effort.rounds, collector=False)
 
 
-def held_tls(effort: Effort) -> list[Row]:
-    """Return the rows of open streams over TLS, on asyncio's loop and on uvloop's."""
+def held_tls(effort: Effort) -> Iterator[Row]:
+    """Measure the rows of open streams over TLS, on asyncio's loop and on uvloop's."""
     from .held import open_streams
 
     streams = 4 if effort.quick else 1_000
-    rows = open_streams(streams, rounds=effort.rounds, events=2, tls=True)
-    if not effort.quick:
-        rows += open_streams(streams, rounds=effort.rounds, events=2, tls=True, uvloop=True)
-    return rows
+    for uvloop in (False,) if effort.quick else (False, True):
+        yield from open_streams(streams, rounds=effort.rounds, events=2, tls=True, uvloop=uvloop)
 
 
 def jobs(effort: Effort) -> list[Row]:
@@ -119,7 +123,7 @@ def grown(effort: Effort) -> list[Row]:
     return [growth(rounds=min(effort.rounds, 5), quick=effort.quick)]
 
 
-ROWS: dict[str, Callable[[Effort], list[Row]]] = {
+ROWS: dict[str, Callable[[Effort], Iterable[Row]]] = {
     **{name: streams(name) for name in ("burst", "one", "packets", "trickled", "deltas", "event")},
     "first": first,
     "requests": calls,
@@ -178,11 +182,10 @@ def run_rows(options: argparse.Namespace) -> None:
 
     effort = Effort(1 if options.quick else options.rounds, options.quick)
     for name in options.rows or ([] if options.chart else ROWS):
-        rows = ROWS[name](effort)
-        for row in rows:
+        for row in ROWS[name](effort):
             print(table(row), flush=True)
-        if options.json:
-            save(rows, options.json)
+            if options.json:
+                save([row], options.json)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The shape of an answer in; a row out: the CPU time an event costs each client, or the wait for the first.
+"""The shape of an answer in; a row out: the CPU time that an event costs each client.
 
 CPU time is the process's own (user and system); the server has another
 process, so what is counted is the client and its share of the kernel.
@@ -6,18 +6,14 @@ process, so what is counted is the client and its share of the kernel.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from urllib.parse import urlsplit
+from contextlib import AsyncExitStack
 
 from .bodies import SHAPES, Answer, script
-from .rounds import Figure, Row, Work, figure, interleaved, ratios, shuffled
+from .rounds import Row, Work, figure, interleaved, ratios
 from .server import ServerAddress, running
-from .subjects import FLOOR, SUBJECTS, Heard, Reader, Subject, available
+from .subjects import SUBJECTS, Heard, Reader, Subject, available
 
-__all__ = ["ROWS", "first_event", "one_answer"]
+__all__ = ["ROWS", "check", "one_answer", "readers"]
 
 OURS = "mintlify-async"
 
@@ -81,93 +77,3 @@ async def one_answer(shape: str, *, rounds: int, quick: bool = False) -> Row:
     events = script(served).answer.events
     costs = {name: figure([1e6 * cost / events for cost in each]) for name, each in samples.items()}
     return Row(shape, f"CPU an event: {title}", "µs", costs, ratios(samples, OURS), reach, {})
-
-
-async def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
-    """Measure milliseconds from the request to the first event, by the wall clock.
-
-    In pairs: this package and each other client take turns, request by request, and nobody else runs
-    meanwhile; and as a second row, for comparison, all of them in turns.
-    """
-    async with AsyncExitStack() as stack:
-        server = stack.enter_context(running())
-        found = await readers(stack, server, "brief", available(SUBJECTS))
-        prime = await stack.enter_async_context(primer(server, "brief"))
-        turns = 1 if quick else 40
-        others = [name for name in found if name != OURS]
-        pairs: dict[str, dict[str, list[float]]] = {name: {OURS: [], name: []} for name in others}
-        crowd: dict[str, list[float]] = {name: [] for name in found}
-        for number in range(rounds):
-            for name in shuffled(others, number):
-                await in_turns(pairs[name], found, prime, turns, number)
-            await in_turns(crowd, found, prime, turns, number)
-    shares = {name: ratios(pair, OURS)[name] for name, pair in pairs.items()}
-    costs = {OURS: milliseconds(pairs[FLOOR.name][OURS])}
-    costs |= {name: milliseconds(pair[name]) for name, pair in pairs.items()}
-    title = "wait for the first event"
-    return [
-        Row("first", f"{title}, two clients in turns", "ms", costs, shares, {FLOOR.name: 1.15}, {}),
-        Row(
-            "first-crowd",
-            f"{title}, {len(found)} clients in turns",
-            "ms",
-            {name: milliseconds(each) for name, each in crowd.items()},
-            ratios(crowd, OURS),
-            {},
-            {},
-        ),
-    ]
-
-
-def milliseconds(seconds: list[float]) -> Figure:
-    """Return the figure of *seconds* in milliseconds."""
-    return figure([1e3 * each for each in seconds])
-
-
-async def in_turns(
-    samples: dict[str, list[float]],
-    found: dict[str, tuple[Reader, Answer]],
-    prime: Work,
-    turns: int,
-    number: int,
-) -> None:
-    """Let those of *samples* ask in turns, *turns* times, in ever new orders; add their median waits."""
-    waits: dict[str, list[float]] = {name: [] for name in samples}
-    for turn in range(turns):
-        for name in shuffled(list(samples), number * turns + turn):
-            await prime()
-            waits[name].append(await wait_for_first(found[name][0]))
-    for name, each in waits.items():
-        samples[name].append(figure(each).median)
-
-
-async def wait_for_first(read: Reader) -> float:
-    """Return the wait of one request, in seconds."""
-    waits: list[float] = []
-    start = time.perf_counter()
-    await read(first=lambda: waits.append(time.perf_counter() - start))
-    assert len(waits) == 1
-    return waits[0]
-
-
-@asynccontextmanager
-async def primer(server: ServerAddress, shape: str) -> AsyncIterator[Work]:
-    """Ask for the same answer with no client at all: what comes before each request that is measured.
-
-    A wait depends on how long ago the server was asked last, and on whose code is in the processor's
-    caches: with another request of the same subject before it, both are that subject's own doing, and
-    the floor's wait alone is 170 or 300 µs.
-    """
-    address = urlsplit(server.url(shape))
-    request = f"POST {address.path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n".encode()
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-
-    async def prime() -> None:
-        writer.write(request)
-        await reader.readuntil(b"\r\n0\r\n\r\n")
-
-    try:
-        yield prime
-    finally:
-        writer.close()
-        await writer.wait_closed()

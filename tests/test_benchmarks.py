@@ -23,7 +23,7 @@ def test_row_runs_and_asserts_its_own_work(name):
         pytest.skip("valgrind is not installed")
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
-    rows = command.ROWS[name](QUICK)
+    rows = list(command.ROWS[name](QUICK))
     assert rows
     for row in rows:
         assert all(cost.median >= 0 for cost in row.costs.values())
