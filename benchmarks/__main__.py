@@ -56,17 +56,19 @@ def calls(effort: Effort) -> Iterator[Row]:
 def counted(effort: Effort) -> Iterator[Row]:
     """Measure the rows that callgrind counts."""
     from .held import counted_opening
-    from .instructions import counted_calls, counted_import, counted_streams, installed
+    from .instructions import counted_calls, counted_first, counted_import, counted_streams, installed
 
     if not installed():
         print("valgrind is not installed: no instructions are counted", file=sys.stderr)
         return
     if effort.quick:
         yield counted_import("import mintlify_async")
+        yield counted_first({"mintlify-async"}, times=1)
         yield counted_opening(2)
         return
     for shape in ("burst", "trickled"):
         yield counted_streams(shape, COUNTED)
+    yield counted_first(COUNTED)
     for call in ("get", "create"):
         yield counted_calls(call, CALLED)
     for streams in (1_000, 5_000, 10_000):

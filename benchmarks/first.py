@@ -1,8 +1,8 @@
 """A number of rounds in; rows out: how long each client's users wait for the first event, by the wall clock.
 
-Each round is a process of its own (this module, run). Where a process's memory happens to lie, and what has
-grown in it before, moves the ratio by as much as the code does: 1.12 to 1.16 from one process to the next,
-while within each the quartiles are a hundredth apart.
+In each round, those that are compared have a process of their own (this module, run), as in the program
+of a user who has chosen one: where a process's memory happens to lie, and what else is in it, moves the
+ratio by as much as the code does, while within one process its quartiles are a hundredth apart.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from .bodies import Answer
 from .rounds import Figure, Row, Work, figure, ratios, shuffled
 from .server import ServerAddress, running
 from .streams import readers
@@ -28,14 +26,7 @@ from .subjects import FLOOR, OURS, SUBJECTS, Reader, available
 __all__ = ["first_event"]
 
 ROOT = Path(__file__).resolve().parent.parent
-TURNS = 40
-
-
-class Round(NamedTuple):
-    """The seconds that one round's clients waited: in pairs with this package, and all of them in turns."""
-
-    pairs: dict[str, dict[str, float]]
-    crowd: dict[str, float]
+TURNS = 100
 
 
 def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
@@ -44,10 +35,17 @@ def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
     In pairs: this package and each other client take turns, request by request, and nobody else runs
     meanwhile; and as a second row, for comparison, all of them in turns.
     """
+    turns = 1 if quick else TURNS
+    names = [subject.name for subject in available(SUBJECTS)]
+    pairs: dict[str, dict[str, list[float]]] = {
+        name: {OURS.name: [], name: []} for name in names if name != OURS.name
+    }
+    crowd: dict[str, list[float]] = {name: [] for name in names}
     with running() as server:
-        found = [child(server, number, 1 if quick else TURNS) for number in range(rounds)]
-    pairs = {name: by_client([each.pairs[name] for each in found]) for name in found[0].pairs}
-    crowd = by_client([each.crowd for each in found])
+        for number in range(rounds):
+            for name in shuffled(list(pairs), number):
+                add(pairs[name], child(server, number, turns, list(pairs[name])))
+            add(crowd, child(server, number, turns, names))
     shares = {name: ratios(pair, OURS.name)[name] for name, pair in pairs.items()}
     costs = {OURS.name: milliseconds(pairs[FLOOR.name][OURS.name])}
     costs |= {name: milliseconds(pair[name]) for name, pair in pairs.items()}
@@ -57,7 +55,7 @@ def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
         Row("first", f"{title}, two clients in turns", "ms", costs, shares, {FLOOR.name: 1.15}, {}),
         Row(
             "first-crowd",
-            f"{title}, {len(crowd)} clients in turns",
+            f"{title}, {len(names)} clients in turns",
             "ms",
             crowd_costs,
             ratios(crowd, OURS.name),
@@ -67,16 +65,18 @@ def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
     ]
 
 
-def child(server: ServerAddress, number: int, turns: int) -> Round:
-    """Measure the round *number* in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.first", server.base_url, str(number), str(turns)]
+def child(server: ServerAddress, number: int, turns: int, names: list[str]) -> dict[str, float]:
+    """Return the median waits of *names*, in seconds, measured in a process that has only those."""
+    command = [sys.executable, "-m", "benchmarks.first", server.base_url, str(number), str(turns), *names]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return Round(*json.loads(done.stdout))
+    waits: dict[str, float] = json.loads(done.stdout)
+    return waits
 
 
-def by_client(found: list[dict[str, float]]) -> dict[str, list[float]]:
-    """Return each client's waits, round by round."""
-    return {name: [each[name] for each in found] for name in found[0]}
+def add(samples: dict[str, list[float]], waits: dict[str, float]) -> None:
+    """Add one round's *waits* to the *samples* of the same clients."""
+    for name, wait in waits.items():
+        samples[name].append(wait)
 
 
 def milliseconds(seconds: list[float]) -> Figure:
@@ -84,29 +84,17 @@ def milliseconds(seconds: list[float]) -> Figure:
     return figure([1e3 * each for each in seconds])
 
 
-async def one_round(server: ServerAddress, number: int, turns: int) -> Round:
-    """Let all clients ask in turns, then each beside this package; return their median waits."""
-    async with AsyncExitStack() as stack:
-        found = await readers(stack, server, "brief", available(SUBJECTS))
-        prime = await stack.enter_async_context(primer(server, "brief"))
-        crowd = await in_turns(list(found), found, prime, turns, number)
-        others = [name for name in found if name != OURS.name]
-        pairs = {
-            name: await in_turns([OURS.name, name], found, prime, turns, number)
-            for name in shuffled(others, number)
-        }
-    return Round(pairs, crowd)
-
-
-async def in_turns(
-    names: list[str], found: dict[str, tuple[Reader, Answer]], prime: Work, turns: int, number: int
-) -> dict[str, float]:
+async def in_turns(server: ServerAddress, number: int, turns: int, names: list[str]) -> dict[str, float]:
     """Let *names* ask in turns, *turns* times, in ever new orders; return their median waits."""
     waits: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(turns):
-        for name in shuffled(names, number * turns + turn):
-            await prime()
-            waits[name].append(await wait_for_first(found[name][0]))
+    async with AsyncExitStack() as stack:
+        chosen = [subject for subject in SUBJECTS if subject.name in waits]
+        found = await readers(stack, server, "brief", chosen)
+        prime = await stack.enter_async_context(primer(server, "brief"))
+        for turn in range(turns):
+            for name in shuffled(names, number * turns + turn):
+                await prime()
+                waits[name].append(await wait_for_first(found[name][0]))
     return {name: figure(each).median for name, each in waits.items()}
 
 
@@ -143,13 +131,15 @@ async def primer(server: ServerAddress, shape: str) -> AsyncIterator[Work]:
 
 
 def main() -> None:
-    """Measure one round against the server named on the command line and print its waits as JSON."""
+    """Measure the clients named on the command line and print their waits as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("base_url")
     parser.add_argument("number", type=int)
     parser.add_argument("turns", type=int)
+    parser.add_argument("names", nargs="+")
     options = parser.parse_args()
-    print(json.dumps(asyncio.run(one_round(ServerAddress(options.base_url), options.number, options.turns))))
+    work = in_turns(ServerAddress(options.base_url), options.number, options.turns, options.names)
+    print(json.dumps(asyncio.run(work)))
 
 
 if __name__ == "__main__":

@@ -27,13 +27,12 @@ from .instructions import row as instructions_row
 from .rounds import Row, figure, ratios, shuffled
 from .server import ServerAddress, running
 from .shapes import MARK
-from .subjects import BODY, HEADERS, httpx_options, session_for, trusting
+from .subjects import BODY, HEADERS, httpx_options, session_for, slow_motion, trusting
 
 __all__ = ["FOLLOWERS", "authority", "counted_opening", "open_streams", "resident"]
 
 ROOT = Path(__file__).resolve().parent.parent
 OPENING_AT_ONCE = 200
-SLOWDOWN = 20  # of a process in callgrind, at least
 EVENTS_PER_SECOND = 2000.0
 STAMPED = b'"delta":"'
 #: figure → title, unit, ratios to stay under
@@ -109,25 +108,6 @@ async def ours(server: ServerAddress, *, slowed: bool = False) -> AsyncIterator[
                     stream.heard(delta)
 
         yield follow
-
-
-def slow_motion() -> dict[str, Any]:
-    """Make the package do what it does by the clock as much slower as callgrind makes the process.
-
-    It looks at its live streams twice a second, which the count would else hold some twenty times over;
-    and its limits would come in the middle of the run. Returns the session's options for that.
-    """
-    from mintlify_async import Timeouts, transport  # not beside aiohttp: it would have more to collect
-
-    transport.WATCH_SECONDS *= SLOWDOWN
-    usual = Timeouts()
-    assert usual.idle is not None
-    slow = Timeouts(
-        connect=usual.connect * SLOWDOWN,
-        first_event=usual.first_event * SLOWDOWN,
-        idle=usual.idle * SLOWDOWN,
-    )
-    return {"timeouts": slow}
 
 
 @asynccontextmanager

@@ -17,10 +17,19 @@ from pathlib import Path
 from .bodies import script
 from .calls import CALLERS
 from .rounds import Figure, Row
-from .server import running
+from .server import ServerAddress, running
+from .shapes import MARK
 from .subjects import SUBJECTS, available
 
-__all__ = ["count", "counted_calls", "counted_import", "counted_streams", "counts_between_marks", "installed"]
+__all__ = [
+    "count",
+    "counted_calls",
+    "counted_first",
+    "counted_import",
+    "counted_streams",
+    "counts_between_marks",
+    "installed",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = "mintlify-async"
@@ -98,6 +107,25 @@ def counted_streams(shape: str, subjects: set[str]) -> Row:
         }
     reach = {"aiohttp": 1.4, "httpx-sse": 0.33, "openai": 0.18} if shape == "trickled" else {}
     return row(f"{shape}-instructions", f"instructions an event: {shape}", costs, reach)
+
+
+def counted_first(subjects: set[str], times: int = 15) -> Row:
+    """Count the instructions from the request to the first event: the least of *times* answers.
+
+    The least, because the loop goes round once more for an event that comes a moment after its headers.
+    """
+    with running() as server:
+        costs = {
+            one.name: float(min(counts_between_marks(waits_of(one.name, times, server), MARK)[1::2]))
+            for one in available(SUBJECTS)
+            if one.name in subjects
+        }
+    return row("first-instructions", "instructions until the first event", costs, {"aiohttp": 1.15})
+
+
+def waits_of(subject: str, times: int, server: ServerAddress) -> list[str]:
+    """Return the arguments of a process that marks each wait of *subject* for the first event."""
+    return ["-m", "benchmarks.counted", "first", "brief", subject, str(times), server.base_url]
 
 
 def counted_import(code: str) -> Row:

@@ -64,15 +64,11 @@ def processor() -> str:
 
 
 def save(rows: list[Row], path: Path) -> None:
-    """Write *rows* to *path*; rows of other names that it holds stay."""
-    kept = {name: row for name, row in load(path).items() if name not in {row.name for row in rows}}
-    every = {**kept, **{row.name: row for row in rows}}
-    document = {
-        "taken": datetime.now(UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": versions(),
-        "rows": [written(row) for row in every.values()],
-    }
+    """Write *rows* to *path*; rows of other names that it holds stay, with where and when they were taken."""
+    day = datetime.now(UTC).date().isoformat()
+    every = {fields["name"]: fields for fields in written_in(path)}
+    every |= {row.name: {**written(row), "taken": day, "processor": processor()} for row in rows}
+    document = {"taken": day, "machine": machine(), "versions": versions(), "rows": list(every.values())}
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -84,15 +80,19 @@ def written(row: Row) -> dict[str, Any]:
     return fields
 
 
+def written_in(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of *path* as JSON has them; none when there is no such file."""
+    found: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return found
+
+
 def load(path: Path) -> dict[str, Row]:
     """Return the rows that *path* holds, by name; none when there is no such file."""
-    if not path.exists():
-        return {}
     rows = {}
-    for fields in json.loads(path.read_text())["rows"]:
+    for fields in written_in(path):
         for name in ("costs", "ratios"):
             fields[name] = {key: Figure(*each) for key, each in fields[name].items()}
-        rows[fields["name"]] = Row(**fields)
+        rows[fields["name"]] = Row(**{name: fields[name] for name in Row._fields})
     return rows
 
 

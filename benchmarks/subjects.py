@@ -16,8 +16,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 if TYPE_CHECKING:
     from .server import ServerAddress
 
-__all__ = ["FLOOR", "OURS", "SUBJECTS", "Heard", "Reader", "Subject", "available", "session_for"]
+__all__ = [
+    "FLOOR",
+    "OURS",
+    "SUBJECTS",
+    "Heard",
+    "Reader",
+    "Subject",
+    "available",
+    "session_for",
+    "slow_motion",
+]
 
+SLOWDOWN = 20  # of a process in callgrind, at least
 ADMIN_KEY, ASSISTANT_KEY = "mint_benchmark", "mint_dsc_benchmark"
 Installed = TypeVar("Installed", bound="Needing")
 BODY = {
@@ -110,6 +121,27 @@ def session_for(server: ServerAddress, domain: str = "burst", **options: Any) ->
         base_url=server.base_url,
         **options,
     )
+
+
+def slow_motion() -> dict[str, Any]:
+    """Make the package do what it does by the clock as much slower as callgrind makes the process.
+
+    It looks at its live streams twice a second, and waits a little for what may follow an answer's end: the
+    count would else hold both some twenty times over; and its limits would come in the middle of a long
+    run. Returns a session's options for that.
+    """
+    from mintlify_async import Timeouts, assistant, transport  # not beside aiohttp: more to collect there
+
+    transport.WATCH_SECONDS *= SLOWDOWN
+    assistant.GRACE_SECONDS *= SLOWDOWN
+    usual = Timeouts()
+    assert usual.idle is not None
+    slow = Timeouts(
+        connect=usual.connect * SLOWDOWN,
+        first_event=usual.first_event * SLOWDOWN,
+        idle=usual.idle * SLOWDOWN,
+    )
+    return {"timeouts": slow}
 
 
 def trusting(authority: str) -> Any:

@@ -64,6 +64,7 @@ async def test_counted_work_is_whole_answers_and_requests():
     with running() as server:
         await counted.streams(server, "mintlify-async", "brief", 2)
         await counted.calls(server, "mintlify-async", "get", 2)
+        await counted.firsts(server, "aiohttp", "brief", 2)
     assert set(profiling.layers(rounds=1)) > {"framing", "folding"}
 
 
@@ -127,6 +128,7 @@ def test_rows_survive_their_file_and_are_drawn(tmp_path):
     row = rounds.Row("burst", "CPU an event", "µs", costs, {}, {"<peer>": 0.3}, {})
     report.save([row._replace(name="older")], path)
     report.save([row], path)
+    assert all(each["taken"] and each["processor"] for each in report.written_in(path))
     assert report.load(path) == {"older": row._replace(name="older"), "burst": row}
     assert json.loads(path.read_text())["versions"]["aiohttp"]
     chart.draw([row], tmp_path / "chart.svg")
