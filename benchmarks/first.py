@@ -10,22 +10,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from .rounds import Figure, Row, Work, figure, ratios, shuffled
+from .rounds import Figure, Row, Work, figure, in_process, ratios, shuffled
 from .server import ServerAddress, running
 from .streams import readers
 from .subjects import FLOOR, OURS, SUBJECTS, Reader, available
 
 __all__ = ["first_event"]
 
-ROOT = Path(__file__).resolve().parent.parent
 TURNS = 100
 
 
@@ -67,9 +63,7 @@ def first_event(*, rounds: int, quick: bool = False) -> list[Row]:
 
 def child(server: ServerAddress, number: int, turns: int, names: list[str]) -> dict[str, float]:
     """Return the median waits of *names*, in seconds, measured in a process that has only those."""
-    command = [sys.executable, "-m", "benchmarks.first", server.base_url, str(number), str(turns), *names]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    waits: dict[str, float] = json.loads(done.stdout)
+    waits: dict[str, float] = in_process("benchmarks.first", server.base_url, number, turns, *names)
     return waits
 
 

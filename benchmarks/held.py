@@ -12,8 +12,6 @@ import gc
 import importlib.util
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -24,14 +22,13 @@ from typing import Any, NamedTuple, TypeVar
 
 from .instructions import counts_between_marks
 from .instructions import row as instructions_row
-from .rounds import Row, figure, ratios, shuffled
+from .rounds import Row, figure, in_process, ratios, shuffled
 from .server import ServerAddress, running
 from .shapes import MARK
 from .subjects import BODY, HEADERS, httpx_options, session_for, slow_motion, trusting
 
 __all__ = ["FOLLOWERS", "authority", "counted_opening", "open_streams", "resident"]
 
-ROOT = Path(__file__).resolve().parent.parent
 OPENING_AT_ONCE = 200
 EVENTS_PER_SECOND = 2000.0
 STAMPED = b'"delta":"'
@@ -232,11 +229,10 @@ def authority() -> Iterator[tuple[str, str]]:
 
 def child(name: str, server: ServerAddress, streams: int, rounds: int, flags: list[str]) -> dict[str, float]:
     """Measure the subject *name* in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.held", name, server.base_url, str(streams), str(rounds)]
-    command += ["--authority", server.authority] if server.authority else []
-    command += flags
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    found: dict[str, float] = json.loads(done.stdout)
+    trusted = ["--authority", server.authority] if server.authority else []
+    found: dict[str, float] = in_process(
+        "benchmarks.held", name, server.base_url, streams, rounds, *trusted, *flags
+    )
     return found
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from .bodies import script
 from .calls import CALLERS
 from .rounds import Figure, Row
-from .server import ServerAddress, running
+from .server import running
 from .shapes import MARK
 from .subjects import SUBJECTS, available
 
@@ -76,13 +76,15 @@ def callgrind(arguments: list[str], *options: str) -> str:
 
 def difference(kind: str, what: str, subject: str, base_url: str, few: int, many: int) -> float:
     """Return the instructions of one more run of *what*."""
-
-    def command(times: int) -> list[str]:
-        return ["-m", "benchmarks.counted", kind, what, subject, str(times), base_url]
-
     # First without valgrind: a bytecode cache that is written in one of the two runs would spoil both.
-    subprocess.run([sys.executable, *command(1)], cwd=ROOT, check=True)
-    return (count(command(many)) - count(command(few))) / (many - few)
+    subprocess.run([sys.executable, *work(kind, what, subject, 1, base_url)], cwd=ROOT, check=True)
+    counts = [count(work(kind, what, subject, times, base_url)) for times in (few, many)]
+    return (counts[1] - counts[0]) / (many - few)
+
+
+def work(kind: str, what: str, subject: str, times: int, base_url: str) -> list[str]:
+    """Return Python's arguments for *what*, done *times* times by *subject*."""
+    return ["-m", "benchmarks.counted", kind, what, subject, str(times), base_url]
 
 
 def row(name: str, title: str, costs: dict[str, float], reach: dict[str, float]) -> Row:
@@ -114,18 +116,13 @@ def counted_first(subjects: set[str], times: int = 15) -> Row:
 
     The least, because the loop goes round once more for an event that comes a moment after its headers.
     """
+    costs = {}
     with running() as server:
-        costs = {
-            one.name: float(min(counts_between_marks(waits_of(one.name, times, server), MARK)[1::2]))
-            for one in available(SUBJECTS)
-            if one.name in subjects
-        }
+        for one in available(SUBJECTS):
+            if one.name in subjects:
+                asked = work("first", "brief", one.name, times, server.base_url)
+                costs[one.name] = float(min(counts_between_marks(asked, MARK)[1::2]))
     return row("first-instructions", "instructions until the first event", costs, {"aiohttp": 1.15})
-
-
-def waits_of(subject: str, times: int, server: ServerAddress) -> list[str]:
-    """Return the arguments of a process that marks each wait of *subject* for the first event."""
-    return ["-m", "benchmarks.counted", "first", "brief", subject, str(times), server.base_url]
 
 
 def counted_import(code: str) -> Row:

@@ -9,13 +9,19 @@ ratio is noise.
 from __future__ import annotations
 
 import gc
+import json
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-__all__ = ["Figure", "Row", "figure", "interleaved", "ratios", "shuffled"]
+__all__ = ["Figure", "Row", "figure", "in_process", "interleaved", "ratios", "shuffled"]
+
+ROOT = Path(__file__).resolve().parent.parent
 
 Work = Callable[[], Awaitable[object]]
 
@@ -59,6 +65,12 @@ def ratios(samples: Mapping[str, list[float]], subject: str) -> dict[str, Figure
         for name, others in samples.items()
         if name != subject
     }
+
+
+def in_process(module: str, *arguments: object) -> Any:
+    """Run a *module* in a process of its own; return what it prints as JSON."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return json.loads(subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout)
 
 
 async def interleaved(

@@ -17,24 +17,20 @@ import json
 import os
 import random
 import struct
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any
 
 from .calls import bare_aiohttp
 from .held import control, resident
-from .rounds import Row, figure, ratios
+from .rounds import Row, figure, in_process, ratios
 from .server import ServerAddress, running
 from .subjects import session_for
 
 __all__ = ["waited_jobs"]
 
-ROOT = Path(__file__).resolve().parent.parent
 TFD_TIMER_ABSTIME = 1
 ALARMS_PER_SECOND = 700.0
 TICK = 0.001
@@ -186,11 +182,9 @@ def waited_jobs(jobs: int, *, rounds: int, seconds: float = 1.5, per_second: flo
         with ExitStack() as stack:
             with on_core(1):
                 server = stack.enter_context(running())
-            arguments = [server.base_url, str(jobs), str(seconds), str(per_second)]
-            command = [sys.executable, "-m", "benchmarks.waiting", *arguments]
             with on_core(0):
-                done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-        for key, values in json.loads(done.stdout).items():
+                found = in_process("benchmarks.waiting", server.base_url, jobs, seconds, per_second)
+        for key, values in found.items():
             samples[key] += values
     costs = {key: figure(values) for key, values in samples.items()}
     shares = ratios({key: samples[key] for key in (BUSY, IDLE, BARE)}, BUSY)
