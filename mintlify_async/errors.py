@@ -1,15 +1,15 @@
-"""Every exception of the package, drawn as one tree; imports nothing of ours.
+"""All exceptions of the package, as one tree; this module imports nothing else of the package.
 
 ::
 
     MintlifyError
-    ├─ ConfigurationError(ValueError)      before any I/O: a missing key, a bad argument
-    ├─ StateError(RuntimeError)            closed session, busy conversation, second consumer
-    │   └─ StoreConflictError              somebody else saved first
-    ├─ QuotaExceededError                  refused here, by our own count of the service's limits
+    ├─ ConfigurationError(ValueError)      before any I/O: a missing key, an invalid argument
+    ├─ StateError(RuntimeError)            closed session, busy conversation, second reader
+    │   └─ StoreConflictError              another task or process saved first
+    ├─ QuotaExceededError                  refused locally: the quota is used up
     ├─ APIConnectionError                  no answer
     │   └─ APITimeoutError(TimeoutError)   no answer in time
-    ├─ OutcomeUnknownError                 an agent POST went out; what became of it is not known
+    ├─ OutcomeUnknownError                 an agent POST was sent; whether it took effect is unknown
     ├─ APIStatusError                      the service answered with an error status
     │   ├─ BadRequestError                 400, 422
     │   ├─ AuthenticationError             401
@@ -18,29 +18,24 @@
     │   ├─ ConflictError                   409
     │   ├─ RateLimitError                  429
     │   └─ ServerError                     5xx
-    ├─ UnexpectedResponseError             an answer that is not the interface's
-    ├─ StreamError                         the assistant's stream; keeps what had arrived
+    ├─ UnexpectedResponseError             a success whose body is not as documented
+    ├─ StreamError                         the answer's stream failed; keeps what had arrived
     │   ├─ StreamInterruptedError          it stopped before its end
     │   ├─ StreamDecodeError               an event that cannot be read
-    │   ├─ StreamStateError                an event for a part that is not there
+    │   ├─ StreamStateError                an event that names an unknown part
     │   └─ AssistantError                  the service reported a failure in the stream
     ├─ JobFailedError                      the job ended as ``failed``
-    └─ JobTimeoutError(TimeoutError)       we gave up waiting; the job goes on
+    └─ JobTimeoutError(TimeoutError)       the wait timed out; the job goes on
 
-Everything an error carries is an attribute, survives ``pickle`` and ``copy``,
-and holds no key. What caused it, when that came from another library, is kept
-as :class:`CauseSummary`: the foreign object itself may show the key.
+Everything that an error carries is an attribute. Attributes survive ``pickle`` and
+``copy`` and never hold a key. An exception of another library that caused the error
+is kept as a :class:`CauseSummary`, because the original may show the key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from .jobs import JobRef
-    from .models import Job, Thread
-    from .parts import Message
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 __all__ = [
     "APIConnectionError",
@@ -53,10 +48,13 @@ __all__ = [
     "ConfigurationError",
     "ConflictError",
     "JobFailedError",
+    "JobRecord",
+    "JobReference",
     "JobTimeoutError",
     "MintlifyError",
     "NotFoundError",
     "OutcomeUnknownError",
+    "PartialMessage",
     "PermissionDeniedError",
     "QuotaExceededError",
     "RateLimitError",
@@ -67,17 +65,72 @@ __all__ = [
     "StreamError",
     "StreamInterruptedError",
     "StreamStateError",
+    "ThreadReference",
     "UnexpectedResponseError",
     "printable",
     "status_error_class",
 ]
 
-EXCERPT_CHARACTERS = 200
-"""How much of a server's own text enters a message; the whole stays in an attribute."""
+EXCERPT_CHARACTERS = 200  # of a server's own text in a message; an attribute keeps the whole
+
+
+class JobReference(Protocol):
+    """Names a job, as :class:`~mintlify_async.JobRef` does."""
+
+    @property
+    def project_id(self) -> str:
+        """The job's project."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+
+
+class JobRecord(Protocol):
+    """Describes a job, as :class:`~mintlify_async.Job` does."""
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+
+    @property
+    def status(self) -> str:
+        """The job's status, such as ``failed``."""
+
+    @property
+    def pr_link(self) -> str | None:
+        """The URL of the job's pull request, or None."""
+
+
+class ThreadReference(Protocol):
+    """Names a thread, as :class:`~mintlify_async.Thread` does."""
+
+    @property
+    def id(self) -> str:
+        """The thread's id."""
+
+    @property
+    def key(self) -> str | None:
+        """The thread's key, a secret, or None."""
+
+
+class PartialMessage(Protocol):
+    """The part of an answer that has arrived, as a :class:`~mintlify_async.Message`."""
+
+    @property
+    def text(self) -> str:
+        """The text of all its text parts."""
+
+    @property
+    def parts(self) -> Sequence[object]:
+        """The message's parts."""
+
+
+Sent = Literal["no", "maybe"]
 
 
 def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
-    r"""Return *text* fit for one line of a log: control characters escaped, cut at *limit* characters.
+    r"""Return *text* as one printable line: control characters escaped, cut after *limit* characters.
 
     >>> printable("a\nb")
     'a\\nb'
@@ -88,134 +141,128 @@ def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
 
 
 def _new(cls: type[MintlifyError], args: tuple[object, ...]) -> MintlifyError:
-    """Make an error without its ``__init__``, which takes other arguments than ``args``."""
+    """Make an error without calling its ``__init__``, whose arguments are not ``args``."""
     error = cls.__new__(cls, *args)
-    error.args = args  # OSError, which TimeoutError is, leaves that to its __init__
+    error.args = args  # TimeoutError is an OSError, which sets args in __init__ only
     return error
 
 
 class MintlifyError(Exception):
-    """The base of every error that this package raises."""
+    """Base class of every error that this package raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy with every attribute, and with the scrubbed cause."""
+        """Pickle and copy all attributes, and the cause if it is safe to keep."""
         state = dict(self.__dict__)
         if isinstance(self.__cause__, MintlifyError | CauseSummary):
             state["__cause__"] = self.__cause__
         return _new, (type(self), self.args), state
 
 
-class CauseSummary(Exception):  # noqa: N818 - it stands for an error of another library, it is never raised alone
-    """Stands for an exception of another library: its class's name and a scrubbed text.
+class CauseSummary(Exception):  # noqa: N818 - never raised itself, only set as a cause
+    """Stands in for an exception of another library: its class name and its text without secrets.
 
-    aiohttp's own errors show the request's headers, the key included, in their
-    ``repr`` and ``args``; so they are never chained.
+    aiohttp's own errors show the request's headers, and so the key, in their
+    ``repr`` and ``args``; therefore they are never chained.
     """
 
 
 class ConfigurationError(MintlifyError, ValueError):
-    """An argument or a setting is wrong; nothing was sent.
+    """An argument or a setting is invalid; nothing was sent.
 
     Attributes:
-        field: The argument's name, where one argument is to blame.
+        field: The name of the argument at fault, or None when no single one is.
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
-        """Say what is wrong and how to mend it; *field* names the argument."""
+        """Store the message, which says how to fix it, and the argument's name."""
         super().__init__(message)
         self.field = field
 
 
 class StateError(MintlifyError, RuntimeError):
-    """The object is not in a state that allows this: closed, busy, or already being read."""
+    """The object's state does not allow the call: it is closed, busy, or already being read."""
 
 
 class StoreConflictError(StateError):
-    """Somebody else saved this conversation first; load it again and repeat."""
+    """Another task or process saved this conversation first; load it again and repeat."""
 
 
 class QuotaExceededError(MintlifyError):
-    """Our own count says that the service's limit is used up; nothing was sent.
+    """The session's quota for a limit of the service is used up; nothing was sent.
 
     Attributes:
-        retry_after: Seconds until there is room again, or None when that is not known.
+        retry_after: Seconds until a call is allowed again, or None when that is not known.
         limit: The name of the limit, such as ``create_job``.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, limit: str | None = None) -> None:
-        """Say which limit is used up and when there is room again."""
+        """Store the message, the limit's name and the time until a call is allowed."""
         super().__init__(message)
         self.retry_after = retry_after
         self.limit = limit
 
 
 class APIConnectionError(MintlifyError):
-    """There was no answer: name look-up, connect, TLS, proxy, or the connection was lost.
+    """The service gave no answer: name lookup, connecting, TLS or a proxy failed, or the connection was lost.
 
     Attributes:
-        sent: ``"no"`` when it is certain that no byte of the request's body went out, else ``"maybe"``.
-        operation: What was being done, such as ``ask``.
+        sent: ``"no"`` when certainly no byte of the request's body was sent, else ``"maybe"``.
+        operation: The operation, such as ``ask``.
         reason: ``dns``, ``connect``, ``certificate``, ``tls``, ``proxy``, ``timeout``, ``lost``
-            (the connection ended) or ``protocol`` (what came is not HTTP).
-        sent_at: When the body went out, in seconds since the epoch, or None.
+            (the connection ended) or ``protocol`` (the answer is not HTTP).
+        sent_at: When the body was sent, in seconds since the epoch, or None.
     """
 
     def __init__(
         self,
         message: str,
         *,
-        sent: Literal["no", "maybe"] = "maybe",
+        sent: Sent = "maybe",
         operation: str | None = None,
         reason: str = "lost",
         sent_at: float | None = None,
     ) -> None:
-        """Say what failed and whether anything was sent."""
+        """Store the message, the reason, and whether anything was sent."""
         super().__init__(message)
-        self.sent: Literal["no", "maybe"] = sent
+        self.sent: Sent = sent
         self.operation = operation
         self.reason = reason
         self.sent_at = sent_at
 
 
 class APITimeoutError(APIConnectionError, TimeoutError):
-    """There was no answer in time.
+    """The service did not answer in time.
 
     Attributes:
-        phase: Which limit it was: ``connect``, ``request``, ``first_event``, ``idle`` or ``total``.
+        phase: The limit that ran out: ``connect``, ``request``, ``first_event``, ``idle`` or ``total``.
         seconds: The limit, in seconds.
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        phase: str,
-        seconds: float,
-        sent: Literal["no", "maybe"] = "maybe",
-        operation: str | None = None,
+        self, message: str, *, phase: str, seconds: float, sent: Sent = "maybe", operation: str | None = None
     ) -> None:
-        """Say which limit ran out and after how long."""
+        """Store the message and the limit that ran out."""
         super().__init__(message, sent=sent, operation=operation, reason="timeout")
         self.phase = phase
         self.seconds = seconds
 
 
 class OutcomeUnknownError(MintlifyError):
-    """An agent POST went out and what became of it is not known: the job may exist.
+    """An agent POST was sent and its outcome is unknown: the job may exist.
 
-    It is never sent again by itself, since a second job costs money and opens
-    a second pull request. Look at the dashboard or the repository first.
+    The package never sends it again, since a second job costs money and opens a
+    second pull request. Check the dashboard or the repository before you do.
 
     Attributes:
         operation: ``create_job`` or ``send_message``.
-        project_id: The project it went to.
-        job_id: The job it was for; None for a creation.
+        project_id: The project that it was sent to.
+        job_id: The job that a follow-up was for; None for ``create_job``.
         status: The answer's HTTP status, or None when there was no answer.
-        body: What was read of the answer's body, or None.
+        body: The part of the answer's body that was read, or None.
         headers: The answer's headers, or None.
-        request_id: The service's name for the request, or None.
-        sent_at: When the request went out, in seconds since the epoch.
-        prompt_sha256: Names the prompt without repeating it.
+        request_id: The service's id of the request, or None.
+        sent_at: When the request was sent, in seconds since the epoch, or None.
+        prompt_sha256: SHA-256 of the prompt, to recognize it without storing it.
     """
 
     def __init__(
@@ -232,7 +279,7 @@ class OutcomeUnknownError(MintlifyError):
         sent_at: float | None = None,
         prompt_sha256: str | None = None,
     ) -> None:
-        """Say what went out, when, and what is known of the answer."""
+        """Store the message, the request that was sent, and what is known of the answer."""
         super().__init__(message)
         self.operation = operation
         self.project_id = project_id
@@ -246,15 +293,15 @@ class OutcomeUnknownError(MintlifyError):
 
 
 class APIStatusError(MintlifyError):
-    """The service answered with a status that is not a success.
+    """The service answered with an error status.
 
     Attributes:
         status: The HTTP status.
-        body: The answer's body as text, at most its first 64 KiB.
-        headers: The answer's headers, names in lower case.
-        request_id: The service's name for the request, or None.
-        retry_after: Seconds after which the service asks to be called again, or None.
-        operation: What was being done, such as ``create_job``.
+        body: The answer's body as text, at most the first 64 KiB.
+        headers: The answer's headers, with names in lower case.
+        request_id: The service's id of the request, or None.
+        retry_after: Seconds that the service asks callers to wait before the next try, or None.
+        operation: The operation, such as ``create_job``.
     """
 
     def __init__(
@@ -268,7 +315,7 @@ class APIStatusError(MintlifyError):
         retry_after: float | None = None,
         operation: str | None = None,
     ) -> None:
-        """Say what the service answered."""
+        """Store the message and the answer."""
         super().__init__(message)
         self.status = status
         self.body = body
@@ -279,7 +326,7 @@ class APIStatusError(MintlifyError):
 
 
 class BadRequestError(APIStatusError):
-    """400 or 422: the service does not accept the request as it is."""
+    """400 or 422: the service rejected the request as invalid."""
 
 
 class AuthenticationError(APIStatusError):
@@ -287,7 +334,7 @@ class AuthenticationError(APIStatusError):
 
 
 class PermissionDeniedError(APIStatusError):
-    """403: the key lacks the scope, or the address is not on its allow-list."""
+    """403: the key lacks the scope, or your address is not on the key's allow-list."""
 
 
 class NotFoundError(APIStatusError):
@@ -295,11 +342,11 @@ class NotFoundError(APIStatusError):
 
 
 class ConflictError(APIStatusError):
-    """409: the request conflicts with the state of what it names."""
+    """409: the request conflicts with the current state of the job, project or thread."""
 
 
 class RateLimitError(APIStatusError):
-    """429: a limit of the service is used up; ``retry_after`` says for how long, where the service does."""
+    """429: a rate limit of the service is used up; ``retry_after`` says for how long, if the service does."""
 
 
 class ServerError(APIStatusError):
@@ -318,20 +365,20 @@ _BY_STATUS: dict[int, type[APIStatusError]] = {
 
 
 def status_error_class(status: int) -> type[APIStatusError]:
-    """Return the class that stands for *status*."""
+    """Return the error class for an HTTP status."""
     if 500 <= status <= 599:
         return ServerError
     return _BY_STATUS.get(status, APIStatusError)
 
 
 class UnexpectedResponseError(MintlifyError):
-    """A success whose body is not what the interface promises.
+    """The service reported success, but the body is not what its interface documents.
 
     Attributes:
         status: The HTTP status, or None.
         excerpt: The beginning of the body.
-        headers: The answer's headers, names in lower case.
-        request_id: The service's name for the request, or None.
+        headers: The answer's headers, with names in lower case.
+        request_id: The service's id of the request, or None.
     """
 
     def __init__(
@@ -343,7 +390,7 @@ class UnexpectedResponseError(MintlifyError):
         headers: Mapping[str, str] | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Say what was expected and what came."""
+        """Store the message and the answer."""
         super().__init__(message)
         self.excerpt = excerpt
         self.status = status
@@ -352,24 +399,24 @@ class UnexpectedResponseError(MintlifyError):
 
 
 class StreamError(MintlifyError):
-    """The assistant's answer did not arrive whole; what did arrive is kept here.
+    """The assistant's answer did not arrive complete; the error keeps the part that did.
 
     Attributes:
-        partial: The message as far as it had come, or None when nothing had.
+        partial: The message up to the failure, or None when nothing had arrived.
         text: The text of ``partial``, or an empty string.
-        thread: The thread as far as it is known, or None.
-        events_seen: How many events had been read.
+        thread: The thread, or None when the service had not named it yet.
+        events_seen: The number of events read before the failure.
     """
 
     def __init__(
         self,
         message: str,
         *,
-        partial: Message | None = None,
-        thread: Thread | None = None,
+        partial: PartialMessage | None = None,
+        thread: ThreadReference | None = None,
         events_seen: int = 0,
     ) -> None:
-        """Say what happened; the rest is what had arrived."""
+        """Store the message and what had arrived."""
         super().__init__(message)
         self.partial = partial
         self.thread = thread
@@ -377,81 +424,81 @@ class StreamError(MintlifyError):
 
     @property
     def text(self) -> str:
-        """The text that had arrived, or an empty string."""
+        """The text of ``partial``, or an empty string."""
         return self.partial.text if self.partial is not None else ""
 
 
 class StreamInterruptedError(StreamError):
-    """The stream stopped before its end: cut, timed out, or closed early."""
+    """The stream ended early: the connection was cut, a limit ran out, or the reply was closed."""
 
 
 class StreamDecodeError(StreamError):
-    """An event is not readable: bad JSON, a missing field, a wrong type, or too large.
+    """An event cannot be read: invalid JSON, a missing field, a wrong type, or too many bytes.
 
     Attributes:
-        excerpt: The beginning of the event's data, thread keys masked.
-        index: The event's place in the stream, from 0.
+        excerpt: The beginning of the event's data, with thread keys masked.
+        index: The event's position in the stream, from 0.
     """
 
     def __init__(self, message: str, *, excerpt: str = "", index: int | None = None, **kept: Any) -> None:
-        """Say what is wrong with which event."""
+        """Store the message and the event; *kept* is passed to :class:`StreamError`."""
         super().__init__(message, **kept)
         self.excerpt = excerpt
         self.index = index
 
 
 class StreamStateError(StreamError):
-    """An event names a part or a tool call that is not there.
+    """An event names a part or a tool call that the stream has not begun.
 
     Attributes:
-        event_type: The event's type on the wire.
-        event_id: The id that it names.
+        event_type: The event's type on the wire, such as ``text-delta``.
+        event_id: The id of the missing part or call.
     """
 
     def __init__(self, message: str, *, event_type: str = "", event_id: str = "", **kept: Any) -> None:
-        """Say which event names what."""
+        """Store the message and the event; *kept* is passed to :class:`StreamError`."""
         super().__init__(message, **kept)
         self.event_type = event_type
         self.event_id = event_id
 
 
 class AssistantError(StreamError):
-    """The service reported a failure inside the stream (an ``error`` event).
+    """The service reported a failure within the stream, by an ``error`` event.
 
     Attributes:
-        error_text: The service's own words.
+        error_text: The service's own text.
     """
 
     def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:
-        """Repeat the service's words."""
+        """Store the message and the service's text; *kept* is passed to :class:`StreamError`."""
         super().__init__(message, **kept)
         self.error_text = error_text
 
 
 class JobFailedError(MintlifyError):
-    """The job ended as ``failed``: the agent met an error that it could not recover from.
+    """The job ended as ``failed``: the agent met an error from which it could not recover.
 
     Attributes:
         job: The job's last record.
     """
 
-    def __init__(self, job: Job) -> None:
-        """Keep the record."""
+    def __init__(self, job: JobRecord) -> None:
+        """Store the record."""
         super().__init__(f"job {printable(job.id)} failed at the service; .job is its last record")
         self.job = job
 
 
 class JobTimeoutError(MintlifyError, TimeoutError):
-    """The job was still running when the deadline passed; it goes on at the service.
+    """The job was still running when the timeout passed; it goes on at the service.
 
     Attributes:
-        ref: Names the job, to wait again here or elsewhere: ``session.job(ref)``.
+        ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``.
         job: The last record seen, or None.
-        waited: How long was waited, in seconds.
+        waited: How long the wait lasted, in seconds.
     """
 
-    def __init__(self, ref: JobRef, job: Job | None, waited: float) -> None:
-        """Keep what is needed to go on waiting."""
+    def __init__(self, ref: JobReference, job: JobRecord | None, waited: float) -> None:
+        """Store the reference and the last record."""
         seen = printable(job.status) if job is not None else "never seen"
         super().__init__(f"job {ref.id}: {seen} after {waited:.1f} s; it goes on at the service")
         self.ref = ref
