@@ -382,7 +382,7 @@ class Turn(JobHandle):
         return turn
 
 
-def handle_for(calls: AgentCalls, named: JobRef | str, *, project_id: str | None = None) -> JobHandle:
+def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = None) -> JobHandle:
     """Return the handle of the job that a reference, its text, or a bare id names; a turn when it is armed.
 
     Args:

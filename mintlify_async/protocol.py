@@ -414,11 +414,11 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
     return messages
 
 
-def check_thread(value: Thread | str | None) -> Thread | None:
+def check_thread(value: object) -> Thread | None:
     """Return *value* as a thread; a string is a thread's id alone."""
     if value is None or isinstance(value, Thread):
         return value
-    if isinstance(value, str) and value:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+    if isinstance(value, str) and value:
         return Thread(value)
     raise ConfigurationError("thread must be a Thread, a thread's id, or None", field="thread")
 

@@ -146,7 +146,7 @@ class JobRef:
         return cls.from_dict(found)
 
     @classmethod
-    def of(cls, named: JobRef | str, project_id: str | None) -> JobRef:
+    def of(cls, named: object, project_id: str | None) -> JobRef:
         """Return the reference that *named* is, spells, or means as a bare id in *project_id*.
 
         Raises:
@@ -154,15 +154,15 @@ class JobRef:
         """
         if isinstance(named, JobRef):
             return named
-        if is_reference(named):
+        if isinstance(named, str) and is_reference(named):
             return cls.parse(named)
-        _check_bare_id(named)
+        id = _check_bare_id(named)
         if project_id is None:
             raise ConfigurationError(
                 "a bare job id needs a project: give the session project_id=, or pass a JobRef",
                 field="project_id",
             )
-        return cls(project_id, named)
+        return cls(project_id, id)
 
 
 def is_reference(text: object) -> bool:
@@ -170,12 +170,13 @@ def is_reference(text: object) -> bool:
     return isinstance(text, str) and text.strip().startswith(f"{SCHEME}:")
 
 
-def _check_bare_id(text: object) -> None:
-    """Refuse what is plainly no job's id, before it becomes a 404."""
+def _check_bare_id(text: object) -> str:
+    """Return *text* unless it is plainly no job's id: the service would only answer 404."""
     path_segment(text, "job")
     assert isinstance(text, str)
     if "://" in text or text.lstrip()[:1] in "{[" or any(character.isspace() for character in text):
         raise _broken(text, "it is neither a reference nor a job's id")
+    return text
 
 
 def _checksum(text: str) -> str:

@@ -1,4 +1,7 @@
-"""The session: keys, settings and lifetimes come in; the verbs of the service come out."""
+"""The client: ``MintlifySession`` holds the options, the keys and the connections, and has the verbs.
+
+It knows nothing of the protocol: each verb passes its arguments on.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from attrs import define, evolve, field, fields
+from attrs import evolve
 
 from .agent import AgentClient, Resources, merged
 from .assistant import Reply, ReplySettings
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
-from .errors import ConfigurationError, StateError
+from .errors import ConfigurationError, JobReference, StateError, ThreadReference
 from .hooks import (
     Fact,
     Hooks,
@@ -30,9 +33,10 @@ from .hooks import (
     following,
 )
 from .jobs import JobHandle, handle_for
-from .keys import Key, KeySource
+from .keys import KeySource
 from .loops import LoopLocal
 from .models import ContextItem, Job, SearchFilter, Thread
+from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .parts import Message, clean_text
 from .polling import PollScheduler
 from .protocol import (
@@ -41,18 +45,14 @@ from .protocol import (
     Assumptions,
     Request,
     ask_request,
-    check_base_url,
-    check_headers,
     check_messages,
     check_thread,
     create_job_request,
-    host_of,
-    path_segment,
 )
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
 from .timeouts import Timeouts, check_seconds
-from .transport import LiveResponse, Transport, TransportSettings
+from .transport import LiveResponse, Transport
 from .waiting import DEFAULT_TIMEOUT, check_timeout
 
 if TYPE_CHECKING:
@@ -66,36 +66,15 @@ if TYPE_CHECKING:
 __all__ = ["MintlifySession"]
 
 MIB = 1024 * 1024
-LEASE_MARGIN = 5.0  # a claim outlives the request that it stands for by this many seconds
-
-
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
-class _Options:
-    """Everything that ``with_options`` may change, checked."""
-
-    project_id: str | None
-    domain: str | None
-    fp: str
-    retrieval_page_size: float
-    headers: Mapping[str, str] = field(repr=False)
-    extra_body: Mapping[str, Any] = field(repr=False)
-    retry: RetryPolicy
-    poll: PollPolicy
-    timeouts: Timeouts
-    quota: Quota | None
-    ledger: Ledger | None
-    max_event_bytes: int
-    max_reply_bytes: int
-    hooks: Hooks
-    observer: Observer | None
+LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
 
 
 class MintlifySession:
     """A client of the Mintlify documentation service: agent jobs and the streaming assistant.
 
-    Make one for the life of your program and share it: it may be used by many
-    tasks, from several event loops and threads, each with connections of its own.
-    Nothing is opened before the first call::
+    Create one session for the whole program and share it. Many tasks may use it at
+    once, and so may several event loops and threads; each loop gets its own connections.
+    The session connects at the first call::
 
         async with MintlifySession(project_id="p", domain="acme") as session:
             job = await session.create_job("Fix the typos in the quickstart")
@@ -107,39 +86,39 @@ class MintlifySession:
         project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The documentation site that the assistant answers about (interface 4.3).
             Environment: ``MINTLIFY_DOMAIN``.
-        admin_key: The key for agent jobs: a string, or a function (plain or async) that
-            returns one for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
+        admin_key: The key for agent jobs: a string, or a plain or async function that is
+            called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
         base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
-            outside this machine unless *allow_insecure_http* is set.
-        fp: Names the user to the service (interface 2.3); ``"anonymous"`` by default.
-        retrieval_page_size: Search results used for an answer (interface 2.3); 5 by default.
-        headers: Further headers for every request.
-        extra_body: Further fields for every request's body, merged last.
+            except to this machine, unless *allow_insecure_http* is set.
+        fp: Identifies the user to the service (interface 2.3); ``"anonymous"`` by default.
+        retrieval_page_size: The number of search results used for an answer (interface 2.3); 5 by default.
+        headers: Additional headers for every request.
+        extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a request is sent again; see :class:`RetryPolicy`.
-        poll: How jobs are polled; see :class:`PollPolicy`.
+        poll: How often jobs are polled; see :class:`PollPolicy`.
         timeouts: See :class:`Timeouts`.
-        quota: Counts the service's limits here, before sending; off by default.
-        ledger: Where ``dedupe_key=`` is recorded, so that a job is created once.
-        client_session: Your own aiohttp session, to borrow; it is never closed here.
-        proxy: A proxy's URL.
-        ssl: A context for certificate verification.
-        trust_env: Whether proxies are taken from the environment; False by default. A password
-            for the service's host in ~/.netrc is then in the way of the key, and refused.
+        quota: Counts calls against the service's limits before they are sent; off by default.
+        ledger: Records each ``dedupe_key``, so that its job is created once.
+        client_session: An aiohttp session of yours to use. It is never closed here.
+        proxy: The URL of a proxy.
+        ssl: The context that verifies certificates.
+        trust_env: Whether to take proxies from environment variables; False by default. A password
+            for the service's host in ~/.netrc is then refused, because it would replace the key.
         allow_insecure_http: Allow plain http to other machines.
-        check_key_kind: Refuse an admin key for the assistant and the other way round, before sending.
-        assumptions: Corrects what this package takes to be true of the service.
-        max_event_bytes: The largest single event of an answer; 16 MiB by default.
-        max_reply_bytes: The largest whole answer; 64 MiB by default.
-        clock: Where time comes from; a test passes a virtual one.
+        check_key_kind: Refuse an admin key given as the assistant key, and the reverse, before sending.
+        assumptions: Corrects what this package assumes about the service.
+        max_event_bytes: The largest single event of an answer, in bytes; 16 MiB by default.
+        max_reply_bytes: The largest whole answer, in bytes; 64 MiB by default.
+        clock: The source of time; tests pass a virtual clock.
         on_request: Called with a :class:`RequestSent` before each attempt.
         on_response: Called with a :class:`ResponseReceived` after each attempt.
         on_retry: Called with a :class:`RetryScheduled` before each pause.
-        observer: Follows whole operations, for tracing.
+        observer: Follows each operation from start to end, for tracing.
 
     Raises:
-        ConfigurationError: An argument is wrong; ``.field`` names it. A key or a
-            project that is missing is reported by the operation that needs it.
+        ConfigurationError: An argument is invalid; ``.field`` names it. A missing key or
+            project is reported by the operation that needs it.
     """
 
     def __init__(
@@ -174,49 +153,37 @@ class MintlifySession:
         on_retry: Callable[[RetryScheduled], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """Check the arguments and open nothing."""
-        self._closed = True  # until everything is checked: there is nothing to warn of
+        """Check the arguments. Nothing is opened."""
+        self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._owner = True
         self._parent: MintlifySession | None = None
         self._assumptions = assumptions or Assumptions()
         self._clock: Clock = clock or SystemClock()
-        admin_key = admin_key if admin_key is not None else _environment("MINTLIFY_ADMIN_API_KEY")
-        assistant_key = (
-            assistant_key if assistant_key is not None else _environment("MINTLIFY_ASSISTANT_API_KEY")
-        )
-        self._keys = {
-            "admin": Key("admin", admin_key, self._assumptions, check_kind=check_key_kind),
-            "assistant": Key("assistant", assistant_key, self._assumptions, check_kind=check_key_kind),
-        }
-        _refuse_in_browser(self._keys["admin"])
-        self._transport_settings = TransportSettings(
-            base_url=check_base_url(
-                base_url or _environment("MINTLIFY_BASE_URL") or self._assumptions.base_url,
-                allow_insecure_http=allow_insecure_http,
-            ),
-            client_session=_check_client_session(client_session),
-            proxy=_check_proxy(proxy),
-            ssl=_check_ssl(ssl),
+        self._keys = session_keys(admin_key, assistant_key, self._assumptions, check_kind=check_key_kind)
+        self._transport_settings = transport_settings(
+            base_url=base_url or from_environment(None, "MINTLIFY_BASE_URL") or self._assumptions.base_url,
+            allow_insecure_http=allow_insecure_http,
+            client_session=client_session,
+            proxy=proxy,
+            ssl=ssl,
             trust_env=trust_env,
         )
-        self._options = _checked(
-            _Options(
-                project_id=project_id if project_id is not None else _environment("MINTLIFY_PROJECT_ID"),
-                domain=domain if domain is not None else _environment("MINTLIFY_DOMAIN"),
-                fp=fp,
-                retrieval_page_size=retrieval_page_size,
-                headers=headers or {},
-                extra_body=extra_body or {},
-                retry=retry or RetryPolicy(),
-                poll=poll or PollPolicy(),
-                timeouts=timeouts or Timeouts(),
-                quota=quota,
-                ledger=ledger,
-                max_event_bytes=max_event_bytes,
-                max_reply_bytes=max_reply_bytes,
-                hooks=Hooks(on_request=on_request, on_response=on_response, on_retry=on_retry),
-                observer=observer,
-            )
+        self._options = Options(
+            project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID"),
+            domain=from_environment(domain, "MINTLIFY_DOMAIN"),
+            fp=fp,
+            retrieval_page_size=retrieval_page_size,
+            headers=headers or {},
+            extra_body=extra_body or {},
+            retry=retry or RetryPolicy(),
+            poll=poll or PollPolicy(),
+            timeouts=timeouts or Timeouts(),
+            quota=quota,
+            ledger=ledger,
+            max_event_bytes=max_event_bytes,
+            max_reply_bytes=max_reply_bytes,
+            hooks=Hooks(on_request=on_request, on_response=on_response, on_retry=on_retry),
+            observer=observer,
         )
         self._budget = RetryBudget(self._options.retry.budget)
         self._agent = self._first_agent_client()
@@ -237,27 +204,27 @@ class MintlifySession:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> JobHandle:
-        """Create an agent job (interface 4.1): one POST, sent at most once.
+        """Create an agent job (interface 4.1) with a single POST.
 
         Args:
             prompt: The instruction, at least 1 character.
-            project_id: Another project than the session's.
-            dedupe_key: Names this creation in the session's ledger: the same key never
-                creates a second job, here or in any process that shares the ledger.
-            timeout: Bounds the call in all, in seconds; ``timeouts.request`` (60) by default.
-                Somebody else's creation with the same key is awaited for as long as
-                theirs may take, and 5 s.
-            headers: Further headers.
-            extra_body: Further fields of the body, merged last.
+            project_id: A project other than the session's.
+            dedupe_key: A name for this creation in the session's ledger: the same key never
+                creates a second job, in this process or in any other that shares the ledger.
+                While another task or process is creating the job, this call waits for it,
+                for as long as that request may take and 5 s more.
+            timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default.
+            headers: Additional headers.
+            extra_body: Additional fields of the body. They replace fields of the same name.
 
         Returns:
-            A handle: ``await job.wait()`` for the result.
+            A handle; ``await job.wait()`` gives the result.
 
         Raises:
-            ConfigurationError: An argument, the key or the project is missing or wrong; nothing was sent.
-            OutcomeUnknownError: It went out and the job may exist; it is never sent again by itself.
-            APIStatusError: The service refused (RateLimitError: after the retries that it allowed).
-            APIConnectionError: It could not be sent; no job exists.
+            ConfigurationError: An argument, the key or the project is missing or invalid; nothing was sent.
+            OutcomeUnknownError: The request was sent and the job may exist; it is never sent again.
+            APIStatusError: The service refused (RateLimitError: after the allowed retries).
+            APIConnectionError: The request could not be sent; no job exists.
             QuotaExceededError: The session's quota is used up; nothing was sent.
             StateError: The session is closed, or the ledger cannot be used; nothing was sent.
 
@@ -289,7 +256,7 @@ class MintlifySession:
         extra_body: Mapping[str, Any] | None,
     ) -> JobHandle:
         check_seconds(timeout, "timeout", optional=True)
-        project = self._project(project_id)
+        project = self._options.project(project_id)
         request = create_job_request(
             self._assumptions,
             project,
@@ -299,42 +266,34 @@ class MintlifySession:
         )
         if dedupe_key is None:
             return self._handle(project, await agent.post(request, timeout=timeout))
-        from .ledger import create_once, fingerprint  # loaded when it is used: it brings SQLite
+        from .ledger import create_once, fingerprint  # here, because it imports sqlite3
 
-        self._check_open()  # before the claim, which would stay open
+        self._check_open()  # first: a refused request would leave its claim open
         limit = timeout if timeout is not None else self._options.timeouts.request
         created = await create_once(
-            self._ledger(),
+            self._options.creation_ledger(),
             dedupe_key,
             fingerprint(project, prompt),
             limit + LEASE_MARGIN,
             lambda: agent.post(request, timeout=timeout),
             self._clock,
         )
-        if isinstance(created, str):  # perhaps a moment ago, by another: it may not be there yet
+        if isinstance(created, str):  # another process may just have created it: a 404 is retried for a while
             return JobHandle(self._for_handles(), JobRef(project, created), created=True)
         return self._handle(project, created)
-
-    def _ledger(self) -> Ledger:
-        if self._options.ledger is None:
-            raise ConfigurationError(
-                "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteLedger(path)",
-                field="dedupe_key",
-            )
-        return self._options.ledger
 
     def _handle(self, project: str, job: Job) -> JobHandle:
         return JobHandle(self._for_handles(), JobRef(project, job.id), job=job, created=True)
 
-    def job(self, ref: JobRef | str, *, project_id: str | None = None) -> JobHandle:
-        """Return a handle for a job that exists; no I/O.
+    def job(self, ref: JobReference | str, *, project_id: str | None = None) -> JobHandle:
+        """Return a handle for an existing job. Nothing is sent.
 
         Args:
             ref: A :class:`JobRef`, its string, or a bare job id.
-            project_id: The project, for a bare id; the session's by default.
+            project_id: The project of a bare id; the session's by default.
 
         Raises:
-            ConfigurationError: *ref* is no reference, or a bare id without a project.
+            ConfigurationError: *ref* is not a reference, or it is a bare id without a project.
 
         Example::
 
@@ -358,25 +317,25 @@ class MintlifySession:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> Job:
-        """Create a job and wait for it.
+        """Create a job and wait until it ends.
 
         Args:
             prompt: The instruction.
-            timeout: Bounds the wait, in seconds; 30 minutes by default, None for no bound.
+            timeout: Limits the wait, in seconds; 30 minutes by default, None for no limit.
             check: Raise JobFailedError when the job fails.
             until: ``"pr"`` also waits for the pull request of a completed job.
             on_created: Called with the handle before the wait, so that a cancelled wait
                 does not lose a paid job.
             on_change: Called with each new record of the job.
-            project_id: As :meth:`create_job` takes it; so are the next three.
-            dedupe_key: Names this creation in the session's ledger.
-            headers: Further headers.
-            extra_body: Further fields of the body.
+            project_id: As for :meth:`create_job`, like the three after it.
+            dedupe_key: A name for this creation in the session's ledger.
+            headers: Additional headers.
+            extra_body: Additional fields of the body.
 
         Raises:
-            JobTimeoutError: It was still running; ``.ref`` names it.
-            JobFailedError: It failed.
-            MintlifyError: As :meth:`create_job` and ``JobHandle.wait`` say.
+            JobTimeoutError: The job was still running; ``.ref`` names it.
+            JobFailedError: The job failed.
+            MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
 
         Example::
 
@@ -409,7 +368,7 @@ class MintlifySession:
         self,
         question: str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]],
         *,
-        thread: Thread | str | None = None,
+        thread: ThreadReference | str | None = None,
         fp: str | None = None,
         retrieval_page_size: float | None = None,
         filter: SearchFilter | Mapping[str, Any] | None = None,
@@ -421,29 +380,31 @@ class MintlifySession:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Ask the assistant (interface 4.3). Nothing is sent before the reply is entered, stepped or awaited.
+        """Ask the assistant (interface 4.3).
+
+        The question is sent when the reply is first entered, iterated or awaited.
 
         Args:
-            question: A string, which becomes one user message; or the conversation's
-                messages: strings, :class:`Message` objects, or the UIMessage dicts of a browser.
-            thread: Continues a conversation: ``reply.thread`` of an earlier answer.
-            fp: Names the user; the session's by default.
-            retrieval_page_size: Search results used for the answer; the session's (5) by default.
+            question: A string, which becomes one user message; or the messages of the
+                conversation: strings, :class:`Message` objects, or the UIMessage dicts of a browser.
+            thread: The thread to continue: ``reply.thread`` of an earlier answer.
+            fp: Identifies the user; the session's by default.
+            retrieval_page_size: The number of search results used for the answer; the session's by default.
             filter: Limits the search.
-            context: Code or selected text for the assistant to look at.
-            current_path: The page that the user is on, at most 200 characters.
-            domain: Another site than the session's.
-            timeout: Bounds the whole answer, in seconds; no bound by default.
+            context: Code or selected text that the assistant should consider.
+            current_path: The page that the user is reading, at most 200 characters.
+            domain: A site other than the session's.
+            timeout: Limits the whole answer, in seconds; no limit by default.
             timeouts: Replaces the session's timeouts.
-            headers: Further headers.
-            extra_body: Further fields of the body, merged last.
+            headers: Additional headers.
+            extra_body: Additional fields of the body. They replace fields of the same name.
 
         Returns:
-            A :class:`Reply`: iterate over its events, enter it, or await the whole.
+            A :class:`Reply`: iterate over its events, enter it, or await the whole answer.
 
         Raises:
-            ConfigurationError: An argument is wrong; nothing is sent. A missing key is
-                reported when the reply begins.
+            ConfigurationError: An argument is invalid. A missing key is reported when
+                the question is sent.
 
         Example::
 
@@ -456,7 +417,7 @@ class MintlifySession:
         checked_thread = check_thread(thread)
         request = ask_request(
             self._assumptions,
-            self._domain(domain),
+            self._options.site(domain),
             asked,
             make_id=_message_id,
             fp=fp if fp is not None else options.fp,
@@ -474,7 +435,7 @@ class MintlifySession:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
         asker, settings = self._asking
         if timeouts is not None or timeout is not None:
-            asker, settings = self._asking_within(_with_total(timeouts or options.timeouts, timeout))
+            asker, settings = self._asking_within(with_total(timeouts or options.timeouts, timeout))
         message = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
         return Reply(asker, self, request, settings, message)
 
@@ -558,12 +519,12 @@ class MintlifySession:
     async def quota_left(
         self, operation: Literal["create_job", "send_message", "ask"]
     ) -> tuple[QuotaRemaining, ...]:
-        """Tell what the session's quota has left of each limit that counts *operation*; uses nothing.
+        """Return what is left of each limit of the session's quota that counts *operation*.
 
-        Nothing is sent to the service. Without a quota there is nothing to tell: an empty tuple.
+        Nothing is sent and nothing is used up. Without a quota the tuple is empty.
 
         Raises:
-            ConfigurationError: *operation* is something else; or its project, domain or key is missing.
+            ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
             QuotaExceededError: The quota's store cannot be reached.
 
         Example::
@@ -573,12 +534,12 @@ class MintlifySession:
         """
         self._check_open()
         if operation == "ask":
-            return await self._agent.dispatch.left_of_assistant(self._domain(None))
+            return await self._agent.dispatch.left_of_assistant(self._options.site(None))
         if operation not in ("create_job", "send_message"):
             raise ConfigurationError(
                 f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
             )
-        return await self._agent.dispatch.left_of_agent(operation, self._project(None))
+        return await self._agent.dispatch.left_of_agent(operation, self._options.project(None))
 
     def with_options(
         self,
@@ -588,46 +549,41 @@ class MintlifySession:
         poll: PollPolicy | None = None,
         **changes: Any,
     ) -> MintlifySession:
-        """Return a session with other defaults that shares this one's connections, keys and retry budget.
+        """Return a session with other options that shares this one's connections, keys and retry budget.
 
-        Closing it leaves the shared connections open; closing this one closes them for both.
+        Closing the new session leaves the connections open; closing this one closes them for both.
 
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
-            poll: Another poll policy. All waits on a loop share one scheduler: its caps
-                (``per_second``, ``concurrency``, ``retry_after_cap``) stay this session's, and
-                so do the headers and the timeouts of its polls.
+            poll: Another poll policy. All waits on a loop share one scheduler, whose limits
+                (``per_second``, ``concurrency``, ``retry_after_cap``), headers and timeouts
+                stay those of this session.
             changes: ``project_id``, ``domain``, ``fp``, ``retrieval_page_size``, ``headers``,
                 ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
 
         Raises:
-            ConfigurationError: There is no such option, or its value is wrong.
+            ConfigurationError: An option does not exist, or its value is invalid.
         """
         self._check_open()
         given = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in given.items() if value is not None}
-        known = {a.name for a in fields(_Options)} - {"hooks"}
-        for name in changes:
-            if name not in known:
-                raise ConfigurationError(
-                    f"with_options has no {name!r}; it takes {', '.join(sorted(known))}", field=name
-                )
+        options = self._options.changed(changes)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._owner = False
-        other._parent = self  # whose end would close the connections of both
-        other._options = _checked(evolve(self._options, **changes))
+        other._parent = self  # keeps it alive: its __del__ would close the shared connections
+        other._options = options
         other._agent = other._agent_client(self._agent.loops)
         other._asking = other._asking_within(other._options.timeouts)
         other._shared = None
         return other
 
     async def close(self) -> None:
-        """Close every open reply, wake every waiter with StateError, and close the connections.
+        """Close all open replies and connections, and end all waits with StateError.
 
-        Safe to repeat. A borrowed aiohttp session stays open. On a session from
-        :meth:`with_options` it only ends the use of that object.
+        Closing twice is harmless. A borrowed aiohttp session stays open. A session from
+        :meth:`with_options` becomes unusable, but the shared connections stay open.
         """
         self._closed = True
         if self._owner:
@@ -635,12 +591,12 @@ class MintlifySession:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the session was closed."""
         return self._closed
 
     @property
     def clock(self) -> Clock:
-        """Where the session's time comes from."""
+        """The session's source of time."""
         return self._clock
 
     @property
@@ -649,18 +605,18 @@ class MintlifySession:
         return self._transport_settings.base_url
 
     async def __aenter__(self) -> Self:
-        """Return itself; opens nothing."""
+        """Return the session. Nothing is opened."""
         self._check_open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the session."""
         await self.close()
 
     def __del__(self) -> None:
-        """Warn, once, of connections that nobody closed, and close them."""
+        """Close connections that were left open, with a ResourceWarning."""
         if getattr(self, "_closed", True) or not self._owner:
             return
         if self._agent.loops.abandon():
@@ -673,7 +629,7 @@ class MintlifySession:
             )
 
     def __repr__(self) -> str:
-        """Show whose it is; no key."""
+        """Show the address, project and domain, and no key."""
         options = self._options
         return (
             f"<MintlifySession {'closed ' if self._closed else ''}{self.base_url} "
@@ -681,8 +637,8 @@ class MintlifySession:
         )
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: it holds keys and connections."""
-        raise TypeError("a MintlifySession cannot be pickled; make one on the other side")
+        """Refuse to be pickled: a session holds keys and connections."""
+        raise TypeError("a MintlifySession cannot be pickled; create one in the other process")
 
     # Inside -------------------------------------------------------------------------------------
 
@@ -748,26 +704,6 @@ class MintlifySession:
             hooks=self._options.hooks,
         )
 
-    def _project(self, given: str | None) -> str:
-        project = given if given is not None else self._options.project_id
-        if project is None:
-            raise ConfigurationError(
-                "project_id is missing: agent jobs belong to a project; "
-                "pass project_id= or set MINTLIFY_PROJECT_ID",
-                field="project_id",
-            )
-        return project
-
-    def _domain(self, given: str | None) -> str:
-        domain = given if given is not None else self._options.domain
-        if domain is None:
-            raise ConfigurationError(
-                "domain is missing: the assistant answers about one site, named by the last segment of the "
-                "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
-                field="domain",
-            )
-        return domain
-
 
 class _Asker:
     """Sends a session's questions, without keeping it alive."""
@@ -805,78 +741,9 @@ def _message_id() -> str:
     return f"msg_{os.urandom(16).hex()}"
 
 
-def _environment(name: str) -> str | None:
-    """Return a variable of the environment; an empty one counts as absent."""
-    return os.environ.get(name) or None
-
-
 def _caller() -> str:
-    """Return the place outside this package that is making a session."""
+    """Return the file and line, outside this package, that creates a session."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mintlify_async."):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def _refuse_in_browser(key: Key) -> None:
-    # Interface 5: the admin key is a server-side secret.
-    if key.given and sys.platform == "emscripten":
-        raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
-
-
-def _with_total(timeouts: object, total: float | None) -> Timeouts:
-    if not isinstance(timeouts, Timeouts):
-        raise ConfigurationError("timeouts must be a Timeouts", field="timeouts")
-    check_seconds(total, "timeout", optional=True)
-    return timeouts if total is None else timeouts.with_total(total)
-
-
-def _check_client_session(value: object) -> Any:
-    if value is None or all(hasattr(value, name) for name in ("request", "closed", "connector")):
-        return value
-    raise ConfigurationError(
-        f"client_session must be an aiohttp.ClientSession; got {type(value).__name__}", field="client_session"
-    )
-
-
-def _check_proxy(value: object) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, str) and value.startswith(("http://", "https://")) and host_of(value):
-        return value  # without a host aiohttp would go past it
-    raise ConfigurationError(
-        "proxy must be a URL that begins with http:// or https:// and names a host", field="proxy"
-    )
-
-
-def _check_ssl(value: object) -> ssl_module.SSLContext | None:
-    if value is None or isinstance(value, ssl_module.SSLContext):
-        return value
-    raise ConfigurationError(
-        "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
-    )
-
-
-_TYPES: tuple[tuple[str, type, str], ...] = (
-    ("retry", RetryPolicy, "a RetryPolicy"),
-    ("poll", PollPolicy, "a PollPolicy"),
-    ("timeouts", Timeouts, "a Timeouts"),
-)
-
-
-def _checked(options: _Options) -> _Options:
-    """Return *options* when each is usable."""
-    for name, kind, words in _TYPES:
-        if not isinstance(getattr(options, name), kind):
-            raise ConfigurationError(f"{name} must be {words}", field=name)
-    for name in ("project_id", "domain"):
-        if getattr(options, name) is not None:
-            path_segment(getattr(options, name), name)
-    for name in ("max_event_bytes", "max_reply_bytes"):
-        size = getattr(options, name)
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
-    check_headers(options.headers)
-    if not isinstance(options.extra_body, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-        raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
-    return options

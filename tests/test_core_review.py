@@ -29,12 +29,11 @@ from mintlify_async import (
     OutcomeUnknownError,
     Quota,
     RetryPolicy,
-    ServerError,
     StateError,
     StreamInterruptedError,
     Timeouts,
-    UnexpectedResponseError,
 )
+from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.loops import LoopLocal
 from mintlify_async.quota import MemoryQuotaStore
 from mintlify_async.testing import LocalService, VirtualClock

@@ -27,13 +27,16 @@ from mintlify_async import (
     RateLimitError,
     StateError,
     StoreConflictError,
-    StreamDecodeError,
     StreamInterruptedError,
-    StreamStateError,
     Thread,
-    UnexpectedResponseError,
 )
-from mintlify_async.errors import CauseSummary, printable
+from mintlify_async.errors import (
+    CauseSummary,
+    StreamDecodeError,
+    StreamStateError,
+    UnexpectedResponseError,
+    printable,
+)
 
 JOB = Job(id="job_1", status="failed")
 KEPT = {"partial": Message.user("Hello", id="m1"), "thread": Thread("t1"), "events_seen": 3}

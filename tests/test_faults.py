@@ -19,19 +19,21 @@ from mintlify_async import (
     APIStatusError,
     APITimeoutError,
     AuthenticationError,
-    BadRequestError,
-    ConflictError,
     NotFoundError,
     OutcomeUnknownError,
-    PermissionDeniedError,
     RateLimitError,
     RetryPolicy,
-    ServerError,
     StreamInterruptedError,
     Timeouts,
-    UnexpectedResponseError,
 )
 from mintlify_async.clock import SystemClock
+from mintlify_async.errors import (
+    BadRequestError,
+    ConflictError,
+    PermissionDeniedError,
+    ServerError,
+    UnexpectedResponseError,
+)
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import (
     BrokenChunking,

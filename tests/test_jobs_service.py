@@ -23,13 +23,13 @@ from mintlify_async import (
     NotFoundError,
     OutcomeUnknownError,
     PollPolicy,
-    ServerError,
     SQLiteLedger,
     StateError,
     Turn,
     as_completed,
     wait_all,
 )
+from mintlify_async.errors import ServerError
 from mintlify_async.testing import Answer, JobLife, LocalService, Reset, VirtualClock
 
 CREATE = ("POST", "/v2/agent/acme/job")

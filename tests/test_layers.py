@@ -64,6 +64,7 @@ PLACES = {
     "assistant": ACTIVE,
     "conversation_reply": ACTIVE,
     "conversation": ACTIVE,
+    "options": ACTIVE,
     "session": ACTIVE,
     "testing": ACTIVE,
     "contrib": ACTIVE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import importlib.metadata
@@ -36,9 +37,27 @@ def test_public_names_are_pinned():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_public_name_can_be_had(name):
-    """Lazy loading finds every name, and dir() shows it."""
+    """Lazy loading finds every name."""
     assert getattr(mintlify_async, name) is not None
-    assert name in dir(mintlify_async)
+
+
+def test_dir_shows_the_public_names_only():
+    """Completion in an editor or a shell offers nothing of the inside; there are at most 64 names."""
+    assert dir(mintlify_async) == sorted(NAMES)
+    assert len(NAMES) - 1 <= 64  # __version__ is not counted
+
+
+def test_type_checkers_see_the_same_names():
+    """The stub takes each name from the module that the lazy table names."""
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    imported = [
+        (alias.name, alias.asname, node.module)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    table = [(name, name, module) for name, module in mintlify_async._MODULES.items()]
+    assert sorted(imported) == sorted(table)
 
 
 def test_a_name_that_is_not_there():
@@ -86,7 +105,7 @@ def test_examples_in_docstrings_are_true(module):
 
 
 def test_each_room_says_what_it_is():
-    """The first line of a file tells what comes in and what goes out."""
+    """Each file begins with a docstring that says what it is responsible for."""
     silent = [
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")

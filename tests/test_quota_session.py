@@ -12,15 +12,14 @@ from mintlify_async import (
     APIConnectionError,
     ConfigurationError,
     Limit,
-    MemoryQuotaStore,
     MintlifySession,
     OutcomeUnknownError,
     Quota,
     QuotaExceededError,
-    QuotaScope,
     RateLimitError,
     Timeouts,
 )
+from mintlify_async.quota import MemoryQuotaStore, QuotaScope
 from mintlify_async.testing import Limits, LocalService, Reset, VirtualClock
 
 

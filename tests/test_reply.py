@@ -23,13 +23,12 @@ from mintlify_async import (
     NotFoundError,
     OutcomeUnknownError,
     StateError,
-    StreamDecodeError,
     StreamInterruptedError,
     TextDelta,
     Thread,
-    UnexpectedResponseError,
 )
 from mintlify_async.clock import SystemClock, Timer
+from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb, Reset
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mintlify_async import SystemClock
 from mintlify_async import clock as room
+from mintlify_async.clock import SystemClock
 
 
 async def test_they_ring_in_order() -> None:

@@ -10,7 +10,8 @@ import aiohttp
 import anyio
 import pytest
 
-from mintlify_async import Clock, ConfigurationError
+from mintlify_async import ConfigurationError
+from mintlify_async.clock import Clock
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.idle import Pulse
 

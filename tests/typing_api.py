@@ -15,86 +15,43 @@ from mintlify_async import (
     APIStatusError,
     AssistantError,
     Assumptions,
-    Claim,
-    Clock,
     Conversation,
-    ConversationStore,
-    Custom,
-    CustomPart,
     Data,
-    DataPart,
-    DynamicToolPart,
-    Edit,
-    Edits,
     ErrorEvent,
-    File,
-    FilePart,
     Finish,
-    FinishStep,
     Job,
     JobFailedError,
     JobHandle,
     JobRef,
     JobTimeoutError,
-    Ledger,
     MemoryConversationStore,
     MemoryLedger,
     Message,
-    MessageMetadata,
-    MessagePart,
     MintlifySession,
     OutcomeUnknownError,
     PollPolicy,
     Quota,
-    QuotaRemaining,
     RateLimitError,
     ReasoningDelta,
-    ReasoningEnd,
-    ReasoningFile,
-    ReasoningFilePart,
-    ReasoningPart,
-    ReasoningStart,
     Reply,
     RequestSent,
-    ResetStep,
-    ResponseInfo,
     ResponseReceived,
     RetryPolicy,
     RetryScheduled,
     SearchFilter,
-    SourceDocument,
-    SourceDocumentPart,
     SourceUrl,
-    SourceUrlPart,
     SQLiteConversationStore,
     SQLiteLedger,
     Start,
-    StartStep,
-    SteeringMessage,
-    SteeringMessagePart,
-    StepStartPart,
-    StoredConversation,
     StreamError,
     StreamEvent,
     TextDelta,
-    TextEnd,
-    TextPart,
-    TextStart,
     Thread,
     Timeouts,
-    ToolApprovalRequest,
-    ToolApprovalResponse,
     ToolInputAvailable,
-    ToolInputDelta,
-    ToolInputError,
-    ToolInputStart,
     ToolOutputAvailable,
-    ToolOutputDenied,
-    ToolOutputError,
-    ToolPart,
     Turn,
     UnknownEvent,
-    UnknownPart,
     answer_markdown,
     as_completed,
     extras_markdown,
@@ -102,6 +59,52 @@ from mintlify_async import (
     split_suggestions,
     wait_all,
 )
+from mintlify_async.clock import Clock
+from mintlify_async.cutting import Edit
+from mintlify_async.edits import Edits
+from mintlify_async.errors import PartialMessage
+from mintlify_async.events import (
+    Custom,
+    File,
+    FinishStep,
+    MessageMetadata,
+    ReasoningEnd,
+    ReasoningFile,
+    ReasoningStart,
+    ResetStep,
+    SourceDocument,
+    StartStep,
+    SteeringMessage,
+    TextEnd,
+    TextStart,
+    ToolApprovalRequest,
+    ToolApprovalResponse,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolOutputDenied,
+    ToolOutputError,
+)
+from mintlify_async.ledger import Claim, Ledger
+from mintlify_async.models import ResponseInfo
+from mintlify_async.parts import (
+    CustomPart,
+    DataPart,
+    DynamicToolPart,
+    FilePart,
+    MessagePart,
+    ReasoningFilePart,
+    ReasoningPart,
+    SourceDocumentPart,
+    SourceUrlPart,
+    SteeringMessagePart,
+    StepStartPart,
+    TextPart,
+    ToolPart,
+    UnknownPart,
+)
+from mintlify_async.quota import QuotaRemaining
+from mintlify_async.stores import ConversationStore, StoredConversation
 
 
 async def sessions() -> None:
@@ -215,7 +218,7 @@ async def surfaces(session: MintlifySession) -> None:
     assert_type(await stores[0].save("id", "{}", owner="ada", revision=0), int)
 
 
-def errors(error: Exception) -> None:
+def errors(session: MintlifySession, error: Exception) -> None:
     match error:
         case RateLimitError():
             assert_type(error.retry_after, float | None)
@@ -226,12 +229,14 @@ def errors(error: Exception) -> None:
         case AssistantError():
             assert_type(error.error_text, str)
         case StreamError():
-            assert_type(error.partial, Message | None)
-            assert_type(error.thread, Thread | None)
+            assert_type(error.partial, PartialMessage | None)
+            assert_type(error.text, str)
+            session.ask("again", thread=error.thread)
         case JobFailedError():
-            assert_type(error.job, Job)
+            assert_type((error.job.id, error.job.status, error.job.pr_link), tuple[str, str, str | None])
         case JobTimeoutError():
-            assert_type(error.ref, JobRef)
+            assert_type((error.ref.project_id, error.ref.id), tuple[str, str])
+            assert_type(session.job(error.ref), JobHandle)
         case _:
             pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mintlify_async as mintlify
+from mintlify_async.errors import PermissionDeniedError
 
 from .statuses import GAVE_UP, JOB_FAILED, TROUBLE, USAGE
 from .terminal import Terminal
@@ -38,7 +39,7 @@ def _advice(error: Exception) -> str:
     match error:
         case mintlify.AuthenticationError():
             return "make a new key on the API keys page (they last 90 days), or see: mintlify-async doctor"
-        case mintlify.PermissionDeniedError():
+        case PermissionDeniedError():
             return "the key lacks a scope, or this address is not on its allow-list: see the API keys page"
         case mintlify.RateLimitError(retry_after=None):
             return "a limit of the service is used up; try again later"

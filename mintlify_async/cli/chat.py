@@ -13,6 +13,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mintlify_async as mintlify
 
@@ -20,6 +21,9 @@ from .advice import explain
 from .ask import stream
 from .statuses import DONE, TROUBLE
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..conversation import AskOptions
 
 __all__ = ["run"]
 
@@ -123,7 +127,7 @@ class _Talk:
         if line.startswith("/") and line != "/retry":
             self._terminal.note(HELP)
             return
-        options: mintlify.AskOptions = {
+        options: AskOptions = {
             "current_path": self._options.path,
             "retrieval_page_size": self._options.results,
         }

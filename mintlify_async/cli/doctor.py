@@ -11,6 +11,8 @@ from importlib import metadata
 from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
+from mintlify_async.clock import SystemClock
+from mintlify_async.errors import PermissionDeniedError
 
 from .statuses import DONE, TROUBLE, USAGE
 from .terminal import Terminal
@@ -85,7 +87,7 @@ def _key(name: str, wanted: str, used_for: str, terminal: Terminal) -> bool:
 
 async def _service(options: argparse.Namespace, terminal: Terminal) -> bool:
     """Look whether the service answers: with a GET where there is a key, else by connecting alone."""
-    clock = mintlify.SystemClock()
+    clock = SystemClock()
     async with mintlify.MintlifySession(
         base_url=options.base_url, retry=mintlify.RetryPolicy(attempts=1)
     ) as session:
@@ -116,7 +118,7 @@ async def _look(session: mintlify.MintlifySession, terminal: Terminal) -> bool:
         terminal.write(
             "service: reached, but it refuses the admin key (401): it is wrong or has expired; make a new one"
         )
-    except mintlify.PermissionDeniedError:
+    except PermissionDeniedError:
         terminal.write(
             "service: reached, but the admin key may not read jobs (403): look at its scopes and addresses"
         )

@@ -4,7 +4,8 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from mintlify_async import ConversationStore, MintlifySession, extras_markdown
+from mintlify_async import MintlifySession, extras_markdown
+from mintlify_async.stores import ConversationStore
 
 
 async def answer(
