@@ -34,7 +34,7 @@ is kept as a :class:`CauseSummary`, because the original may show the key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 __all__ = [
@@ -80,10 +80,12 @@ class JobReference(Protocol):
     @property
     def project_id(self) -> str:
         """The job's project."""
+        ...
 
     @property
     def id(self) -> str:
         """The job's id."""
+        ...
 
 
 class JobRecord(Protocol):
@@ -92,14 +94,17 @@ class JobRecord(Protocol):
     @property
     def id(self) -> str:
         """The job's id."""
+        ...
 
     @property
     def status(self) -> str:
         """The job's status, such as ``failed``."""
+        ...
 
     @property
     def pr_link(self) -> str | None:
         """The URL of the job's pull request, or None."""
+        ...
 
 
 class ThreadReference(Protocol):
@@ -108,10 +113,12 @@ class ThreadReference(Protocol):
     @property
     def id(self) -> str:
         """The thread's id."""
+        ...
 
     @property
     def key(self) -> str | None:
         """The thread's key, a secret, or None."""
+        ...
 
 
 class PartialMessage(Protocol):
@@ -120,10 +127,12 @@ class PartialMessage(Protocol):
     @property
     def text(self) -> str:
         """The text of all its text parts."""
+        ...
 
     @property
-    def parts(self) -> Sequence[object]:
-        """The message's parts."""
+    def parts(self) -> Any:
+        """The parts, in their order, of the classes in ``mintlify_async.messages``."""
+        ...
 
 
 Sent = Literal["no", "maybe"]

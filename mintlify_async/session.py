@@ -234,21 +234,12 @@ class MintlifySession:
             done = await job.wait(timeout=900)
             print(done.pr_link)
         """
-        return await self._create(
-            self._agent,
-            prompt,
-            project_id=project_id,
-            dedupe_key=dedupe_key,
-            timeout=timeout,
-            headers=headers,
-            extra_body=extra_body,
-        )
+        return await self._create(self._agent, prompt, project_id, dedupe_key, timeout, headers, extra_body)
 
     async def _create(
         self,
         agent: AgentClient,
         prompt: str,
-        *,
         project_id: str | None,
         dedupe_key: str | None,
         timeout: float | None,
@@ -256,34 +247,33 @@ class MintlifySession:
         extra_body: Mapping[str, Any] | None,
     ) -> JobHandle:
         check_seconds(timeout, "timeout", optional=True)
-        project = self._options.project(project_id)
+        options = self._options
+        project = options.project(project_id)
         request = create_job_request(
             self._assumptions,
             project,
             prompt,
-            headers=merged(self._options.headers, headers),
-            extra_body=merged(self._options.extra_body, extra_body),
+            headers=merged(options.headers, headers),
+            extra_body=merged(options.extra_body, extra_body),
         )
         if dedupe_key is None:
-            return self._handle(project, await agent.post(request, timeout=timeout))
-        from .ledger import create_once, fingerprint  # here, because it imports sqlite3
+            job: Job | str = await agent.post(request, timeout=timeout)
+        else:
+            from .ledger import create_once, fingerprint  # here, because it imports sqlite3
 
-        self._check_open()  # first: a refused request would leave its claim open
-        limit = timeout if timeout is not None else self._options.timeouts.request
-        created = await create_once(
-            self._options.creation_ledger(),
-            dedupe_key,
-            fingerprint(project, prompt),
-            limit + LEASE_MARGIN,
-            lambda: agent.post(request, timeout=timeout),
-            self._clock,
-        )
-        if isinstance(created, str):  # another process may just have created it: a 404 is retried for a while
-            return JobHandle(self._for_handles(), JobRef(project, created), created=True)
-        return self._handle(project, created)
-
-    def _handle(self, project: str, job: Job) -> JobHandle:
-        return JobHandle(self._for_handles(), JobRef(project, job.id), job=job, created=True)
+            self._check_open()  # first: a refused request would leave its claim open
+            limit = timeout if timeout is not None else options.timeouts.request
+            job = await create_once(
+                options.creation_ledger(),
+                dedupe_key,
+                fingerprint(project, prompt),
+                limit + LEASE_MARGIN,
+                lambda: agent.post(request, timeout=timeout),
+                self._clock,
+            )
+        # A string is the id of a job that another caller created; the service may not know it at once.
+        id, record = (job, None) if isinstance(job, str) else (job.id, job)
+        return JobHandle(self._for_handles(), JobRef(project, id), job=record, created=True)
 
     def job(self, ref: JobReference | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
@@ -343,15 +333,7 @@ class MintlifySession:
         """
 
         async def run(agent: AgentClient) -> Job:
-            handle = await self._create(
-                agent,
-                prompt,
-                project_id=project_id,
-                dedupe_key=dedupe_key,
-                timeout=None,
-                headers=headers,
-                extra_body=extra_body,
-            )
+            handle = await self._create(agent, prompt, project_id, dedupe_key, None, headers, extra_body)
             if on_created is not None:
                 on_created(handle)
             waiting = handle.through(agent.owned_by(self))
