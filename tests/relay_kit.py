@@ -175,4 +175,6 @@ def opened_with(
     reply: Any = Replay(body, then=then)
     question = Question(messages=[])
     teller = Teller(**(usual | settings))
-    return OpenReply(reply, question=question, thread=None, user="u", teller=teller, leave=lambda: None)
+    return OpenReply(
+        reply, question=question, thread=None, key=None, user="u", teller=teller, leave=lambda: None
+    )

@@ -1,1 +1,1 @@
-"""Parts that stand on something extra: a web framework, Redis, a tracing library. Imported by nobody here."""
+"""Optional parts, each of which needs an extra: a web relay, Redis stores, tracing. The core imports none."""

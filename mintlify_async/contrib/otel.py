@@ -1,4 +1,4 @@
-"""OpenTelemetry (extra ``otel``): one ``invoke_agent`` span for each operation, from its request to its end.
+"""OpenTelemetry tracing (extra ``otel``): one ``invoke_agent`` span per operation, from request to end.
 
 Install with ``pip install "mintlify-async[otel]"`` and give the session an observer::
 
@@ -6,10 +6,10 @@ Install with ``pip install "mintlify-async[otel]"`` and give the session an obse
 
     session = MintlifySession(observer=OpenTelemetryObserver())
 
-The attributes are those of the semantic conventions for generative AI, in the
-one table below. Prompts and answers stay out unless *capture_content* is set.
-Requests of aiohttp's own instrumentation become children of the span; nothing
-is attached to the context while your code works on an event.
+The attributes follow the semantic conventions for generative AI; the table below has
+them all. Prompts and answers are recorded only if *capture_content* is set. Spans of
+aiohttp's own instrumentation become children of the span. While your code handles an
+event, the span is not the current one.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "operation": "mintlify.operation",
     "time_to_first_event": "gen_ai.response.time_to_first_chunk",  # seconds
 }
-"""What a fact is called on the span. The operation itself is ``gen_ai.operation.name`` = ``invoke_agent``."""
+"""The span's attribute for each fact. Every span has ``gen_ai.operation.name`` = ``invoke_agent``, too."""
 
 Fact = str | int | float | bool
-"""What an operation notes."""
+"""The value of an attribute."""
 
 CONTENT: Final = frozenset(("input", "output"))
 
 
 class OpenTelemetryObserver:
-    """Makes a span of each operation of a session.
+    """Makes one span per operation of a session.
 
     Args:
-        tracer_provider: Where spans go; the global provider by default.
-        capture_content: Whether prompts, questions and answers are put on the span. They
-            may hold personal data, so it is off by default.
-        clock: Measures the time to the first event; the system's by default.
+        tracer_provider: The provider of the tracer; the global one by default.
+        capture_content: Record prompts, questions and answers on the span. Off by default,
+            because they may hold personal data.
+        clock: Measures the time to the first event; the system's clock by default.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class OpenTelemetryObserver:
         capture_content: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """Take a tracer from the provider."""
+        """Get a tracer from the provider."""
         self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider)
         self._capture = capture_content
         self._clock: Clock = clock or SystemClock()
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> _Operation:
-        """Begin a span."""
+        """Start a span."""
         who = facts.get("domain") or facts.get("project_id") or ""
         span = self._tracer.start_span(
             f"invoke_agent {who}".strip(),
@@ -91,7 +91,7 @@ class OpenTelemetryObserver:
 
 
 class _Operation:
-    """One span while it is open."""
+    """An operation, with its open span."""
 
     def __init__(self, span: Span, clock: Clock, *, capture: bool) -> None:
         self._span = span
@@ -100,13 +100,13 @@ class _Operation:
         self._capture = capture
 
     def active(self) -> AbstractContextManager[object]:
-        """Make the span the current one inside the block; an error is noted by :meth:`end`, not here."""
+        """Return a block in which the span is the current one; only :meth:`end` records errors."""
         return trace.use_span(
             self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False
         )
 
     def set(self, name: str, value: Fact) -> None:
-        """Put a fact on the span under its conventional name."""
+        """Set the attribute that the conventions name for a fact."""
         if name in CONTENT and not self._capture:
             return
         if name == "base_url":
@@ -127,7 +127,7 @@ class _Operation:
         self._span.add_event(f"mintlify.{name}", dict(attributes))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span; an error gives its class and its one line, never a traceback with locals."""
+        """End the span with the error's class and message, without a traceback, which may hold secrets."""
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)
             if isinstance(error, APIStatusError | OutcomeUnknownError) and error.status is not None:

@@ -1,4 +1,4 @@
-"""Answers the AI SDK's ``useChat`` pages from the assistant, with every secret on the server.
+"""A relay between ``useChat`` pages of the AI SDK and the assistant; all secrets stay on the server.
 
 Three lines in a FastAPI app (extra ``relay``)::
 
@@ -8,15 +8,15 @@ Three lines in a FastAPI app (extra ``relay``)::
 
 and one in the page: ``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
 
-What a page posts is read within bounds and stripped to what may pass. The answer
-streams as it comes, in a form that every release from ai 5.0.0 on accepts; the
-conversation's thread travels sealed in the message's metadata. The service's key,
-the thread and the thread's key never reach the page. When the reader leaves, the
-answer is closed at the service, also while it is silent.
+The size of a page's request is limited, and only listed fields of it reach the service.
+The answer is streamed as it arrives, in a form that every release from ai 5.0.0 on
+accepts. The conversation's thread is sent to the page encrypted, in the message's
+metadata. The service's key, the thread's id and the thread's key never reach the page.
+When the reader leaves, the answer is closed at the service, even if it is silent.
 
-Cross-origin pages: CORS is your app's; allow exact origins. A server in front must
-neither buffer nor compress the answer (Starlette's own ``GZipMiddleware`` leaves
-``text/event-stream`` alone).
+For pages of another origin, set up CORS in your app, with exact origins. A proxy in
+front must neither buffer nor compress the answer (Starlette's own ``GZipMiddleware``
+does not touch ``text/event-stream``).
 """
 
 from __future__ import annotations

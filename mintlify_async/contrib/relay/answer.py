@@ -1,4 +1,4 @@
-"""An open reply in; frames for the page out, until the answer or the reader has gone."""
+"""Streams an open reply to a page as server-sent events, until the answer ends or the reader leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import anyio
 from attrs import frozen
 from starlette.responses import StreamingResponse
 
-from mintlify_async.errors import AssistantError, MintlifyError
+from mintlify_async import AssistantError, MintlifyError
 
 from .page_events import (
     DONE,
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from starlette.types import Message as ASGIMessage
     from starlette.types import Receive, Scope, Send
 
-    from mintlify_async.assistant import Reply
+    from mintlify_async import Message, Reply, Thread
     from mintlify_async.clock import Clock
-    from mintlify_async.models import Thread
-    from mintlify_async.parts import Message
 
     from .question import Question
     from .seal import ThreadSeal
@@ -63,18 +61,18 @@ _SEALED = ("start", "finish")  # the events whose metadata carries the seal
 
 @frozen(kw_only=True)
 class RelayedAnswer:
-    """What the hooks get when an answer has ended.
+    """Describes an answer that has ended; the argument of the relay's hooks.
 
     Attributes:
-        outcome: ``finished``; ``failed`` when the service stopped or broke it
-            off; ``left`` when the reader pressed Stop or closed the page.
-        user: Whose it is, as your user hook named them.
-        chat_id: The page's own name for the chat, or None; it is not checked.
-        question: The history that was asked, in the wire's form.
-        message: The answer, as far as it came; None when nothing had come.
-        thread: The conversation at the service, its key included, or None.
+        outcome: ``finished``; ``failed`` when the service aborted the answer or it
+            was interrupted; ``left`` when the reader pressed Stop or closed the page.
+        user: The user's id, as your user hook returned it.
+        chat_id: The id that the page gave the chat, or None. It is not checked.
+        question: The messages that were sent to the service, as JSON objects.
+        message: The answer, or the part of it that arrived; None when nothing did.
+        thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.
-        error: What broke the answer off, or None.
+        error: The error that interrupted the answer, or None.
     """
 
     outcome: Outcome
@@ -89,7 +87,7 @@ class RelayedAnswer:
 
 @frozen(kw_only=True)
 class Teller:
-    """What a relay tells of its answers: to the app by hooks, to the page by sentences."""
+    """The relay's settings for answers: what the app's hooks and the page are told, and when."""
 
     mode: Mode
     clock: Clock
@@ -101,50 +99,50 @@ class Teller:
     error_text: Callable[[MintlifyError], str] | None
 
     def public_text(self, error: MintlifyError) -> str:
-        """Return what the page is told of *error*."""
+        """Return the text that the page shows for *error*."""
         if self.error_text is not None:
             try:
                 text = self.error_text(error)
                 if isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
                     return text
-                log.error("the relay's error_text returned no string but a %s", type(text).__name__)
-            except Exception:  # the app's own code: the page must be told all the same
+                log.error("the relay's error_text must return a string, not %s", type(text).__name__)
+            except Exception:  # an error in the app's code; the page still needs a text
                 log.exception("the relay's error_text raised")
         if self.mode == "modern" and isinstance(error, AssistantError):
             return error.error_text or cut_text(error)
         return cut_text(error)
 
     async def tell(self, answer: RelayedAnswer) -> None:
-        """Call the app's hook, to its end, even when the reader has left."""
+        """Call the app's hook and let it finish, even when the reader has left."""
         hook = self.on_finish if answer.outcome == "finished" else self.on_unfinished
         if hook is None:
             return
         with anyio.CancelScope(shield=True):
             try:
                 await result(hook(answer))
-            except Exception:  # the app's own code: its failure must not break the answer
+            except Exception:  # an error in the app's code must not break the answer
                 log.exception("the relay's hook for an answer that %s raised", answer.outcome)
 
 
 async def result(value: Any) -> Any:
-    """Return what a hook returned, awaited when it has to be."""
+    """Return *value*, or its result if it is awaitable, so that hooks may be plain or async."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def gone(receive: Receive) -> None:
-    """Return when the reader has left; servers of ASGI 2.4 tell it only to those who listen."""
+    """Return when the reader has left. Servers of ASGI 2.4 report it only to a pending ``receive``."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 class OpenReply:
-    """An answer that has begun: send :meth:`response`, or read :attr:`reply` yourself and close it.
+    """An answer that has begun: send :meth:`response`, or read :attr:`reply` yourself and close this.
 
     Attributes:
         reply: The answer itself.
-        user: Who asked.
-        question: What was asked.
-        teller: The settings of its relay.
+        user: The id of the user who asked.
+        question: The question, checked.
+        teller: The relay's settings for answers.
     """
 
     def __init__(
@@ -153,21 +151,32 @@ class OpenReply:
         *,
         question: Question,
         thread: Thread | None,
+        key: str | None,
         user: str,
         teller: Teller,
         leave: Callable[[], None],
     ) -> None:
-        """Take over a reply that is open; *leave* gives its place back."""
+        """Take over a reply that is open.
+
+        Args:
+            reply: The reply.
+            question: The question, checked.
+            thread: The thread in which it was asked, or None.
+            key: The service's key, which no page may see, even if the service repeats it.
+            user: The id of the user who asked.
+            teller: The relay's settings for answers.
+            leave: Frees the answer's place among the concurrent ones.
+        """
         self.reply = reply
         self.user = user
         self.question = question
         self.teller = teller
-        self._leave = weakref.finalize(self, leave)  # once, also when nobody closes this
+        self._leave = weakref.finalize(self, leave)  # runs once, also when this is never closed
         self._events: PageEvents = SafeEvents() if teller.mode == "safe" else ModernEvents()
         self._hider = ThreadHider()
-        self._hider.learn(_key_of(reply))
+        self._hider.learn(key)
         self._learn(thread)
-        self._sealed: Thread | None = None  # what the page was last told
+        self._sealed: Thread | None = None  # the thread that the page has
         self._begun = self._closed = self._told = False
         self._outcome: Outcome = "left"
         self._error: MintlifyError | None = None
@@ -183,11 +192,11 @@ class OpenReply:
         await self.close()
 
     def response(self) -> RelayResponse:
-        """Return the response that streams the answer to the page, and closes it at the end."""
+        """Return the response that streams the answer to the page and then closes it."""
         return RelayResponse(self)
 
     async def close(self) -> None:
-        """Close the answer at the service, and give its place to the next; harmless when done already."""
+        """Close the answer at the service and free its place. Closing twice is harmless."""
         if self._closed:
             return
         self._closed = True
@@ -199,14 +208,14 @@ class OpenReply:
             await self._tell()
 
     async def frames(self) -> AsyncGenerator[bytes]:
-        """Yield the server-sent events for the page, the closing ``[DONE]`` included."""
+        """Yield the server-sent events for the page, with ``[DONE]`` at the end."""
         try:
             async for event in self.reply:
                 for made in self._page(event.to_wire()):
                     yield made
-            await self.reply.run()  # raises when it was closed before its end, with the session, say
+            await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
-            log.warning("an answer broke off: %s: %s", type(error).__name__, masked(str(error)))
+            log.warning("an answer was interrupted: %s: %s", type(error).__name__, masked(str(error)))
             self._error = error
         for made in self._ending():
             yield made
@@ -214,9 +223,9 @@ class OpenReply:
         yield DONE
 
     def _page(self, wire: Wire) -> Iterator[bytes]:
-        """Yield what the page gets for one event."""
+        """Yield the frames for one event of the service."""
         if wire["type"] == "error":
-            return  # told in the end, when the reply has raised it
+            return  # the reply raises it, and _ending tells the page
         self._learn(self.reply.thread)
         if wire["type"] == "finish":
             self._outcome = "finished"
@@ -226,7 +235,7 @@ class OpenReply:
         self._begun = True
 
     def _ending(self) -> Iterator[bytes]:
-        """Yield what must be told before ``[DONE]``: the thread of an answer that did not finish, and why."""
+        """Yield what an unfinished answer still owes the page: its thread and the error."""
         failed = self._error is not None or self.reply.aborted
         self._outcome = "failed" if failed else "finished"
         if self._begun and self.reply.thread != self._sealed:
@@ -265,27 +274,21 @@ class OpenReply:
         )
 
 
-def _key_of(reply: Reply) -> str | None:
-    """Return the key that the question went out with: a service may repeat it, and no page may see it."""
-    return getattr(getattr(reply, "_live", None), "secret", None)
-
-
 class RelayResponse(StreamingResponse):
-    """Streams an open reply to a page, and closes it when either side is done.
+    """Streams an open reply to a page, and closes the reply when the answer ends or the reader leaves.
 
     Args:
-        opened: What :meth:`Relay.open` returned, or the :meth:`Relay.opened`
-            dependency gave.
+        opened: The result of :meth:`Relay.open` or of the :meth:`Relay.opened` dependency.
     """
 
     def __init__(self, opened: OpenReply) -> None:
-        """Take over *opened*; nothing is read before it is sent."""
+        """Take over *opened*. It is read when the response is sent."""
         self._frames = opened.frames()
         super().__init__(self._frames, headers=HEADERS)
         self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send frames as they come, listening for the reader's leaving all the while."""
+        """Send each frame as it arrives, and stop when the reader leaves."""
         try:
             await self._send_while_there(scope, receive, _Sender(send, self._opened.teller.clock))
         finally:
@@ -313,7 +316,7 @@ class RelayResponse(StreamingResponse):
             try:
                 await self._send(scope, sender)
             except OSError:
-                pass  # how other servers say that the reader has left
+                pass  # other servers report in this way that the reader has left
             except Exception as error:
                 failure = error
             tasks.cancel_scope.cancel()
@@ -322,7 +325,7 @@ class RelayResponse(StreamingResponse):
 
     async def _send(self, scope: Scope, sender: _Sender) -> None:
         headers = list(self.raw_headers)
-        if scope.get("http_version", "1.1").startswith("1"):  # HTTP/2 forbids the field
+        if scope.get("http_version", "1.1").startswith("1"):  # HTTP/2 forbids this header
             headers.append((b"connection", b"keep-alive"))
         await sender.start(self.status_code, headers)
         async with aclosing(self._frames) as frames:
@@ -332,14 +335,14 @@ class RelayResponse(StreamingResponse):
 
 
 class _Sender:
-    """ASGI's ``send``, one message at a time, for an answer and the comments in its silences."""
+    """Sends one ASGI message at a time: frames of the answer, and comments while it is silent."""
 
     def __init__(self, send: Send, clock: Clock) -> None:
         self._send = send
         self._clock = clock
         self._lock = anyio.Lock()
         self._last = clock.now()
-        self._since: float | None = None  # when the message began that is being sent
+        self._since: float | None = None  # when sending the current message began
         self._over = False
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -348,7 +351,7 @@ class _Sender:
 
     async def body(self, data: bytes) -> None:
         async with self._lock:
-            if not self._over:  # a comment may have waited while the end was sent
+            if not self._over:  # a comment may have waited for the lock while the end was sent
                 await self._say({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self) -> None:
@@ -362,7 +365,7 @@ class _Sender:
         self._last, self._since = self._clock.now(), None
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment whenever nothing was sent for *seconds*, until the end or the reader has left."""
+        """Send a comment after *seconds* without a message, again and again, until the answer ends."""
         while not self._over:
             due = self._last + seconds - self._clock.now()
             if due > 0:
@@ -370,11 +373,11 @@ class _Sender:
                 continue
             try:
                 await self.body(KEEP_ALIVE)
-            except OSError:  # the reader has left; whoever sends the answer learns it, too
+            except OSError:  # the reader has left; sending the answer fails in the same way
                 return
 
     async def stalled(self, seconds: float) -> None:
-        """Return when the reader has not taken one message for *seconds*."""
+        """Return when the reader has not accepted a message within *seconds*."""
         while True:
             since = self._since
             due = seconds if since is None else since + seconds - self._clock.now()

@@ -1,9 +1,9 @@
-"""Stream events → the frames that a page may see: fit for its release, and without the thread's secrets.
+"""Turns events of the service into events that a page accepts and may see.
 
-``useChat`` of ai 5.0.0 refuses an answer for one field that it does not know,
-and every release refuses an unknown type, a ``null`` in an optional field or an
-unknown finish reason. So :class:`SafeEvents` lets only those fields through that
-5.0.0 knows, and keeps what makes its fold throw from happening.
+``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release
+rejects an unknown type, a ``null`` in an optional field, and an unknown finish reason.
+So :class:`SafeEvents` passes only the fields that 5.0.0 knows, and avoids sequences of
+events that make the page throw. :class:`ThreadHider` removes the thread's id and key.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Wire = dict[str, Any]
 
 
 class PageEvents(Protocol):
-    """Turns one event of the service into the events of the page: none, one, or a few."""
+    """Turns one event of the service into none, one or several events for the page."""
 
     def page(self, wire: Wire) -> list[Wire]:
-        """Return what the page gets for *wire*."""
+        """Return the events that the page gets for *wire*."""
         ...
 
 
 class ModernEvents:
-    """Passes every event as it came, for pages whose release knows what the service sends today."""
+    """Passes every event unchanged, for pages whose release knows all that the service sends today."""
 
     def page(self, wire: Wire) -> list[Wire]:
-        """Return *wire*, without metadata that would break the page's merge, with the value it must have."""
+        """Return *wire* without metadata that the page cannot merge, and with its required value."""
         metadata = wire.get("messageMetadata")
         if metadata is not None and not isinstance(metadata, dict):
             if wire["type"] == "message-metadata":
@@ -65,7 +65,7 @@ def _object(value: object) -> bool:
 
 
 def _objects(value: object) -> bool:
-    """Provider metadata: an object of objects."""
+    """Return whether *value* is an object of objects, as provider metadata must be."""
     return isinstance(value, dict) and all(
         isinstance(inner, dict) for inner in cast("dict[str, object]", value).values()
     )
@@ -76,7 +76,7 @@ Check = Callable[[object], bool]
 
 @frozen
 class _Shape:
-    """The fields of one type: a required one that does not fit drops the event, an optional one itself."""
+    """The fields of one event type: without a valid required one, the event is dropped."""
 
     required: Mapping[str, Check] = {}
     optional: Mapping[str, Check] = {}
@@ -84,7 +84,7 @@ class _Shape:
     def fit(self, wire: Wire) -> Wire | None:
         event: Wire = {"type": wire["type"]}
         for name, check in self.required.items():
-            value = wire.get(name)  # input, output and data may be missing here, but not on the page
+            value = wire.get(name)  # the service may omit input, output and data; the page needs them
             if not check(value):
                 return None
             event[name] = value
@@ -129,19 +129,20 @@ _SHAPES: Mapping[str, _Shape] = {
     "error": _Shape({"errorText": _string}),
 }
 _DATA = _Shape({"data": _anything}, {"id": _string, "transient": _boolean})
-# Newer than 5.0.0 and dropping it would leave a call without its part: it is told in two older events.
+# tool-input-error is newer than 5.0.0. Dropping it would leave a call without its part, so it becomes two
+# older events.
 _INPUT_ERROR = _Shape(
     {**_CALL, "toolName": _string, "input": _anything, "errorText": _string}, {"dynamic": _boolean}
 )
 
 
 class SafeEvents:
-    """Makes one answer safe for every ``useChat`` from ai 5.0.0 on; it knows what is open."""
+    """Makes one answer acceptable to every ``useChat`` from ai 5.0.0 on; tracks the open parts and calls."""
 
     __slots__ = ("_dynamic", "_named", "_open", "_steps")
 
     def __init__(self) -> None:
-        """Begin an answer."""
+        """Start without open parts."""
         self._open: dict[str, dict[str, None]] = {"text": {}, "reasoning": {}}
         self._dynamic: dict[str, bool] = {}
         self._named = False
@@ -161,7 +162,7 @@ class SafeEvents:
         }
 
     def page(self, wire: Wire) -> list[Wire]:
-        """Return what a page of any release may get for *wire*."""
+        """Return the events for *wire* that pages of every release accept."""
         kind: str = wire["type"]
         shape = _SHAPES.get(kind)
         if shape is None:
@@ -186,13 +187,13 @@ class SafeEvents:
         if fit is None:
             return []
         text = fit.pop("errorText")
-        # providerExecuted: otherwise the page's onToolCall would be asked to run a call that cannot run
+        # Without providerExecuted the page would ask its onToolCall to run a call that cannot run.
         call = {**fit, "type": "tool-input-available", "providerExecuted": True}
         error = {"type": "tool-output-error", "toolCallId": fit["toolCallId"], "errorText": text}
         return self._input(call) + self._output(error)
 
     def _start(self, event: Wire) -> list[Wire]:
-        """A second id would leave a second message on the page."""
+        # A second id would make the page show a second message.
         if self._named:
             event.pop("messageId", None)
         self._named = self._named or "messageId" in event
@@ -203,7 +204,7 @@ class SafeEvents:
         return [event]
 
     def _part_delta(self, event: Wire) -> list[Wire]:
-        """Open it again when it was closed: ai 5 and 6 forget at ``finish-step`` what is open."""
+        # A part may continue after finish-step, where ai 5 and 6 forget all open parts: open it again.
         part, opened = _part(event), self._open[_part(event)]
         if event["id"] in opened:
             return [event]
@@ -228,7 +229,7 @@ class SafeEvents:
         return [event]
 
     def _output(self, event: Wire) -> list[Wire]:
-        """Repeat the call's ``dynamic``: ai 5 looks only among the calls that say the same."""
+        # ai 5 looks for the call only among those with the same value of dynamic.
         dynamic = self._dynamic.get(event["toolCallId"])
         if dynamic:
             event["dynamic"] = True
@@ -245,20 +246,20 @@ def _part(event: Wire) -> str:
 # --- What no page may see -----------------------------------------------------------------------------
 
 HIDDEN = "[hidden]"
-MIN_HIDDEN_CHARACTERS = 6  # a shorter id is hidden only where it is the whole string: "1" is in every text
+MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is in every text: it is hidden as a whole string only
 _THREAD_NAMES = frozenset({"threadid", "threadkey", "xthreadid", "xthreadkey"})
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key)"', re.IGNORECASE)
-# At a word's beginning, or after one of JSON's escapes, whose last letter only looks like a word's.
+# At the start of a word, or after a JSON escape such as \n, whose letter would count as part of the word.
 _SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
 
 
 class ThreadHider:
-    """Takes out of events what names or opens a thread, wherever the service put it."""
+    """Removes a thread's id and key from events, in whichever field the service put them."""
 
     __slots__ = ("_values",)
 
     def __init__(self) -> None:
-        """Begin with no value known; names are known from the start."""
+        """Start with the names of the fields only; :meth:`learn` adds values."""
         self._values: tuple[str, ...] = ()
 
     def learn(self, *values: str | None) -> None:
@@ -268,7 +269,7 @@ class ThreadHider:
             self._values = (*self._values, *new)
 
     def hide(self, wire: Wire) -> Wire:
-        """Return *wire* without thread ids and keys; the same object when there are none."""
+        """Return *wire* without thread ids and keys; the same object when it has none."""
         text = json.dumps(wire)
         if _THREAD_NAME.search(text) or any(json.dumps(value)[1:-1] in text for value in self._values):
             return self._without(wire)
@@ -308,15 +309,14 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 def frame(event: Wire) -> bytes:
-    """Return *event* as one server-sent event: ASCII, strict JSON, nothing that a page's parser refuses.
+    """Return *event* as one server-sent event: ASCII and strict JSON that the page's parser accepts.
 
-    A key of the service that somebody printed into it (into an error's text,
-    say) is masked; the model's own prose is left alone, since documentation
-    shows such keys as examples.
+    Keys of the service, for instance in an error's text, are masked. Deltas of the model's
+    text are left alone, since documentation shows such keys as examples.
     """
     try:
         text = json.dumps(event, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # an infinity, which JSON does not have
+    except ValueError:  # JSON has no infinity and no NaN
         text = json.dumps(_parsable(event), separators=(",", ":"), allow_nan=False)
     if "__proto__" in text or '"constructor"' in text:
         text = json.dumps(_parsable(event), separators=(",", ":"), allow_nan=False)
@@ -326,12 +326,12 @@ def frame(event: Wire) -> bytes:
 
 
 def masked(text: str) -> str:
-    """Return *text* with the keys of the service in it masked."""
+    """Return *text* with each key of the service masked."""
     return _SERVICE_KEY.sub("mint_***", text) if "mint_" in text else text
 
 
 def _parsable(value: object) -> object:
-    """Leave out what the page's JSON parser takes for an attack, and write infinities as null."""
+    """Leave out names that the page's JSON parser rejects as an attack, and write infinities as null."""
     match value:
         case dict():
             return dict(_parsable_items(cast("dict[str, object]", value)))

@@ -1,7 +1,7 @@
-"""A page's request → the question to ask: read within bounds, checked, and stripped to what may pass.
+"""Reads and checks the question in a page's request.
 
-A page is whatever somebody sends: nothing of it reaches the service that is not
-on a list here.
+Anyone can send such a request, so nothing of it reaches the service unless a list
+in this file names it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from attrs import field, frozen
 
-from mintlify_async.errors import ConfigurationError
-from mintlify_async.models import ContextItem, SearchFilter
+from mintlify_async import ConfigurationError, ContextItem, SearchFilter
 
 from .refusals import RelayRefusal
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PAGE_FIELDS", "Question", "RelayLimits", "page_options", "read_question"]
 
 Wire = dict[str, Any]
-CURRENT_PATH_MAX_CHARACTERS = 200  # the interface's own bound
+CURRENT_PATH_MAX_CHARACTERS = 200  # the limit of the service's interface
 
 
 def _positive(instance: object, attribute: Any, value: float) -> None:
@@ -35,20 +34,20 @@ def _positive(instance: object, attribute: Any, value: float) -> None:
 
 @frozen(kw_only=True)
 class RelayLimits:
-    """How much a page may send. What is above is refused with 413, before it costs anything.
+    """How much a page may send. A larger request is refused with 413 before the service is asked.
 
     Args:
-        body_bytes: The whole request, in bytes, counted as it comes in.
-            ``useChat`` sends the whole history each time, tool results included.
-        messages: Messages in the history.
-        parts: Parts of one message, those that do not pass included.
-        question_characters: The text of one message of the user.
-        answer_characters: The text of one message of the assistant.
-        file_characters: The URLs of one message's files; a ``data:`` URL is the file.
-        body_seconds: How long the request's body may take to come in, in seconds.
+        body_bytes: The size of the whole request, in bytes, counted while it arrives.
+            ``useChat`` sends the whole history each time, with tool results.
+        messages: The number of messages in the history.
+        parts: The number of parts of one message, including those that are dropped.
+        question_characters: The length of the text of one message of the user.
+        answer_characters: The length of the text of one message of the assistant.
+        file_characters: The length of all file URLs of one message; a ``data:`` URL holds the file.
+        body_seconds: How long the request's body may take to arrive, in seconds.
 
     Raises:
-        ConfigurationError: One of them is not above 0.
+        ConfigurationError: A limit is not above 0.
     """
 
     body_bytes: int = field(default=4 * 1024 * 1024, validator=_positive)
@@ -62,14 +61,14 @@ class RelayLimits:
 
 @frozen(kw_only=True)
 class Question:
-    """What a page asks, checked.
+    """The question of a page, checked.
 
     Attributes:
-        messages: The history in the wire's form, with allowed roles and parts only.
-        seal: The sealed thread that the page sent back, not opened yet, or None.
-        chat_id: The page's own name for the chat, or None.
-        fields: What the page sent besides its messages, for the relay's ``ask``; trust none of
-            it. Empty once the question was asked: it may be large.
+        messages: The history as JSON objects, with allowed roles and parts only.
+        seal: The sealed thread that the page sent, not opened yet, or None.
+        chat_id: The id that the page gave the chat, or None.
+        fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
+            Empty after the question was asked, because they may be large.
     """
 
     messages: list[Wire]
@@ -79,14 +78,14 @@ class Question:
 
 
 async def read_question(request: Request, limits: RelayLimits, clock: Clock) -> Question:
-    """Read *request* and return what it asks.
+    """Read the question from *request*.
 
     Raises:
-        RelayRefusal: It is not JSON, too large, too slow, or not what ``useChat`` sends.
-        ClientDisconnect: The reader left before it was all there.
+        RelayRefusal: The request is not JSON, too large, too slow, or not in the form of ``useChat``.
+        ClientDisconnect: The reader left before the whole request had arrived.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":  # also what makes browsers ask before they post across origins
+    if content_type != "application/json":  # browsers send other types across origins without asking first
         raise RelayRefusal(415, "Send the question as application/json.")
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > limits.body_bytes):
@@ -99,7 +98,7 @@ async def read_question(request: Request, limits: RelayLimits, clock: Clock) -> 
     return _question(_parse(raw), limits)
 
 
-_CLOSE = {"connection": "close"}  # the rest of the body is not going to be read
+_CLOSE = {"connection": "close"}  # the rest of the body is not read
 
 
 def _too_large() -> NoReturn:
@@ -107,7 +106,7 @@ def _too_large() -> NoReturn:
 
 
 async def _body(request: Request, limit_bytes: int) -> bytes:
-    """Read the body, and stop at the first byte too many, whatever the headers promised."""
+    """Read the body and stop as soon as it exceeds the limit, whatever its headers say."""
     pieces: list[bytes] = []
     length = 0
     async for piece in request.stream():
@@ -156,7 +155,7 @@ def _is_object(value: object) -> bool:
 
 
 def _message(given: object, limits: RelayLimits) -> Wire | None:
-    """Return the part of a message that may pass; None when nothing of it may."""
+    """Return a copy of a message with the allowed parts only; None when no part is allowed."""
     if not isinstance(given, dict):
         raise RelayRefusal(400, "A message must be an object.")
     message = cast("Wire", given)
@@ -187,7 +186,7 @@ def _check_size(role: str, parts: list[Wire], limits: RelayLimits) -> None:
 
 
 def _part(given: object) -> Wire | None:
-    """Return what may pass of a part. Tools, data, and what a later release invents stay with the page."""
+    """Return the allowed fields of a part; None for tools, data, and types of later releases."""
     if not isinstance(given, dict):
         raise RelayRefusal(400, "A part must be an object.")
     part = cast("Wire", given)
@@ -209,7 +208,7 @@ def _part(given: object) -> Wire | None:
     return passed
 
 
-# The parts that the service documents, with their fields; True marks a required one.
+# The parts that the service documents, with their fields; True marks a required field.
 _PARTS: Mapping[str, Mapping[str, bool]] = {
     "text": {"text": True},
     "reasoning": {"text": True},
@@ -220,7 +219,7 @@ _PARTS: Mapping[str, Mapping[str, bool]] = {
 
 
 def _seal(body: Wire, history: list[Wire]) -> str | None:
-    """Find the sealed thread: sent by a page's own hook, else in the last assistant message that has one."""
+    """Return the sealed thread: the request's ``threadId``, or else that of the last answer that has one."""
     own = body.get("threadId")
     if own is not None:
         return _seal_text(own)
@@ -259,10 +258,10 @@ def _context(value: object) -> object:
 
 
 def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return what the page chose of *names*, checked, as options of a question.
+    """Return the fields in *names* that the page sent, checked, as arguments of ``session.ask``.
 
     Raises:
-        RelayRefusal: One is not what the service takes.
+        RelayRefusal: The service does not accept a field's value.
     """
     chosen = {name: fields[name] for name in names if fields.get(name) is not None}
     try:

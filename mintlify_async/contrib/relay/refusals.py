@@ -1,4 +1,4 @@
-"""What went wrong → what a page is told: a status and one short sentence, never the service's own words."""
+"""What a page is told when it gets no answer: a status and a short sentence, without the service's text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 
-from mintlify_async.errors import (
+from mintlify_async import (
     APIConnectionError,
     APIStatusError,
     APITimeoutError,
@@ -34,30 +34,30 @@ SLOW = "The assistant did not answer in time. Please try again."
 
 
 class RelayRefusal(HTTPException):
-    """A request that gets no answer, with what to say; FastAPI and Starlette turn it into a response.
+    """Refuses a page's request; FastAPI and Starlette turn it into a response.
 
     Attributes:
         status_code: The HTTP status.
         detail: One short sentence for the reader.
-        headers: Further headers, such as ``Retry-After``.
+        headers: Additional headers, such as ``Retry-After``.
     """
 
     def __init__(self, status_code: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        """Say which status, and why in one sentence."""
+        """Store the status, the sentence and the headers."""
         super().__init__(status_code, detail, dict(headers) if headers else None)
 
     def response(self) -> Response:
-        """Return it as plain text, which ``useChat`` shows word for word."""
+        """Return the refusal as plain text, which ``useChat`` shows unchanged."""
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
         return PlainTextResponse(self.detail, self.status_code, headers)
 
 
 def refusal_for(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
-    """Return what the page is told when the service gave no answer at all.
+    """Return the refusal for an error that was raised before the answer began.
 
     Args:
-        error: What asking raised.
-        in_thread: Whether the question named a thread, which may be gone.
+        error: The error.
+        in_thread: Whether the question named a thread, which the service may have deleted.
     """
     match error:
         case APIStatusError():
@@ -90,19 +90,19 @@ def _for_status(error: APIStatusError, *, in_thread: bool) -> RelayRefusal:
             return RelayRefusal(503, BUSY, retry_after(error.retry_after))
         case 504:
             return RelayRefusal(504, SLOW)
-        case _:  # our key, our domain, their failure: nothing that the reader could mend
+        case _:  # our key or domain is wrong, or the service failed: the reader cannot fix either
             return RelayRefusal(502, AT_FAULT)
 
 
 def retry_after(seconds: float | None) -> dict[str, str]:
-    """Return the ``Retry-After`` header for *seconds*, whole and never too short; none when unknown."""
+    """Return the ``Retry-After`` header for *seconds*, rounded up; no header when the time is unknown."""
     if seconds is None or not math.isfinite(seconds):
         return {}
     return {"retry-after": str(max(1, math.ceil(seconds)))}
 
 
 def cut_text(error: MintlifyError) -> str:
-    """Return what the page is told when an answer that had begun does not end as it should."""
+    """Return the sentence for an answer that began and did not finish."""
     match error:
         case APITimeoutError():
             return SLOW

@@ -1,6 +1,6 @@
-"""A page's request in, the assistant's answer out as it streams: guarded, sealed, and ended with the reader.
+"""The relay: checks who asks and how often, asks the assistant, and hands over the open answer.
 
-Starlette only; :mod:`.router` adds what is FastAPI's own.
+It uses Starlette only; :mod:`.router` adds the parts for FastAPI.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from attrs import define, evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from mintlify_async import ConfigurationError, MintlifyError
+from mintlify_async.assistant import sent_key
 from mintlify_async.clock import Clock, SystemClock
-from mintlify_async.errors import ConfigurationError, MintlifyError
 
 from .answer import AnswerHook, Mode, OpenReply, Teller, gone, result
 from .page_events import masked
@@ -26,9 +27,7 @@ from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .seal import DAY, SealError, ThreadSeal
 
 if TYPE_CHECKING:
-    from mintlify_async.assistant import Reply
-    from mintlify_async.models import Thread
-    from mintlify_async.session import MintlifySession
+    from mintlify_async import MintlifySession, Reply, Thread
 
 __all__ = ["Relay", "RelaySettings"]
 
@@ -41,7 +40,7 @@ RateHook = Callable[[str], "float | Awaitable[float | None] | None"]
 
 @define
 class _Places:
-    """How many answers may stream at once: all together, and for one user."""
+    """Limits how many answers stream at once, in total and for each user."""
 
     total: int
     per_user: int
@@ -61,7 +60,7 @@ class _Places:
 
 
 class RelaySettings(TypedDict, total=False):
-    """What :func:`relay_router` and :func:`relay_routes` hand on to :class:`Relay`, which documents it."""
+    """The arguments that :func:`relay_router` and :func:`relay_routes` pass on to :class:`Relay`."""
 
     secrets: Required[Sequence[str]]
     rate: RateHook | None
@@ -81,55 +80,54 @@ class RelaySettings(TypedDict, total=False):
 
 
 class Relay:
-    """Answers ``useChat`` pages from the assistant; the key, and the thread's, stay on the server.
+    """Answers ``useChat`` pages with the assistant; all keys stay on the server.
 
-    Most apps want :func:`relay_router` (FastAPI) or :func:`relay_routes`
+    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes`
     (Starlette), which take the same arguments. For a handler of your own there
     are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
     :meth:`opened`.
 
     Args:
-        session: Asks the assistant; yours to close.
-        secrets: Random strings of at least 32 characters that seal threads for
-            pages. The first one seals, all of them open.
-        user: Tells who asks: gets the request, returns an id that belongs to
-            one person or, for people without an account, to one browser. It
-            becomes the service's ``fp``, so let it be a name that says
-            nothing, not an e-mail address. May be a coroutine function; refuse
-            with an ``HTTPException`` or by returning an empty string. Not
-            needed when every call of :meth:`respond` and :meth:`open` names
-            the user.
-        rate: Called with the user before anything is read; returns None to go
-            on, or the seconds after which the user may ask again (429). May be
-            a coroutine function.
-        on_finish: Called with each finished answer, before the page is told
-            that it is over; to store it, say. May be a coroutine function.
-            What it raises is logged and does not reach the page.
-        on_unfinished: The same for each answer that was stopped or broke off.
+        session: The session that asks the assistant. The relay never closes it.
+        secrets: Random strings of at least 32 characters that encrypt threads for
+            pages. The first one encrypts; all of them decrypt.
+        user: A plain or async function that takes the request and returns an id
+            of one person or, for people without an account, of one browser. The
+            service gets it as ``fp``, so it should not be an e-mail address or
+            another name. To refuse the request, raise an ``HTTPException`` or return
+            an empty string. Not needed when every call of :meth:`respond` and
+            :meth:`open` passes ``user=``.
+        rate: A plain or async function that takes the user, before the body is read.
+            It returns None to continue, or the seconds after which the user may
+            ask again (429).
+        on_finish: A plain or async function that takes each finished answer, for
+            instance to store it, before the page is told that the answer has ended.
+            Its errors are logged and do not reach the page.
+        on_unfinished: The same for each answer that was stopped or interrupted.
         mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on
-            accepts; ``"modern"`` sends everything but the thread's id and key,
-            for pages of a release that knows all of it.
-        ask: What every question is asked with, such as
-            ``{"retrieval_page_size": 8}``; or a function that returns it, of the
-            request and of what the page sent besides its messages, which is
-            not checked. May be a coroutine function. Never ``fp`` or ``thread``.
-        page_fields: Fields that a page may choose: of ``currentPath``,
-            ``context`` and ``filter``.
+            accepts. ``"modern"`` sends everything except the thread's id and key,
+            for pages whose release knows all of it.
+        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a
+            plain or async function that returns them, given the request and the
+            fields that the page sent besides its messages, unchecked. They cannot
+            contain ``fp`` or ``thread``.
+        page_fields: The fields that a page may set, of ``currentPath``, ``context``
+            and ``filter``.
         limits: How much a page may send.
-        max_concurrent: Answers that may stream at once; the next gets 503.
-        max_concurrent_per_user: The same for one user; the next gets 429.
+        max_concurrent: How many answers may stream at once; the next request gets 503.
+        max_concurrent_per_user: How many answers may stream at once for one user; the
+            next request gets 429.
         keep_alive: Seconds of silence after which a comment is sent, so that
-            proxies keep the connection; None for never.
+            proxies keep the connection open; None for no comments.
         stall: Seconds that a reader may take to accept a piece of the answer
-            before the answer is given up; None for any time.
-        seal_ttl: How long a page's sealed thread can be gone on with, in
-            seconds; 30 days unless told.
-        error_text: Turns the error that broke an answer off into what the page
-            shows; short fixed sentences unless told.
-        clock: Where the time comes from.
+            before the answer is closed; None for no limit.
+        seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
+        error_text: Returns the text that the page shows for the error that interrupted
+            an answer; short fixed sentences by default.
+        clock: The source of time.
 
     Raises:
-        ConfigurationError: An argument is missing or wrong; it names which.
+        ConfigurationError: An argument is missing or invalid; ``.field`` names it.
     """
 
     def __init__(
@@ -153,7 +151,7 @@ class Relay:
         error_text: Callable[[MintlifyError], str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Check the arguments; nothing is sent."""
+        """Check the arguments. Nothing is sent."""
         _check(mode, page_fields)
         _check_at_least_one(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
         _check_seconds(keep_alive=keep_alive, stall=stall)
@@ -179,32 +177,32 @@ class Relay:
 
     @property
     def streaming(self) -> int:
-        """How many answers are open at the moment."""
+        """The number of answers that are open now."""
         return self._places.taken.total()
 
     async def respond(self, request: Request, *, user: str | None = None) -> Response:
-        """Return the whole answer to a page's POST, a refusal included: a handler in one line.
+        """Return the response to a page's POST: the streamed answer, or a refusal.
 
         Args:
             request: The page's request; its body must not have been read yet.
-            user: Who asks; the user hook is asked when it is not given.
+            user: The user's id; the user hook is called when it is None.
         """
         try:
             return (await self.open(request, user=user)).response()
         except RelayRefusal as refusal:
             return refusal.response()
         except ClientDisconnect:
-            return Response(status_code=499)  # nobody is there to read it
+            return Response(status_code=499)  # for logs: the reader has left
 
     async def resume(self, request: Request) -> Response:
-        """Answer a page that asks, on loading, for a stream to go on with: there is none."""
+        """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""
         return Response(status_code=204)
 
     async def opened(self, request: Request) -> AsyncIterator[OpenReply]:
         """Open the answer before your handler runs and close it after the response: a FastAPI dependency.
 
         Raises:
-            RelayRefusal: There is no answer; FastAPI sends what it says.
+            RelayRefusal: There is no answer; FastAPI sends the refusal.
         """
         reply = await self.open(request)
         try:
@@ -213,22 +211,22 @@ class Relay:
             await reply.close()
 
     async def open(self, request: Request, *, user: str | None = None) -> OpenReply:
-        """Check the page's request, ask the assistant, and return when its answer begins.
+        """Check the page's request, ask the assistant, and return when the answer begins.
 
-        The caller sends :meth:`OpenReply.response` or closes the reply.
+        Send :meth:`OpenReply.response`, or close the reply.
 
         Args:
             request: The page's request; its body must not have been read yet.
-            user: Who asks; the user hook is asked when it is not given.
+            user: The user's id; the user hook is called when it is None.
 
         Raises:
-            RelayRefusal: There is no answer: what the page sent, a limit, or
-                the service stands against it.
+            RelayRefusal: There is no answer, because of the page's request, a limit, or
+                an error of the service.
             ClientDisconnect: The reader left before the answer began.
         """
         who = await self._who(request, user)
         await self._check_rate(who)
-        self._places.enter(who)  # before anything is read: bodies take memory
+        self._places.enter(who)  # before the body is read, which takes memory
         leave = partial(self._places.leave, who)
         try:
             return await self._open(request, who, leave)
@@ -240,10 +238,18 @@ class Relay:
         question = await read_question(request, self._limits, self._clock)
         thread = self._thread(question, user)
         options = await self._options(request, question)
-        question = evolve(question, fields={})  # may be twenty times as large as it came: not kept any longer
+        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         reply = self._reply(question, thread, user, options)
         await _open_while_there(reply, request, in_thread=thread is not None)
-        return OpenReply(reply, question=question, thread=thread, user=user, teller=self._teller, leave=leave)
+        return OpenReply(
+            reply,
+            question=question,
+            thread=thread,
+            key=sent_key(reply),
+            user=user,
+            teller=self._teller,
+            leave=leave,
+        )
 
     def _reply(
         self, question: Question, thread: Thread | None, user: str, options: Mapping[str, Any]
@@ -251,7 +257,7 @@ class Relay:
         try:
             return self._session.ask(question.messages, thread=thread, fp=user, **options)
         except ConfigurationError as error:
-            if (error.field or "").startswith("messages"):  # the page's, all else is the app's
+            if (error.field or "").startswith("messages"):  # the page sent them; the app set all other fields
                 raise RelayRefusal(400, "The assistant does not accept this question.") from None
             raise _logged_refusal(error, in_thread=thread is not None) from None
         except MintlifyError as error:
@@ -266,8 +272,8 @@ class Relay:
             user = await result(self._user(request))
         if user == "anonymous":
             raise ConfigurationError(
-                'the user hook returned "anonymous", which everybody without an account would share: '
-                "return an id of the browser, from a cookie, say",
+                'the user hook returned "anonymous", which all people without an account would share: '
+                "return an id of the browser, for instance from a cookie",
                 field="user",
             )
         if not user:
@@ -283,7 +289,8 @@ class Relay:
             wait = await result(self._rate(user))
             if isinstance(wait, bool):
                 raise ConfigurationError(
-                    "the rate hook must return None to go on, or seconds to wait; not a boolean", field="rate"
+                    "the rate hook must return None to continue, or seconds to wait, not a boolean",
+                    field="rate",
                 )
             if wait is not None and wait > 0:
                 raise RelayRefusal(429, TOO_MANY, retry_after(wait))
@@ -323,16 +330,16 @@ def _check_seconds(**times: float | None) -> None:
 
 def _seal_refusal(error: SealError) -> RelayRefusal:
     match error.reason:
-        case "foreign":  # as if it were not there: to this user it is not
+        case "foreign":  # 404, so that the user does not learn that the conversation exists
             return RelayRefusal(404, "This conversation is not there. Please start a new one.")
         case "expired":
             return RelayRefusal(400, "This conversation has expired. Please start a new one.")
         case _:
-            return RelayRefusal(400, "This conversation cannot be gone on with. Please start a new one.")
+            return RelayRefusal(400, "This conversation cannot be continued. Please start a new one.")
 
 
 async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:
-    """Open the reply, unless the reader leaves first: a service that says nothing must not hold the place."""
+    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place."""
     opened = False
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
@@ -347,7 +354,7 @@ async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) 
             opened = True
         except MintlifyError as error:
             failure = _logged_refusal(error, in_thread=in_thread)
-        except Exception as error:  # the app's own, from its key's function, say: raised below, as it is
+        except Exception as error:  # the app's own, for instance from its key function; raised below
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:

@@ -1,4 +1,4 @@
-"""A relay → the routes of a FastAPI or Starlette app."""
+"""Routes for FastAPI and Starlette apps that answer pages with a relay."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from mintlify_async.errors import ConfigurationError
+from mintlify_async import ConfigurationError
 
 from .relay import Relay, RelaySettings
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from mintlify_async.session import MintlifySession
+    from mintlify_async import MintlifySession
 
 __all__ = ["relay_router", "relay_routes"]
 
@@ -26,17 +26,17 @@ def relay_router(
     """Return a FastAPI router that answers ``useChat`` pages: ``app.include_router(relay_router(...))``.
 
     Args:
-        session: Asks the assistant; yours to close.
-        path: Where the page posts to.
-        user: Tells who asks: a function of the request, as for :class:`Relay`,
+        session: The session that asks the assistant. The relay never closes it.
+        path: The path that pages post to.
+        user: Identifies the user: a function of the request, as for :class:`Relay`,
             or ``Depends(current_user)`` with a dependency of your own that
             returns the user's id.
-        settings: Everything else that :class:`Relay` takes; ``secrets`` is required.
+        settings: The other arguments of :class:`Relay`; ``secrets`` is required.
 
     Raises:
-        ConfigurationError: An argument is missing or wrong; it names which.
+        ConfigurationError: An argument is missing or invalid; ``.field`` names it.
     """
-    from fastapi import APIRouter  # here, so that Starlette alone is enough for relay_routes
+    from fastapi import APIRouter  # here, because relay_routes needs Starlette only
     from fastapi.params import Depends
 
     _check(path, user)
@@ -67,13 +67,13 @@ def relay_routes(
     """Return Starlette routes that answer ``useChat`` pages: ``Starlette(routes=[*relay_routes(...)])``.
 
     Args:
-        session: Asks the assistant; yours to close.
-        path: Where the page posts to.
-        user: Tells who asks: a function of the request, as for :class:`Relay`.
-        settings: Everything else that :class:`Relay` takes; ``secrets`` is required.
+        session: The session that asks the assistant. The relay never closes it.
+        path: The path that pages post to.
+        user: Identifies the user: a function of the request, as for :class:`Relay`.
+        settings: The other arguments of :class:`Relay`; ``secrets`` is required.
 
     Raises:
-        ConfigurationError: An argument is missing or wrong; it names which.
+        ConfigurationError: An argument is missing or invalid; ``.field`` names it.
     """
     _check(path, user)
     relay = Relay(session, user=user, **settings)
@@ -95,5 +95,5 @@ def _check(path: str, user: object) -> None:
 
 
 def _resume_path(path: str) -> str:
-    """Where a page asks for a stream to go on with; ai 5.0.0 puts the chat's id in as it is, slashes too."""
+    """Return the path at which pages ask to resume; ai 5.0.0 does not encode slashes in the chat's id."""
     return f"{path.rstrip('/')}/{{chat_id:path}}/stream"

@@ -1,7 +1,7 @@
-"""A thread and its user → a sealed token for the page, and back.
+"""Encrypts a thread into a token for the page, and back.
 
-The page keeps the token and sends it back; it can read nothing in it, change
-nothing, and lend it to nobody: the user is inside.
+The page keeps the token and sends it with the next question. It can neither read nor
+change the token, and the token works for one user only.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from mintlify_async import ConfigurationError, Thread
 from mintlify_async.clock import Clock, SystemClock
-from mintlify_async.errors import ConfigurationError
-from mintlify_async.models import Thread
 
 if TYPE_CHECKING:
     from typing import Self
@@ -28,37 +27,37 @@ if TYPE_CHECKING:
 __all__ = ["SealError", "ThreadSeal"]
 
 DAY = 24 * 60 * 60.0
-MIN_SECRET_CHARACTERS = 32  # what `secrets.token_urlsafe(32)` gives is longer; a password is shorter
-MAX_TOKEN_CHARACTERS = 16_384  # longer than any seal of ours; bounds the work that a page can ask for
-_PURPOSE = b"mintlify-async relay thread v1"  # other tokens made with the same secret do not open here
+MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) gives 43; a password is shorter
+MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of ours; limits the work that a page can cause
+_PURPOSE = b"mintlify-async relay thread v1"  # so that other tokens made with the same secret are refused
 
 
 class SealError(Exception):
-    """A token that does not open: changed, expired, or another user's.
+    """A token is refused: it was changed, it expired, or it belongs to another user.
 
     Attributes:
         reason: ``"changed"``, ``"expired"`` or ``"foreign"``.
     """
 
     def __init__(self, reason: str) -> None:
-        """Keep the *reason*."""
+        """Store the reason."""
         super().__init__(f"the sealed thread is {reason}")
         self.reason = reason
 
 
 class ThreadSeal:
-    """Encrypts and authenticates threads, each bound to one user, for a limited time.
+    """Encrypts threads into tokens that one user can use for a limited time.
 
     Args:
         secrets: Random strings of at least 32 characters, from your secret
-            store. The first one seals; all of them open, so that a new one
-            can be put in front of the old.
-        ttl: How long a seal opens, in seconds; 30 days unless told.
-        clock: Where the time comes from.
+            store. The first one encrypts; all of them decrypt, so that a new
+            one can be put in front of the old.
+        ttl: How long a token is valid, in seconds; 30 days by default.
+        clock: The source of time.
 
     Raises:
-        ConfigurationError: There is no secret, one is too short, or *ttl* is
-            below 1 second or without an end.
+        ConfigurationError: There is no secret, a secret is too short, or *ttl* is
+            below 1 second or infinite.
     """
 
     __slots__ = ("_clock", "_fernet", "_ttl")
@@ -80,23 +79,23 @@ class ThreadSeal:
         self._clock: Clock = clock or SystemClock()
 
     def __repr__(self) -> str:
-        """Show nothing that opens a seal."""
+        """Show no secret."""
         return f"<ThreadSeal ttl={self._ttl}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse: a pickle would carry the secrets."""
-        raise TypeError("a ThreadSeal holds secrets and is not pickled")
+        """Refuse to be pickled: a pickle would hold the secrets."""
+        raise TypeError("a ThreadSeal holds secrets and cannot be pickled; create one in the other process")
 
     def __copy__(self) -> Self:
-        """Return itself: it never changes."""
+        """Return the same object, since it never changes."""
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return itself: it never changes."""
+        """Return the same object, since it never changes."""
         return self
 
     def seal(self, thread: Thread, user: str) -> str:
-        """Return the token that stands for *thread* in the pages of *user*."""
+        """Return a token for *thread* that only *user* can use."""
         now = int(self._clock.wall())
         content = json.dumps(
             {"u": _digest(user), "i": thread.id, "k": thread.key, "t": now}, separators=(",", ":")
@@ -104,10 +103,10 @@ class ThreadSeal:
         return self._fernet.encrypt_at_time(content.encode("ascii"), now).decode("ascii")
 
     def open(self, token: str, user: str) -> Thread:
-        """Return the thread that *token* stands for.
+        """Return the thread in *token*.
 
         Raises:
-            SealError: The token was changed, has expired, or is another user's.
+            SealError: The token was changed, has expired, or belongs to another user.
         """
         if not _canonical(token):
             raise SealError("changed")
@@ -123,7 +122,7 @@ class ThreadSeal:
 
 
 def _canonical(token: str) -> bool:
-    """Say whether *token* is spelled as we spell it: Base64 decoders overlook stray characters."""
+    """Return whether *token* is exactly what we encoded: Base64 decoders skip stray characters."""
     if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii():
         return False
     try:
@@ -143,5 +142,5 @@ def _fernet(secret: object) -> Fernet:
 
 
 def _digest(user: str) -> str:
-    """Name the user in a fixed length, whatever the app's ids look like."""
+    """Return the user's id as a hash: its length does not depend on the app's ids."""
     return hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
