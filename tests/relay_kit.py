@@ -15,7 +15,7 @@ import uvicorn
 
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.relay import OpenReply, Question, ThreadSeal
-from mintlify_async.contrib.relay.answer import Teller
+from mintlify_async.contrib.relay.answer import AnswerSettings
 from mintlify_async.stream import MessageStream
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
@@ -174,7 +174,7 @@ def opened_with(
     }
     reply: Any = Replay(body, then=then)
     question = Question(messages=[])
-    teller = Teller(**(usual | settings))
+    chosen = AnswerSettings(**(usual | settings))
     return OpenReply(
-        reply, question=question, thread=None, key=None, user="u", teller=teller, leave=lambda: None
+        reply, question=question, thread=None, key=None, user="u", settings=chosen, leave=lambda: None
     )

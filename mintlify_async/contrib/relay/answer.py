@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 
 from mintlify_async import AssistantError, MintlifyError
 
+from .json_values import Wire
 from .page_events import (
     DONE,
     KEEP_ALIVE,
@@ -22,7 +23,6 @@ from .page_events import (
     PageEvents,
     SafeEvents,
     ThreadHider,
-    Wire,
     frame,
     masked,
 )
@@ -41,7 +41,16 @@ if TYPE_CHECKING:
     from .question import Question
     from .seal import ThreadSeal
 
-__all__ = ["AnswerHook", "Mode", "OpenReply", "RelayResponse", "RelayedAnswer", "Teller", "gone", "result"]
+__all__ = [
+    "AnswerHook",
+    "AnswerSettings",
+    "Mode",
+    "OpenReply",
+    "RelayResponse",
+    "RelayedAnswer",
+    "gone",
+    "result",
+]
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -86,7 +95,7 @@ class RelayedAnswer:
 
 
 @frozen(kw_only=True)
-class Teller:
+class AnswerSettings:
     """The relay's settings for answers: what the app's hooks and the page are told, and when."""
 
     mode: Mode
@@ -142,7 +151,7 @@ class OpenReply:
         reply: The answer itself.
         user: The id of the user who asked.
         question: The question, checked.
-        teller: The relay's settings for answers.
+        settings: The relay's settings for answers.
     """
 
     def __init__(
@@ -153,7 +162,7 @@ class OpenReply:
         thread: Thread | None,
         key: str | None,
         user: str,
-        teller: Teller,
+        settings: AnswerSettings,
         leave: Callable[[], None],
     ) -> None:
         """Take over a reply that is open.
@@ -164,15 +173,15 @@ class OpenReply:
             thread: The thread in which it was asked, or None.
             key: The service's key, which no page may see, even if the service repeats it.
             user: The id of the user who asked.
-            teller: The relay's settings for answers.
+            settings: The relay's settings for answers.
             leave: Frees the answer's place among the concurrent ones.
         """
         self.reply = reply
         self.user = user
         self.question = question
-        self.teller = teller
+        self.settings = settings
         self._leave = weakref.finalize(self, leave)  # runs once, also when this is never closed
-        self._events: PageEvents = SafeEvents() if teller.mode == "safe" else ModernEvents()
+        self._events: PageEvents = SafeEvents() if settings.mode == "safe" else ModernEvents()
         self._hider = ThreadHider()
         self._hider.learn(key)
         self._learn(thread)
@@ -241,7 +250,7 @@ class OpenReply:
         if self._begun and self.reply.thread != self._sealed:
             yield frame(self._with_seal({"type": "message-metadata"}))
         if self._error is not None:
-            text = self.teller.public_text(self._error)
+            text = self.settings.public_text(self._error)
             yield frame(self._hider.hide({"type": "error", "errorText": text}))
 
     def _with_seal(self, event: Wire) -> Wire:
@@ -249,7 +258,7 @@ class OpenReply:
         if thread is None:
             return event
         self._sealed = thread
-        token = self.teller.seal.seal(thread, self.user)
+        token = self.settings.seal.seal(thread, self.user)
         return {**event, "messageMetadata": {**(event.get("messageMetadata") or {}), "threadId": token}}
 
     def _learn(self, thread: Thread | None) -> None:
@@ -260,7 +269,7 @@ class OpenReply:
         if self._told:
             return
         self._told = True
-        await self.teller.tell(
+        await self.settings.tell(
             RelayedAnswer(
                 outcome=self._outcome,
                 user=self.user,
@@ -290,35 +299,32 @@ class RelayResponse(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send each frame as it arrives, and stop when the reader leaves."""
         try:
-            await self._send_while_there(scope, receive, _Sender(send, self._opened.teller.clock))
+            await self._send_while_there(scope, receive, _Sender(send, self._opened.settings.clock))
         finally:
             await self._opened.close()
         if self.background is not None:
             await self.background()
 
     async def _send_while_there(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+        settings = self._opened.settings
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
 
-            async def watch() -> None:
-                await gone(receive)
+            async def stop_after(wait: Callable[[Any], Awaitable[None]], argument: Any) -> None:
+                await wait(argument)
                 tasks.cancel_scope.cancel()
 
-            async def give_up(seconds: float) -> None:
-                await sender.stalled(seconds)
-                tasks.cancel_scope.cancel()
-
-            tasks.start_soon(watch)
-            if self._opened.teller.keep_alive is not None:
-                tasks.start_soon(sender.keep_alive, self._opened.teller.keep_alive)
-            if self._opened.teller.stall is not None:
-                tasks.start_soon(give_up, self._opened.teller.stall)
+            tasks.start_soon(stop_after, gone, receive)
+            if settings.keep_alive is not None:
+                tasks.start_soon(sender.keep_alive, settings.keep_alive)
+            if settings.stall is not None:
+                tasks.start_soon(stop_after, sender.stalled, settings.stall)
             try:
                 await self._send(scope, sender)
             except OSError:
                 pass  # other servers report in this way that the reader has left
             except Exception as error:
-                failure = error
+                failure = error  # raised below: the task group would wrap it in an ExceptionGroup
             tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from attrs import frozen
 
-__all__ = ["ModernEvents", "PageEvents", "SafeEvents", "ThreadHider", "frame", "masked"]
+from .json_values import Wire, is_list, is_object
 
-Wire = dict[str, Any]
+__all__ = ["ModernEvents", "PageEvents", "SafeEvents", "ThreadHider", "frame", "masked"]
 
 
 class PageEvents(Protocol):
@@ -60,15 +60,9 @@ def _anything(value: object) -> bool:
     return True
 
 
-def _object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 def _objects(value: object) -> bool:
     """Return whether *value* is an object of objects, as provider metadata must be."""
-    return isinstance(value, dict) and all(
-        isinstance(inner, dict) for inner in cast("dict[str, object]", value).values()
-    )
+    return is_object(value) and all(is_object(inner) for inner in value.values())
 
 
 Check = Callable[[object], bool]
@@ -97,7 +91,7 @@ class _Shape:
 _ID = {"id": _string}
 _DELTA = {"id": _string, "delta": _string}
 _CALL = {"toolCallId": _string}
-_METADATA = {"messageMetadata": _object}
+_METADATA = {"messageMetadata": is_object}
 _PROVIDER = {"providerMetadata": _objects}
 _FLAGS = {"providerExecuted": _boolean, "dynamic": _boolean}
 
@@ -281,15 +275,11 @@ class ThreadHider:
         }
 
     def _hidden(self, value: object) -> object:
-        match value:
-            case dict():
-                return self._without(cast("dict[str, object]", value))
-            case list():
-                return [self._hidden(inner) for inner in cast("list[object]", value)]
-            case str():
-                return self._text(value)
-            case _:
-                return value
+        if is_object(value):
+            return self._without(value)
+        if is_list(value):
+            return [self._hidden(inner) for inner in value]
+        return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> str:
         for value in self._values:
@@ -332,15 +322,12 @@ def masked(text: str) -> str:
 
 def _parsable(value: object) -> object:
     """Leave out names that the page's JSON parser rejects as an attack, and write infinities as null."""
-    match value:
-        case dict():
-            return dict(_parsable_items(cast("dict[str, object]", value)))
-        case list():
-            return [_parsable(inner) for inner in cast("list[object]", value)]
-        case float() if not math.isfinite(value):
-            return None
-        case _:
-            return value
+    if is_object(value):
+        return dict(_parsable_items(value))
+    if is_list(value):
+        return [_parsable(inner) for inner in value]
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return None if infinite else value
 
 
 def _parsable_items(items: Mapping[str, object]) -> Iterator[tuple[str, object]]:
@@ -351,4 +338,4 @@ def _parsable_items(items: Mapping[str, object]) -> Iterator[tuple[str, object]]
 
 
 def _has_prototype(value: object) -> bool:
-    return isinstance(value, dict) and "prototype" in cast("Collection[object]", value)
+    return is_object(value) and "prototype" in value

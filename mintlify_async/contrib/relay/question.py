@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from attrs import field, frozen
 
 from mintlify_async import ConfigurationError, ContextItem, SearchFilter
 
+from .json_values import Wire, is_list, is_object
 from .refusals import RelayRefusal
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PAGE_FIELDS", "Question", "RelayLimits", "page_options", "read_question"]
 
-Wire = dict[str, Any]
 CURRENT_PATH_MAX_CHARACTERS = 200  # the limit of the service's interface
 
 
@@ -126,48 +126,43 @@ def _parse(raw: bytes) -> Wire:
         body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise RelayRefusal(400, "The question is not valid JSON.") from None
-    if not isinstance(body, dict):
+    if not is_object(body):
         raise RelayRefusal(400, "The question must be a JSON object.")
-    return cast("Wire", body)
+    return body
 
 
 def _question(body: Wire, limits: RelayLimits) -> Question:
-    given = body.get("messages")
-    if not isinstance(given, list) or not given:
+    history: object = body.get("messages")
+    if not is_list(history) or not history:
         raise RelayRefusal(400, "The question has no messages.")
-    history = cast("list[object]", given)
     if len(history) > limits.messages:
         raise RelayRefusal(413, "This conversation is too long. Please start a new one.")
     messages = [message for one in history if (message := _message(one, limits)) is not None]
-    if not messages or not _is_object(history[-1]) or messages[-1]["id"] != cast("Wire", history[-1])["id"]:
+    last = history[-1]
+    if not messages or not is_object(last) or messages[-1]["id"] != last["id"]:
         raise RelayRefusal(400, "The last message has nothing to answer.")
     chat_id = body.get("id")
     return Question(
         messages=messages,
-        seal=_seal(body, cast("list[Wire]", history)),
+        seal=_seal(body, history),
         chat_id=chat_id if isinstance(chat_id, str) else None,
         fields={name: value for name, value in body.items() if name != "messages"},
     )
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _message(given: object, limits: RelayLimits) -> Wire | None:
+def _message(message: object, limits: RelayLimits) -> Wire | None:
     """Return a copy of a message with the allowed parts only; None when no part is allowed."""
-    if not isinstance(given, dict):
+    if not is_object(message):
         raise RelayRefusal(400, "A message must be an object.")
-    message = cast("Wire", given)
-    role, id_, parts = message.get("role"), message.get("id"), message.get("parts")
+    role, id_ = message.get("role"), message.get("id")
+    parts: object = message.get("parts")
     if role not in ("user", "assistant"):
         raise RelayRefusal(400, "A message's role must be user or assistant.")
-    if not isinstance(id_, str) or not id_ or not isinstance(parts, list):
+    if not isinstance(id_, str) or not id_ or not is_list(parts):
         raise RelayRefusal(400, "A message needs an id and parts.")
-    several = cast("list[object]", parts)
-    if len(several) > limits.parts:
+    if len(parts) > limits.parts:
         _message_too_large()
-    passed = [part for one in several if (part := _part(one)) is not None]
+    passed = [part for one in parts if (part := _part(one)) is not None]
     _check_size(role, passed, limits)
     said = any(part["type"] != "step-start" for part in passed)
     return {"id": id_, "role": role, "parts": passed} if said else None
@@ -185,11 +180,10 @@ def _check_size(role: str, parts: list[Wire], limits: RelayLimits) -> None:
         _message_too_large()
 
 
-def _part(given: object) -> Wire | None:
+def _part(part: object) -> Wire | None:
     """Return the allowed fields of a part; None for tools, data, and types of later releases."""
-    if not isinstance(given, dict):
+    if not is_object(part):
         raise RelayRefusal(400, "A part must be an object.")
-    part = cast("Wire", given)
     kind = part.get("type")
     if not isinstance(kind, str):
         raise RelayRefusal(400, "A part needs a type.")
@@ -218,17 +212,17 @@ _PARTS: Mapping[str, Mapping[str, bool]] = {
 }
 
 
-def _seal(body: Wire, history: list[Wire]) -> str | None:
+def _seal(body: Wire, history: list[object]) -> str | None:
     """Return the sealed thread: the request's ``threadId``, or else that of the last answer that has one."""
     own = body.get("threadId")
     if own is not None:
         return _seal_text(own)
     for message in reversed(history):
-        metadata = message.get("metadata")
-        if message["role"] == "assistant" and isinstance(metadata, dict):
-            found = cast("Wire", metadata).get("threadId")
-            if found is not None:
-                return _seal_text(found)
+        if not is_object(message) or message["role"] != "assistant":
+            continue
+        metadata: object = message.get("metadata")
+        if is_object(metadata) and metadata.get("threadId") is not None:
+            return _seal_text(metadata["threadId"])
     return None
 
 
@@ -252,9 +246,9 @@ def _filter(value: object) -> object:
 
 
 def _context(value: object) -> object:
-    if not isinstance(value, list):
+    if not is_list(value):
         raise RelayRefusal(400, "context must be a list.")
-    return [ContextItem.from_wire(one) for one in cast("list[object]", value)]
+    return [ContextItem.from_wire(one) for one in value]
 
 
 def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mintlify_async import ConfigurationError, MintlifyError
 from mintlify_async.assistant import sent_key
 from mintlify_async.clock import Clock, SystemClock
 
-from .answer import AnswerHook, Mode, OpenReply, Teller, gone, result
+from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
@@ -164,7 +164,7 @@ class Relay:
         self._ask = ask
         self._page_fields = frozenset(page_fields)
         self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        self._teller = Teller(
+        self._answer_settings = AnswerSettings(
             mode=mode,
             clock=self._clock,
             keep_alive=keep_alive,
@@ -247,7 +247,7 @@ class Relay:
             thread=thread,
             key=sent_key(reply),
             user=user,
-            teller=self._teller,
+            settings=self._answer_settings,
             leave=leave,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,7 +45,7 @@ def relay_router(
         relay = Relay(session, **settings)
 
         async def answer_user(request: Request, user: Any = user) -> Response:
-            return await relay.respond(request, user=cast("str | None", user) or "")
+            return await relay.respond(request, user=user or "")
 
         answer: Any = answer_user
     else:
