@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .message import AnswerSource
     from .transport import LiveResponse
 
-__all__ = ["Reply", "Snapshots", "TextStream", "sent_key"]
+__all__ = ["Reply", "Snapshots", "TextStream"]
 
 GRACE_SECONDS = 1.0  # what may still come after the end was announced
 
@@ -149,6 +149,11 @@ class Reply:
         self._observation: Observation | None = None
 
     # The views --------------------------------------------------------------------------------
+
+    @property
+    def sent_key(self) -> str | None:
+        """The key that the question was sent with, or None: for code that must keep it out of its output."""
+        return None if self._live is None else self._live.secret
 
     @property
     def response(self) -> ResponseInfo | None:
@@ -586,8 +591,3 @@ class Snapshots:
 
 def _already_read() -> StateError:
     return StateError("this reply is already being read by another task; read it in one, or ask twice")
-
-
-def sent_key(reply: Reply) -> str | None:
-    """Return the key that the question was sent with, so that a relay can keep it out of its pages."""
-    return None if reply._live is None else reply._live.secret

@@ -17,7 +17,6 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mintlify_async import ConfigurationError, MintlifyError
-from mintlify_async.assistant import sent_key
 from mintlify_async.clock import Clock, SystemClock
 
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
@@ -245,7 +244,7 @@ class Relay:
             reply,
             question=question,
             thread=thread,
-            key=sent_key(reply),
+            key=reply.sent_key,
             user=user,
             settings=self._answer_settings,
             leave=leave,
