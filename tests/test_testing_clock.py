@@ -12,7 +12,7 @@ import pytest
 
 from mintlify_async import Clock, ConfigurationError
 from mintlify_async.testing import LocalService, VirtualClock
-from mintlify_async.testing.idle import Pulse
+from mintlify_async.testing.idle_loop import Pulse
 
 
 async def test_half_an_hour_of_polls_is_quick():

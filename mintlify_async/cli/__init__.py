@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from mintlify_async.version import __version__
 
-from .arguments import make_parser
-from .statuses import CLOSED_PIPE, DONE, USAGE
+from .command_grammar import make_parser
+from .exit_status import CLOSED_PIPE, DONE, USAGE
 
 __all__ = ["main"]
 
@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # an answer may hold what the terminal's encoding cannot show
         reconfigure(errors="replace")
-    running = importlib.import_module(".running", __package__)
+    running = importlib.import_module(".run_command", __package__)
     command = importlib.import_module(f".{options.command}", __package__)
     try:
         status: int = running.run(command.run, options)

@@ -9,9 +9,9 @@ from typing import cast
 
 import mintlify_async as mintlify
 
-from .advice import UsageError
-from .running import read_file, read_text
-from .statuses import DONE, TROUBLE
+from .error_advice import UsageError
+from .exit_status import DONE, TROUBLE
+from .run_command import read_file, read_text
 from .terminal import Terminal, WholeCharacters
 
 __all__ = ["run", "show_below", "stream"]

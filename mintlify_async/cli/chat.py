@@ -16,9 +16,9 @@ from pathlib import Path
 
 import mintlify_async as mintlify
 
-from .advice import explain
 from .ask import stream
-from .statuses import DONE, TROUBLE
+from .error_advice import explain
+from .exit_status import DONE, TROUBLE
 from .terminal import Terminal
 
 __all__ = ["run"]

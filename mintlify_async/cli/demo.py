@@ -9,8 +9,8 @@ import mintlify_async as mintlify
 from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 
 from .ask import stream
+from .exit_status import DONE
 from .job import line
-from .statuses import DONE
 from .terminal import Terminal
 
 __all__ = ["run"]

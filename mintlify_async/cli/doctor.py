@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
 
-from .statuses import DONE, TROUBLE, USAGE
+from .exit_status import DONE, TROUBLE, USAGE
 from .terminal import Terminal
 
 __all__ = ["run"]

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 import mintlify_async as mintlify
 
-from .advice import UsageError
-from .running import read_text
-from .statuses import DONE, JOB_FAILED
+from .error_advice import UsageError
+from .exit_status import DONE, JOB_FAILED
+from .run_command import read_text
 from .terminal import Progress, Terminal
 
 __all__ = ["line", "run"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from mintlify_async.testing import JobLife
-from mintlify_async.testing.process import serve
+from mintlify_async.testing.service_process import serve
 
-from .statuses import DONE
+from .exit_status import DONE
 from .terminal import Terminal
 
 __all__ = ["run"]

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import faults
-    from .answers import AnswerStyle
-    from .desk import Keys
-    from .docs_index import DEFAULT_DOCS, DocsIndex
+    from .assistant_answers import AnswerStyle
+    from .docs_search import DEFAULT_DOCS, DocsIndex
     from .faults import (
         BrokenChunking,
         BrokenGzip,
@@ -40,17 +39,18 @@ if TYPE_CHECKING:
         TlsAlert,
         WrongLength,
     )
-    from .guard import NetworkGuard
-    from .job_board import JobLife, LocalJob, ProposedEdit
-    from .limits import Limits
-    from .process import serve
-    from .recorder import RecordedRequest, RequestLog
+    from .http_answer import Answer, Pause
+    from .local_jobs import JobLife, LocalJob, ProposedEdit
+    from .local_service import LocalService
+    from .local_threads import LocalThread, ThreadStyle
+    from .network_guard import NetworkGuard
+    from .operations import Keys
+    from .rate_limits import Limits
+    from .request_log import RecordedRequest, RequestLog
     from .script import Rule, Script
     from .script_file import load_script
-    from .service import LocalService
-    from .threads import LocalThread, ThreadStyle
+    from .service_process import serve
     from .virtual_clock import VirtualClock
-    from .wire import Answer, Pause
 
 __all__ = [
     "DEFAULT_DOCS",
@@ -96,45 +96,45 @@ __all__ = [
 ]
 
 _ROOMS = {
-    "Answer": "wire",
-    "AnswerStyle": "answers",
+    "Answer": "http_answer",
+    "AnswerStyle": "assistant_answers",
     "BrokenChunking": "faults",
     "BrokenGzip": "faults",
     "Close": "faults",
     "Cut": "faults",
-    "DEFAULT_DOCS": "docs_index",
-    "DocsIndex": "docs_index",
+    "DEFAULT_DOCS": "docs_search",
+    "DocsIndex": "docs_search",
     "Drip": "faults",
     "Endless": "faults",
     "Fault": "faults",
     "Garbage": "faults",
     "GzipBomb": "faults",
     "HalfHead": "faults",
-    "JobLife": "job_board",
-    "Keys": "desk",
-    "Limits": "limits",
-    "LocalJob": "job_board",
-    "LocalService": "service",
-    "LocalThread": "threads",
-    "NetworkGuard": "guard",
+    "JobLife": "local_jobs",
+    "Keys": "operations",
+    "Limits": "rate_limits",
+    "LocalJob": "local_jobs",
+    "LocalService": "local_service",
+    "LocalThread": "local_threads",
+    "NetworkGuard": "network_guard",
     "NoAnswer": "faults",
-    "Pause": "wire",
-    "ProposedEdit": "job_board",
+    "Pause": "http_answer",
+    "ProposedEdit": "local_jobs",
     "Raw": "faults",
     "RawWire": "faults",
-    "RecordedRequest": "recorder",
+    "RecordedRequest": "request_log",
     "Redirect": "faults",
-    "RequestLog": "recorder",
+    "RequestLog": "request_log",
     "Reset": "faults",
     "Rule": "script",
     "Script": "script",
     "Stall": "faults",
-    "ThreadStyle": "threads",
+    "ThreadStyle": "local_threads",
     "TlsAlert": "faults",
     "VirtualClock": "virtual_clock",
     "WrongLength": "faults",
     "load_script": "script_file",
-    "serve": "process",
+    "serve": "service_process",
 }
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 from attrs import field, frozen
 
 from ..clock import Clock
-from .wire import Answer, Pause, Piece, give_way, merged_headers
+from .http_answer import Answer, Pause, Piece, give_way, merged_headers
 
 __all__ = [
     "BrokenChunking",

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
-    from .service import LocalService
+    from .local_service import LocalService
     from .virtual_clock import VirtualClock
 
 __all__: list[str] = []
@@ -25,7 +25,7 @@ def _service(scope: LoopScope) -> Any:
     """Return the service's fixture for loops of *scope*."""
 
     async def service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
-        from .service import LocalService
+        from .local_service import LocalService
 
         async with LocalService(clock=mintlify_clock) as running:
             yield running

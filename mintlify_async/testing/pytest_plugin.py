@@ -14,8 +14,8 @@ import pytest
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
-    from .guard import NetworkGuard
-    from .service import LocalService
+    from .local_service import LocalService
+    from .network_guard import NetworkGuard
     from .virtual_clock import VirtualClock
 
 __all__ = [
@@ -39,7 +39,7 @@ def mintlify_clock() -> VirtualClock:
 @pytest.fixture
 def mintlify_guard() -> Generator[NetworkGuard]:
     """Refuses connections to other machines during the test, and fails the test that tried one."""
-    from .guard import NetworkGuard
+    from .network_guard import NetworkGuard
 
     guard = NetworkGuard()
     guard.on()
@@ -68,7 +68,7 @@ def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalServ
 @pytest.fixture
 async def _mintlify_anyio_service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
     """The service of a test that anyio's plugin runs."""
-    from .service import LocalService
+    from .local_service import LocalService
 
     async with LocalService(clock=mintlify_clock) as service:
         yield service
@@ -117,7 +117,7 @@ def _default_loop_scope(config: pytest.Config) -> str:
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Show a difference between what a service received and what was expected, line by line."""
-    recorder: Any = sys.modules.get("mintlify_async.testing.recorder")
+    recorder: Any = sys.modules.get("mintlify_async.testing.request_log")
     if op != "==" or recorder is None:
         return None
     if isinstance(right, recorder.RequestLog):

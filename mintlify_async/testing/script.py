@@ -10,9 +10,9 @@ from attrs import define, field
 
 from ..errors import ConfigurationError
 from .faults import Fault
-from .job_board import JobLife
-from .recorder import RecordedRequest
-from .wire import Answer, HasWire, Pause, event_stream, json_answer
+from .http_answer import Answer, HasWire, Pause, event_stream, json_answer
+from .local_jobs import JobLife
+from .request_log import RecordedRequest
 
 __all__ = ["Operation", "Rule", "Script"]
 

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError
-from .checks import as_list, as_object
 from .faults import KINDS, Fault
-from .job_board import JobLife
+from .local_jobs import JobLife
+from .request_checks import as_list, as_object
 from .script import Rule, Script
 from .strict import read_strictly
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from cattrs import BaseValidationError, Converter, transform_error
 
 from ..errors import ConfigurationError, printable
-from .wire import Piece
+from .http_answer import Piece
 
 __all__ = ["read_strictly"]
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Final
 
 from ..errors import ConfigurationError
-from .idle import Pulse, default_grace
+from .idle_loop import Pulse, default_grace
 
 __all__ = ["VirtualClock"]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import mintlify_async as mintlify
 
-from .advice import UsageError, explain
-from .statuses import INTERRUPTED
+from .error_advice import UsageError, explain
+from .exit_status import INTERRUPTED
 from .terminal import Terminal
 
 __all__ = ["read_file", "read_text", "run"]

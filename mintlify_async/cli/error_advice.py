@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mintlify_async as mintlify
 
-from .statuses import GAVE_UP, JOB_FAILED, TROUBLE, USAGE
+from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, USAGE
 from .terminal import Terminal
 
 __all__ = ["UsageError", "explain"]

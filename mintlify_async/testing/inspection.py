@@ -19,11 +19,11 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import ConfigurationError
-from .job_board import JobBoard, LocalJob
-from .recorder import RecordedRequest, RequestLog
+from .http_answer import Answer, json_answer
+from .local_jobs import JobBoard, LocalJob
+from .request_log import RecordedRequest, RequestLog
 from .script import Script
 from .script_file import queue_answers
-from .wire import Answer, json_answer
 
 __all__ = ["PREFIX", "Control"]
 

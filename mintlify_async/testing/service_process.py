@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from .answers import AnswerStyle
-from .job_board import JobLife
-from .recorder import RecordedRequest
+from .assistant_answers import AnswerStyle
+from .local_jobs import JobLife
+from .local_service import LocalService
+from .request_log import RecordedRequest
 from .script_file import load_script
-from .service import LocalService
 
 __all__ = ["serve", "settings_lines"]
 

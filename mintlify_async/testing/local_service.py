@@ -17,17 +17,17 @@ from aiohttp import web
 
 from ..clock import Clock, SystemClock
 from ..errors import ConfigurationError, StateError
-from .answers import AnswerStyle
-from .control import PREFIX, Control
-from .desk import Desk, Keys, route
-from .docs_index import DocsIndex
+from .assistant_answers import AnswerStyle
+from .docs_search import DocsIndex
 from .faults import Fault, RawWire
-from .job_board import JobBoard, JobLife
-from .limits import LimitCounter, Limits
-from .recorder import Expected, RecordedRequest, RequestLog, describe_difference
+from .http_answer import Answer, Pause, give_way
+from .inspection import PREFIX, Control
+from .local_jobs import JobBoard, JobLife
+from .local_threads import ThreadBook, ThreadStyle
+from .operations import Desk, Keys, route
+from .rate_limits import LimitCounter, Limits
+from .request_log import Expected, RecordedRequest, RequestLog, describe_difference
 from .script import Rule, Script, with_fields
-from .threads import ThreadBook, ThreadStyle
-from .wire import Answer, Pause, give_way
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
@@ -79,7 +79,7 @@ class LocalService:
         port: The port; 0 takes a free one.
         ssl: Serve TLS with this context.
         observer: Is called with each request when its answer has ended.
-        control: Whether tests in other languages may look inside, see :mod:`mintlify_async.testing.control`.
+        control: Whether tests in other languages may look inside, see :mod:`mintlify_async.testing.inspection`.
 
     Raises:
         ConfigurationError: *docs* has no page, or *port* is not a port.

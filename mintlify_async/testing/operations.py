@@ -11,14 +11,14 @@ from urllib.parse import unquote
 from attrs import define, frozen
 
 from ..clock import Clock
-from .answers import AnswerStyle, Question, answer_events
-from .checks import as_object, ask_faults, prompt_fault
-from .docs_index import DocsIndex
-from .job_board import JobBoard, JobLife
-from .limits import LimitCounter, Limits
-from .recorder import RecordedRequest
-from .threads import LocalThread, ThreadBook, ThreadStyle
-from .wire import Answer, event_stream, json_answer
+from .assistant_answers import AnswerStyle, Question, answer_events
+from .docs_search import DocsIndex
+from .http_answer import Answer, event_stream, json_answer
+from .local_jobs import JobBoard, JobLife
+from .local_threads import LocalThread, ThreadBook, ThreadStyle
+from .rate_limits import LimitCounter, Limits
+from .request_checks import as_object, ask_faults, prompt_fault
+from .request_log import RecordedRequest
 
 __all__ = ["Desk", "Keys", "Refusal", "route"]
 

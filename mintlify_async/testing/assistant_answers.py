@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from .docs_index import Section
+from .docs_search import Section
 
 __all__ = ["AnswerStyle", "Question", "answer_events"]
 

@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from ..clock import Clock
 from ..errors import ConfigurationError
-from .docs_index import DocsIndex, Page
+from .docs_search import DocsIndex, Page
 
 __all__ = ["ENDED", "JobBoard", "JobLife", "LocalJob", "ProposedEdit"]
 
