@@ -1,4 +1,4 @@
-"""The testing kit: the service on your own machine, scripts, faults, and a clock that does not make you wait.
+"""The testing kit: the service on your own machine, scripted answers, faults, and a virtual clock.
 
 ::
 
@@ -6,8 +6,9 @@
         done = await session.run_job("Fix the typos", timeout=900)
         assert service.requests.count("create_job") == 1
 
-The names load when they are first used, so that the pytest plugin costs nothing
-in a project that does not use it.
+With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the
+same without any setup. Everything is loaded when it is first used, so that installing the package does
+not slow the tests of projects that do not use the kit.
 """
 
 from __future__ import annotations
@@ -95,57 +96,38 @@ __all__ = [
     "serve",
 ]
 
-_ROOMS = {
-    "Answer": "http_answer",
+_FILE_OF = {
     "AnswerStyle": "assistant_answers",
-    "BrokenChunking": "faults",
-    "BrokenGzip": "faults",
-    "Close": "faults",
-    "Cut": "faults",
     "DEFAULT_DOCS": "docs_search",
     "DocsIndex": "docs_search",
-    "Drip": "faults",
-    "Endless": "faults",
-    "Fault": "faults",
-    "Garbage": "faults",
-    "GzipBomb": "faults",
-    "HalfHead": "faults",
+    "Answer": "http_answer",
+    "Pause": "http_answer",
     "JobLife": "local_jobs",
-    "Keys": "operations",
-    "Limits": "rate_limits",
     "LocalJob": "local_jobs",
+    "ProposedEdit": "local_jobs",
     "LocalService": "local_service",
     "LocalThread": "local_threads",
+    "ThreadStyle": "local_threads",
     "NetworkGuard": "network_guard",
-    "NoAnswer": "faults",
-    "Pause": "http_answer",
-    "ProposedEdit": "local_jobs",
-    "Raw": "faults",
-    "RawWire": "faults",
+    "Keys": "operations",
+    "Limits": "rate_limits",
     "RecordedRequest": "request_log",
-    "Redirect": "faults",
     "RequestLog": "request_log",
-    "Reset": "faults",
     "Rule": "script",
     "Script": "script",
-    "Stall": "faults",
-    "ThreadStyle": "local_threads",
-    "TlsAlert": "faults",
-    "VirtualClock": "virtual_clock",
-    "WrongLength": "faults",
     "load_script": "script_file",
     "serve": "service_process",
+    "VirtualClock": "virtual_clock",
 }
+"""Where each name is defined; every other name of ``__all__`` is in ``faults``."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the room that holds *name*."""
-    if name == "faults":
-        return import_module(".faults", __name__)
-    room = _ROOMS.get(name)
-    if room is None:
+    """Load the file that defines *name*."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{room}", __name__), name)
+    module = import_module(f".{_FILE_OF.get(name, 'faults')}", __name__)
+    value = module if name == "faults" else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""Documents and stream events in; answers as they go on the wire out."""
+"""HTTP answers as values: status, headers, and the body as pieces that are written one by one."""
 
 from __future__ import annotations
 
@@ -10,47 +10,51 @@ from typing import Any, Protocol, runtime_checkable
 from attrs import evolve, field, frozen
 
 __all__ = [
-    "STREAM_HEADERS",
     "Answer",
     "Pause",
     "Piece",
-    "encode_event",
+    "WireEvent",
     "event_stream",
-    "give_way",
+    "join_bytes",
     "json_answer",
+    "let_client_read",
+    "merge_headers",
 ]
 
+# What the AI SDK's servers send with a stream. No client needs any of them.
 STREAM_HEADERS: Mapping[str, str] = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache",
     "X-Vercel-AI-UI-Message-Stream": "v1",
     "X-Accel-Buffering": "no",
 }
-"""What servers of this stream send; no client needs any of them."""
-
 DONE = b"data: [DONE]\n\n"
 
 
-async def give_way() -> None:
-    """Let a client on this loop read what was written: one turn to notice, one to read, one of margin."""
-    for _ in range(3):
+async def let_client_read() -> None:
+    """Let a client on the same event loop read what was written before it."""
+    for _ in range(3):  # one turn to notice the bytes, one to read them, one of margin
         await asyncio.sleep(0)
 
 
 @frozen
 class Pause:
-    """Silence between two pieces of a body, in seconds of the service's clock."""
+    """A pause between two pieces of a body.
+
+    Args:
+        seconds: Its length, in seconds of the service's clock.
+    """
 
     seconds: float
 
 
 Piece = bytes | Pause
-"""A part of a body: bytes that go out in one write, or a pause."""
+"""A part of a body: bytes that are written at once, or a pause."""
 
 
 @runtime_checkable
-class HasWire(Protocol):
-    """Anything that knows its JSON form, such as a stream event."""
+class WireEvent(Protocol):
+    """An object with a JSON form, such as a stream event of this package."""
 
     def to_wire(self) -> Mapping[str, Any]:
         """Return the JSON form."""
@@ -59,14 +63,21 @@ class HasWire(Protocol):
 
 @frozen(kw_only=True)
 class Answer:
-    """One HTTP answer.
+    """One HTTP answer of the local service, for scripts that build it from the request.
 
-    Attributes:
+    ::
+
+        def respond(request: RecordedRequest) -> Answer:
+            return Answer(status=503, headers={"Retry-After": "2"}, body=(b"busy",))
+
+        service.script.ask(respond=respond)
+
+    Args:
         status: The HTTP status.
-        headers: The headers besides those that framing needs.
-        body: The pieces, in order; each piece of bytes is one write.
-        chunked: Whether the body is framed in chunks; otherwise it has a ``Content-Length``.
-        separate: Whether each piece is given the time to be read by itself, though no pause stands between.
+        headers: The headers. ``Content-Length`` and ``Transfer-Encoding`` are added when it is sent.
+        body: The pieces of the body, in order. Bytes are sent with one write, a :class:`Pause` waits.
+        chunked: Whether to send the body with chunked encoding instead of a ``Content-Length``.
+        separate: Whether to give the client time to read each piece before the next one is written.
     """
 
     status: int = 200
@@ -77,51 +88,56 @@ class Answer:
 
     @property
     def content(self) -> bytes:
-        """The whole body, without its pauses."""
-        return b"".join(piece for piece in self.body if isinstance(piece, bytes))
+        """The whole body as bytes, without its pauses."""
+        return join_bytes(self.body)
 
     @property
     def whole(self) -> bool:
-        """Whether nothing stands between the pieces: head and body go out in one write."""
+        """Whether head and body can be sent with one write."""
         return not self.chunked and all(isinstance(piece, bytes) for piece in self.body)
 
     def with_headers(self, headers: Mapping[str, str]) -> Answer:
-        """Return the same answer with *headers* besides its own; the same name replaces."""
-        return evolve(self, headers=merged_headers(self.headers, headers))
+        """Return the same answer with *headers* added; they replace headers of the same name."""
+        return evolve(self, headers=merge_headers(self.headers, headers))
 
 
-def merged_headers(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    """Return both; a name of *second* replaces it in *first*, whatever its case."""
-    taken = {name.lower() for name in second}
-    return {name: value for name, value in first.items() if name.lower() not in taken} | dict(second)
+def join_bytes(pieces: Iterable[Piece]) -> bytes:
+    """Return the bytes of *pieces*, without the pauses."""
+    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+
+def merge_headers(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    """Return both; headers of *second* replace those of the same name, in any case, in *first*."""
+    replaced = {name.lower() for name in second}
+    return {name: value for name, value in first.items() if name.lower() not in replaced} | dict(second)
 
 
 def json_answer(status: int, document: object, headers: Mapping[str, str] | None = None) -> Answer:
     """Return *document* as a JSON answer."""
     body = (json.dumps(document, ensure_ascii=False).encode(),)
     own = {"Content-Type": "application/json; charset=utf-8"}
-    return Answer(status=status, headers=merged_headers(own, headers or {}), body=body)
+    return Answer(status=status, headers=merge_headers(own, headers or {}), body=body)
 
 
-def encode_event(event: Mapping[str, Any] | HasWire) -> bytes:
-    """Return one server-sent event, as the AI SDK's servers write it."""
-    wire = event.to_wire() if isinstance(event, HasWire) else event
+def encode_event(event: Mapping[str, Any] | WireEvent) -> bytes:
+    """Return one server-sent event in the format of the AI SDK's servers."""
+    wire = event.to_wire() if isinstance(event, WireEvent) else event
     try:
         text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half a surrogate pair: JSON can only escape it
+    except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold but a JSON escape can
         text = json.dumps(wire, separators=(",", ":")).encode()
     return b"data: " + text + b"\n\n"
 
 
 def event_stream(
-    events: Iterable[Mapping[str, Any] | HasWire | float],
+    events: Iterable[Mapping[str, Any] | WireEvent | float],
     *,
     headers: Mapping[str, str] | None = None,
     pause: float = 0.0,
     done: bool = True,
     status: int = 200,
 ) -> Answer:
-    """Return *events* as a streamed answer, each in a write of its own.
+    """Return *events* as a streamed answer, one write per event.
 
     Args:
         events: The events; a number is a pause, in seconds.
@@ -140,6 +156,5 @@ def event_stream(
         body.append(encode_event(event))
     if done:
         body.append(DONE)
-    return Answer(
-        status=status, headers=merged_headers(STREAM_HEADERS, headers or {}), body=tuple(body), chunked=True
-    )
+    headers = merge_headers(STREAM_HEADERS, headers or {})
+    return Answer(status=status, headers=headers, body=tuple(body), chunked=True)

@@ -1,7 +1,7 @@
-"""The fixtures for tests that pytest-asyncio runs: one pair for each scope that a loop may have.
+"""Service and session fixtures for tests run by pytest-asyncio: one pair per loop scope.
 
-A service must live on the loop of its test, and pytest-asyncio decides the
-loop of a fixture when the fixture is defined.
+A service must live on the loop of its test, and pytest-asyncio chooses the loop of a fixture when the
+fixture is defined.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ LoopScope = Literal["function", "class", "module", "package", "session"]
 
 
 def _service(scope: LoopScope) -> Any:
-    """Return the service's fixture for loops of *scope*."""
-
     async def service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
         from .local_service import LocalService
 
@@ -34,8 +32,6 @@ def _service(scope: LoopScope) -> Any:
 
 
 def _session(scope: LoopScope) -> Any:
-    """Return the session's fixture for loops of *scope*."""
-
     async def session(mintlify_service: LocalService) -> AsyncGenerator[MintlifySession]:
         async with mintlify_service.session() as one:
             yield one
