@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from mintlify_async.version import __version__
 
-from .command_grammar import make_parser
+from .argument_parser import make_parser
 from .exit_status import CLOSED_PIPE, DONE, USAGE
 
 __all__ = ["main"]
