@@ -11,127 +11,62 @@ same without any setup. Everything is loaded when it is first used, so that inst
 not slow the tests of projects that do not use the kit.
 """
 
-from __future__ import annotations
+from importlib import import_module as _import_module
+from typing import Any
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from . import faults
-    from .assistant_answers import AnswerStyle
-    from .docs_search import DEFAULT_DOCS, DocsIndex
-    from .faults import (
-        BrokenChunking,
-        BrokenGzip,
-        Close,
-        Cut,
-        Drip,
-        Endless,
-        Fault,
-        Garbage,
-        GzipBomb,
-        HalfHead,
-        NoAnswer,
-        Raw,
-        RawWire,
-        Redirect,
-        Reset,
-        Stall,
-        TlsAlert,
-        WrongLength,
-    )
-    from .http_answer import Answer, Pause
-    from .local_jobs import JobLife, LocalJob, ProposedEdit
-    from .local_service import LocalService
-    from .local_threads import LocalThread, ThreadStyle
-    from .network_guard import NetworkGuard
-    from .operations import Keys
-    from .rate_limits import Limits
-    from .request_log import RecordedRequest, RequestLog
-    from .script import Rule, Script
-    from .script_file import load_script
-    from .service_process import serve
-    from .virtual_clock import VirtualClock
-
-__all__ = [
-    "DEFAULT_DOCS",
-    "Answer",
-    "AnswerStyle",
-    "BrokenChunking",
-    "BrokenGzip",
-    "Close",
-    "Cut",
-    "DocsIndex",
-    "Drip",
-    "Endless",
-    "Fault",
-    "Garbage",
-    "GzipBomb",
-    "HalfHead",
-    "JobLife",
-    "Keys",
-    "Limits",
-    "LocalJob",
-    "LocalService",
-    "LocalThread",
-    "NetworkGuard",
-    "NoAnswer",
-    "Pause",
-    "ProposedEdit",
-    "Raw",
-    "RawWire",
-    "RecordedRequest",
-    "Redirect",
-    "RequestLog",
-    "Reset",
-    "Rule",
-    "Script",
-    "Stall",
-    "ThreadStyle",
-    "TlsAlert",
-    "VirtualClock",
-    "WrongLength",
-    "faults",
-    "load_script",
-    "serve",
-]
-
-_FILE_OF = {
+_MODULES = {
+    "Answer": "http_answer",
     "AnswerStyle": "assistant_answers",
+    "BrokenChunking": "faults",
+    "BrokenGzip": "faults",
+    "Close": "faults",
+    "Cut": "faults",
     "DEFAULT_DOCS": "docs_search",
     "DocsIndex": "docs_search",
-    "Answer": "http_answer",
-    "Pause": "http_answer",
+    "Drip": "faults",
+    "Endless": "faults",
+    "Fault": "faults",
+    "Garbage": "faults",
+    "GzipBomb": "faults",
+    "HalfHead": "faults",
     "JobLife": "local_jobs",
-    "LocalJob": "local_jobs",
-    "ProposedEdit": "local_jobs",
-    "LocalService": "local_service",
-    "LocalThread": "local_threads",
-    "ThreadStyle": "local_threads",
-    "NetworkGuard": "network_guard",
     "Keys": "operations",
     "Limits": "rate_limits",
+    "LocalJob": "local_jobs",
+    "LocalService": "local_service",
+    "LocalThread": "local_threads",
+    "NetworkGuard": "network_guard",
+    "NoAnswer": "faults",
+    "Pause": "http_answer",
+    "ProposedEdit": "local_jobs",
+    "Raw": "faults",
+    "RawWire": "faults",
     "RecordedRequest": "request_log",
+    "Redirect": "faults",
     "RequestLog": "request_log",
+    "Reset": "faults",
     "Rule": "script",
     "Script": "script",
+    "Stall": "faults",
+    "ThreadStyle": "local_threads",
+    "TlsAlert": "faults",
+    "VirtualClock": "virtual_clock",
+    "WrongLength": "faults",
     "load_script": "script_file",
     "serve": "service_process",
-    "VirtualClock": "virtual_clock",
 }
-"""Where each name is defined; every other name of ``__all__`` is in ``faults``."""
+
+__all__ = [*_MODULES, "faults"]  # pyright: ignore[reportUnsupportedDunderAll] - checkers read the stub
 
 
 def __getattr__(name: str) -> Any:
-    """Load the file that defines *name*."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f".{_FILE_OF.get(name, 'faults')}", __name__)
-    value = module if name == "faults" else getattr(module, name)
-    globals()[name] = value
-    return value
+    module = _import_module(f".{_MODULES.get(name, name)}", __name__)
+    found = module if name == "faults" else getattr(module, name)
+    globals()[name] = found  # the next use does not come here
+    return found
 
 
 def __dir__() -> list[str]:
-    """Return the public names."""
     return sorted(__all__)

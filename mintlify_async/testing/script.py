@@ -258,7 +258,8 @@ class Script:
 
 def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     """Return the answer that the options describe, or None where the service is to answer by itself."""
-    status, headers = options.get("status"), options.get("headers") or {}
+    status = options.get("status")
+    headers: Mapping[str, str] = options.get("headers") or {}
     body, chunks = options.get("body"), options.get("chunks")
     if ("json" in options) + (body is not None) + (chunks is not None) > 1:
         raise ConfigurationError("give only one of json, body, chunks", field="body")
