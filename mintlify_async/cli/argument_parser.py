@@ -11,10 +11,10 @@ __all__ = ["make_parser"]
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
 
-  mintlify-async demo                            every operation, on a local service
+  mintlify-async demo                            see it work on a local service
   mintlify-async ask "How do I log in?"          stream an answer
   mintlify-async job create "Fix typos" --wait   create a job and follow it
-  mintlify-async doctor                          check settings and connection
+  mintlify-async doctor                          check settings and network
 """
 
 ENVIRONMENT = """\
@@ -169,7 +169,7 @@ def _add_job(commands: _Commands) -> None:
     create.add_argument("prompt", nargs="?", help="the instruction; - or nothing reads standard input")
     create.add_argument("--wait", action="store_true", help="wait for its end and show its states")
     create.add_argument(
-        "--dedupe-key", metavar="KEY", help="create one job at most for this key (needs --ledger)"
+        "--dedupe-key", metavar="KEY", help="create at most one job for this key (needs --ledger)"
     )
     create.add_argument("--ledger", metavar="FILE", help="SQLite file that stores dedupe keys")
     _add_wait(create)
