@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import cast
 
 import mintlify_async as mintlify
 
@@ -67,9 +66,11 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 def _tool_line(event: mintlify.ToolInputAvailable) -> str:
     """Return a line that says what the assistant is searching for."""
-    asked = cast("object", event.input)
-    query = cast("dict[str, object]", asked).get("query") if isinstance(asked, dict) else None
-    return f"{event.tool_name}: {query}" if isinstance(query, str) else event.tool_name
+    match event.input:
+        case {"query": str(query)}:
+            return f"{event.tool_name}: {query}"
+        case _:
+            return event.tool_name
 
 
 def _show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
