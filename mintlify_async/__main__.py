@@ -1,4 +1,4 @@
-"""``python -m mintlify_async``: the command line."""
+"""Runs the command line: ``python -m mintlify_async``."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mintlify_async.cli.terminal import Blocks, Terminal, WithoutSuggestions
+from mintlify_async.cli.terminal import Blocks, Terminal
+from mintlify_async.markdown import WithoutSuggestions
 
 ANSWER = """\
 Use the **login** page.

@@ -13,7 +13,7 @@ import pytest
 from mintlify_async import ConfigurationError
 from mintlify_async.clock import Clock
 from mintlify_async.testing import LocalService, VirtualClock
-from mintlify_async.testing.idle import Pulse
+from mintlify_async.testing.idle_loop import IdleWatch
 
 
 async def test_half_an_hour_of_polls_is_quick():
@@ -67,9 +67,9 @@ async def test_a_request_under_way_holds_the_time():
 
 async def test_a_loop_that_shows_nothing(monkeypatch):
     """Where the ready queue cannot be seen (uvloop), quiet in real time stands for it."""
-    pulse = Pulse.of(asyncio.get_running_loop())
-    monkeypatch.setattr(pulse, "_ready", None)
-    monkeypatch.setattr(pulse, "grace", 0.2)  # ample, for a busy machine
+    watch = IdleWatch.of(asyncio.get_running_loop())
+    monkeypatch.setattr(watch, "_ready", None)
+    monkeypatch.setattr(watch, "grace", 0.2)  # ample, for a busy machine
     clock, fired = VirtualClock(), []
     async with LocalService(clock=clock) as service, aiohttp.ClientSession() as client:
         for _ in range(10):
@@ -216,8 +216,8 @@ async def test_many_deadlines_that_never_come_cost_nothing():
     for _ in range(5_000):
         async with clock.deadline(clock.now() + 60):
             pass
-    lane = next(iter(clock._lanes.values()))
-    assert len(lane._heap) < 200
+    queue = next(iter(clock._queues.values()))
+    assert len(queue._heap) < 200
 
 
 def test_a_negative_grace_is_refused():

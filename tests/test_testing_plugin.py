@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
-from mintlify_async.testing.guard import BlockedConnection, NetworkGuard, is_local
+from mintlify_async import testing
+from mintlify_async.testing.network_guard import BlockedConnection, NetworkGuard, is_local
 
 pytest_plugins = ["pytester"]
 
@@ -131,11 +134,19 @@ def test_it_costs_nothing_where_it_is_not_used(pytester):
         def test_it():
             assert "mintlify_async.testing.pytest_plugin" in sys.modules
             assert not {"aiohttp", "cattrs"} & set(sys.modules)
-            assert not [name for name in sys.modules if name.startswith("mintlify_async.testing.service")]
+            assert "mintlify_async.testing.local_service" not in sys.modules
     """
     pytester.makepyfile(source)  # loaded by its entry point, as in any project
     quiet = ("-p", "no:asyncio", "-p", "no:anyio", "-p", "no:aiohttp", "-p", "no:cacheprovider")
     pytester.runpytest_subprocess("-q", *quiet).assert_outcomes(passed=1)
+
+
+def test_checkers_and_programs_see_the_same_names():
+    """Each name of the stub is public and loads; nothing else is."""
+    stub = ast.parse(Path(testing.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    named = [alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(named) == dir(testing) == sorted(testing.__all__)
+    assert all(getattr(testing, name) is not None for name in named)
 
 
 # The guard itself

@@ -1,8 +1,8 @@
-"""The command line: arguments in, an exit status out.
+"""The command line ``mintlify-async``.
 
-Answers go to standard output, everything else to standard error. Keys come
-from the environment only. Each command is a room of its own, loaded when it is
-called, so that ``--help`` is fast.
+Answers go to standard output, everything else to standard error. Keys are read from the environment
+only. Each command has a file of its own, which is loaded when the command runs, so that ``--help`` is
+fast.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from mintlify_async.version import __version__
 
-from .arguments import make_parser
-from .statuses import CLOSED_PIPE, DONE, USAGE
+from .argument_parser import make_parser
+from .exit_status import CLOSED_PIPE, DONE, USAGE
 
 __all__ = ["main"]
 
@@ -25,12 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
     Args:
-        arguments: The arguments without the program's name; None takes the process's own.
+        arguments: The arguments without the program's name; None takes those of the process.
     """
     parser = make_parser()
     try:
         options = parser.parse_args(arguments)
-    except SystemExit as end:  # argparse has printed its help or its complaint
+    except SystemExit as end:  # argparse has printed the help or the error
         return end.code if isinstance(end.code, int) else USAGE
     if options.version:
         sys.stdout.write(f"mintlify-async {__version__}\n")
@@ -42,17 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Load the command's room and run it; a reader that went away ends it quietly."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:  # an answer may hold what the terminal's encoding cannot show
+    if reconfigure is not None:  # an answer may have characters that the terminal's encoding has not
         reconfigure(errors="replace")
-    running = importlib.import_module(".running", __package__)
+    runner = importlib.import_module(".run_command", __package__)
     command = importlib.import_module(f".{options.command}", __package__)
     try:
-        status: int = running.run(command.run, options)
+        status: int = runner.run(command.run, options)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The interpreter would flush once more at exit, and complain.
+    except BrokenPipeError:  # the reader is gone, as after `| head -1`: that is no error to report
+        # The interpreter flushes once more at exit, which would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     return status

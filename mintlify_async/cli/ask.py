@@ -1,24 +1,23 @@
-"""``ask``: one question in, its answer out as it streams, with sources and suggestions below."""
+"""``ask``: streams the answer to one question, with its sources and suggestions below."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
-from typing import cast
 
 import mintlify_async as mintlify
 
-from .advice import UsageError
-from .running import read_file, read_text
-from .statuses import DONE, TROUBLE
+from .error_advice import UsageError
+from .exit_status import DONE, TROUBLE
+from .run_command import read_file, read_text
 from .terminal import Terminal, WholeCharacters
 
-__all__ = ["run", "show_below", "stream"]
+__all__ = ["run", "stream"]
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask, stream, and keep the thread where that is wanted."""
+    """Ask the question, stream the answer, and save the thread if ``--save`` is given."""
     if options.code == "-" and options.question in (None, "-"):
         raise UsageError("standard input can be the question or the code, not both")
     question = read_text(options.question, "question")
@@ -36,25 +35,21 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             current_path=options.path,
             retrieval_page_size=options.results,
         )
-        if options.json:
-            await _as_json(reply, terminal)
-        else:
-            await stream(reply, terminal)
+        await (_print_events if options.json else stream)(reply, terminal)
         if options.save and reply.thread is not None:
             _save(options.save, reply.thread)
     return TROUBLE if reply.aborted else DONE
 
 
-async def _as_json(reply: mintlify.Reply, terminal: Terminal) -> None:
+async def _print_events(reply: mintlify.Reply, terminal: Terminal) -> None:
     async with reply:
         async for event in reply:
-            terminal.write(
-                json.dumps(event.to_wire())
-            )  # plain ASCII: half a character cannot be written otherwise
+            # ASCII only: half of a surrogate pair cannot be written in another way.
+            terminal.write(json.dumps(event.to_wire()))
 
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show *reply* as it streams; what had come stays on the screen whatever happens."""
+    """Show *reply* as it streams. What was received stays on the screen if the answer breaks off."""
     view, characters = terminal.answer(), WholeCharacters()
     try:
         async with reply:
@@ -66,38 +61,38 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
     finally:
         view.feed(characters.close())
         view.close()
-    show_below(reply, terminal)
+    _show_below(reply, terminal)
 
 
 def _tool_line(event: mintlify.ToolInputAvailable) -> str:
-    """Say what the assistant is looking up."""
-    asked = cast("object", event.input)
-    query = cast("dict[str, object]", asked).get("query") if isinstance(asked, dict) else None
-    return f"{event.tool_name}: {query}" if isinstance(query, str) else event.tool_name
+    """Return a line that says what the assistant is searching for."""
+    match event.input:
+        case {"query": str(query)}:
+            return f"{event.tool_name}: {query}"
+        case _:
+            return event.tool_name
 
 
-def show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show what an answer brought beside its text: sources, suggestions, an early end."""
+def _show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
+    """Show the sources and suggestions, and whether the answer ended early."""
     if reply.sources:
-        lines = [f"- {_source_line(source)}" for source in reply.sources]
-        _show_list("Sources:", lines, terminal)
+        _show_list("Sources:", [_source_line(source) for source in reply.sources], terminal)
     _, suggestions = mintlify.split_suggestions(reply.text)
     if suggestions:
-        lines = [f"- {suggestion.title} — {suggestion.path}" for suggestion in suggestions]
+        lines = [f"{suggestion.title} — {suggestion.path}" for suggestion in suggestions]
         _show_list("See next:", lines, terminal)
     if reply.aborted:
         terminal.note("the service ended this answer early")
     elif not reply.text:
-        terminal.note("the answer holds no text")
+        terminal.note("the answer has no text")
 
 
 def _show_list(title: str, lines: list[str], terminal: Terminal) -> None:
     terminal.write("")
-    terminal.shown("\n".join([title, "", *lines]))
+    terminal.shown("\n".join([title, "", *(f"- {line}" for line in lines)]))
 
 
 def _source_line(source: mintlify.AnswerSource) -> str:
-    """Say where a source is, with its title where it has one."""
     named = [source.title, source.url or source.filename]
     return " — ".join(part for part in named if part) or source.type
 
@@ -107,7 +102,6 @@ def _code(name: str) -> list[mintlify.ContextItem]:
 
 
 def _load(name: str) -> mintlify.Thread:
-    """Read a thread that ``--save`` wrote."""
     path = Path(name)
     if not path.exists():
         raise UsageError(f"there is no file {name}: ask a first question with --save {name}")
@@ -115,7 +109,6 @@ def _load(name: str) -> mintlify.Thread:
 
 
 def _save(name: str, thread: mintlify.Thread) -> None:
-    """Write the thread for its owner alone: whoever has its key can go on with it."""
     path = Path(name)
-    path.touch(mode=0o600)
+    path.touch(mode=0o600)  # readable by its owner alone: the key in it is all that a thread needs
     path.write_text(thread.to_json() + "\n", encoding="utf-8")

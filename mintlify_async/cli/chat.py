@@ -1,7 +1,7 @@
-"""``chat``: lines come in, answers go out as they stream, and the conversation is kept under its name.
+"""``chat``: a conversation in the terminal, which a name keeps for another day.
 
-The prompt is read outside the event loop, so that line editing works and Ctrl-C
-there is only Ctrl-C; in an answer it stops the answer and keeps the conversation.
+The prompt is read outside the event loop, so that line editing works and Ctrl-C there only clears the
+line. During an answer, Ctrl-C stops the answer and keeps the conversation.
 """
 
 from __future__ import annotations
@@ -13,27 +13,24 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mintlify_async as mintlify
 
-from .advice import explain
+from ..errors import ConfigurationError, MintlifyError, NotFoundError
 from .ask import stream
-from .statuses import DONE, TROUBLE
+from .error_advice import explain
+from .exit_status import DONE, TROUBLE
 from .terminal import Terminal
-
-if TYPE_CHECKING:
-    from ..conversation import AskOptions
 
 __all__ = ["run"]
 
 PROMPT = "> "
 
-HELP = "/undo takes the last turn back, /retry asks again what was not answered, /quit or Ctrl-D ends."
+HELP = "/undo takes the last turn back, /retry asks the unanswered question again, /quit or Ctrl-D ends."
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Talk until the input ends; return whether every question was answered."""
+    """Answer until the input ends; the exit status says whether every question was answered."""
     store = _store(options) if options.name or options.list_names else None
     with asyncio.Runner() as runner:
         if store is not None and options.list_names:
@@ -43,23 +40,22 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
         session = mintlify.MintlifySession(domain=options.domain, base_url=options.base_url)
         try:
             chat = session.conversation(fp=options.fp, store=store, id=options.name)
-            return _Talk(runner, chat, options, terminal).run()
+            return _Chat(runner, chat, options, terminal).run()
         finally:
             runner.run(session.close())
 
 
 def _store(options: argparse.Namespace) -> mintlify.SQLiteConversationStore:
-    """Return where named conversations are kept: a folder of the user alone, since threads have keys."""
     if options.store:
         return mintlify.SQLiteConversationStore(options.store)
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     folder = Path(data) / "mintlify-async"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # for the user alone: threads have secret keys
     return mintlify.SQLiteConversationStore(folder / "chats.db")
 
 
-class _Talk:
-    """One sitting of a conversation."""
+class _Chat:
+    """A conversation while the command runs."""
 
     def __init__(
         self,
@@ -75,7 +71,7 @@ class _Talk:
         self._status = DONE
 
     def run(self) -> int:
-        """Read and answer until the end of the input."""
+        """Read and answer until the end of the input; return the exit status."""
         if self._options.name:
             self._runner.run(self._chat.load())
         self._greet()
@@ -108,16 +104,21 @@ class _Talk:
                 self._terminal.note("\nCtrl-D ends the conversation")
 
     def _turn(self, line: str) -> None:
-        """Answer one line; what goes wrong is told, and the conversation goes on as it was."""
+        """Answer one line. An error is printed and leaves the conversation as it was."""
         try:
             self._runner.run(self._answer(line))
         except KeyboardInterrupt:
-            self._terminal.note("stopped; this turn is not kept (/retry asks it again)")
-        except mintlify.ConfigurationError:
-            raise  # a missing key or domain: the next question would fail alike
-        except mintlify.MintlifyError as error:
+            self._terminal.note("stopped; this turn is not kept (/retry asks the question again)")
+        except ConfigurationError:
+            raise  # a missing key or domain: the next question would fail, too
+        except MintlifyError as error:
             explain(error, self._terminal)
             self._status = TROUBLE
+
+    def _ask(self, line: str) -> mintlify.Reply:
+        return self._chat.ask(
+            line, current_path=self._options.path, retrieval_page_size=self._options.results
+        )
 
     async def _answer(self, line: str) -> None:
         if line == "/undo":
@@ -127,29 +128,25 @@ class _Talk:
         if line.startswith("/") and line != "/retry":
             self._terminal.note(HELP)
             return
-        options: AskOptions = {
-            "current_path": self._options.path,
-            "retrieval_page_size": self._options.results,
-        }
-        for _ in range(3):  # while the prompt waited, the loop stood still: let it see connections that ended
+        for _ in range(3):  # the loop stood still during the prompt: let it notice closed connections
             await asyncio.sleep(0)
-        reply = self._chat.retry() if line == "/retry" else self._chat.ask(line, **options)
+        reply = self._chat.retry() if line == "/retry" else self._ask(line)
         try:
             await stream(reply, self._terminal)
-        except mintlify.NotFoundError:
+        except NotFoundError:
             if self._chat.thread is None:
                 raise
             self._terminal.note(
-                "the service does not know this conversation's thread any more: a new one begins"
+                "the service does not know this conversation's thread any more; starting a new one"
             )
             self._chat.forget_thread()
             await stream(self._chat.retry(), self._terminal)
 
 
 def _read_line() -> str:
-    """Read a line, with editing and history where both ends are a terminal."""
+    """Read a line, with editing and history if input and output are a terminal."""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        _load_editing()
+        _enable_editing()
         return input(PROMPT)
     if sys.stdin.isatty():
         sys.stderr.write(PROMPT)
@@ -160,7 +157,6 @@ def _read_line() -> str:
     return line
 
 
-def _load_editing() -> None:
-    """Let ``input`` edit lines; Python may be built without it."""
-    if importlib.util.find_spec("readline") is not None:
+def _enable_editing() -> None:
+    if importlib.util.find_spec("readline") is not None:  # Python may be built without it
         importlib.import_module("readline")

@@ -1,4 +1,4 @@
-"""``demo``: the whole interface against a local service that it starts itself; each step with its Python."""
+"""``demo``: every operation against a local service that it starts, each step with its Python code."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import mintlify_async as mintlify
 from mintlify_async.testing import AnswerStyle, JobLife, LocalService
 
 from .ask import stream
+from .exit_status import DONE
 from .job import line
-from .statuses import DONE
 from .terminal import Terminal
 
 __all__ = ["run"]
 
 PAUSE_SECONDS = 0.015
-"""Between two pieces of an answer, so that one sees it stream."""
+"""Between two pieces of an answer, so that it is seen to stream."""
 
 JOB_SECONDS = 3.0
-"""How long the local service works on a prompt."""
+"""How long a job runs."""
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -46,7 +46,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _step(terminal: Terminal, says: str, code: str) -> None:
-    """Say what comes, and how it is done from Python."""
+    """Print what the next step does and its Python code."""
     terminal.write(f"\n{says}\n")
     terminal.write(textwrap.indent(textwrap.dedent(code).strip(), "    "))
     terminal.write("")
@@ -55,7 +55,7 @@ def _step(terminal: Terminal, says: str, code: str) -> None:
 async def _create(session: mintlify.MintlifySession, terminal: Terminal) -> mintlify.JobHandle:
     _step(
         terminal,
-        "1. An agent job. One POST, at most once: a second could open a second change.",
+        "1. An agent job. It is sent at most once: a second could open a second change.",
         """
         job = await session.create_job("Fix the typos in the quickstart")
         async for seen in job.watch():      # polls, and yields on each change
@@ -68,7 +68,6 @@ async def _create(session: mintlify.MintlifySession, terminal: Terminal) -> mint
 
 
 async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
-    """Show each state as it is polled."""
     async for seen in job.watch():
         terminal.write("    " + line(seen))
 
@@ -76,7 +75,7 @@ async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
 async def _follow_up(job: mintlify.JobHandle, terminal: Terminal) -> None:
     _step(
         terminal,
-        "2. A follow-up. Its wait is not fooled by the first turn's `completed`.",
+        "2. A follow-up. Its wait ends with its own result, not with the first turn's.",
         """
         turn = await job.send("Mention the command line, too")
         done = await turn
@@ -96,10 +95,7 @@ async def _ask(session: mintlify.MintlifySession, terminal: Terminal) -> mintlif
                 print(text, end="")
         """,
     )
-    reply = session.ask("How do I create an agent job?")
-    await stream(reply, terminal)
-    terminal.write(f"\n    thread id: {reply.thread_id}")
-    return reply.thread
+    return await _answer(session.ask("How do I create an agent job?"), terminal)
 
 
 async def _ask_again(
@@ -113,6 +109,10 @@ async def _ask_again(
         print((await more).text, more.sources)
         """,
     )
-    reply = session.ask("And how do I send it a follow-up?", thread=thread)
+    await _answer(session.ask("And how do I send it a follow-up?", thread=thread), terminal)
+
+
+async def _answer(reply: mintlify.Reply, terminal: Terminal) -> mintlify.Thread | None:
     await stream(reply, terminal)
     terminal.write(f"\n    thread id: {reply.thread_id}")
+    return reply.thread

@@ -1,4 +1,4 @@
-"""``doctor``: what is set, which versions, and whether the service can be reached; it creates nothing."""
+"""``doctor``: checks settings, versions, and whether the service can be reached. It creates nothing."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ import asyncio
 import os
 import platform
 import ssl
+from contextlib import suppress
 from importlib import metadata
 from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
-from mintlify_async.clock import SystemClock
-from mintlify_async.errors import PermissionDeniedError
 
-from .statuses import DONE, TROUBLE, USAGE
+from ..clock import SystemClock
+from ..errors import AuthenticationError, MintlifyError, NotFoundError, PermissionDeniedError
+from .exit_status import DONE, TROUBLE, USAGE
 from .terminal import Terminal
 
 __all__ = ["run"]
 
 PROBE_SECONDS = 10.0
-"""Longest look at the service's address."""
+"""Longest wait for the service."""
 
 PROBE_JOB = "doctor-looks-for-nothing"
-"""A job that does not exist: a 404 for it proves the address, the key and the project's route."""
+"""A job that does not exist: a 404 for it proves that the address, the key and the project are right."""
 
 KINDS = {
     "admin": "an admin key",
     "assistant": "an assistant key",
     "foreign": "a key of another product",
-    "unknown": "not a key of this service, by its beginning",
+    "unknown": "not a key of this service, judging by its prefix",
 }
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Check everything; the first thing that is wrong decides the status."""
+    """Check everything; wrong settings count before a service that is not reached."""
     _versions(terminal)
     wrong = _settings(terminal)
     reached = await _service(options, terminal)
@@ -56,7 +57,7 @@ def _versions(terminal: Terminal) -> None:
 
 
 def _settings(terminal: Terminal) -> bool:
-    """Say what each setting is, never a key's text; return whether one of them is wrong."""
+    """Print each setting, but no key; return whether one is wrong."""
     admin = _key("MINTLIFY_ADMIN_API_KEY", "admin", "jobs", terminal)
     assistant = _key("MINTLIFY_ASSISTANT_API_KEY", "assistant", "ask and chat", terminal)
     for name, used_for in (
@@ -80,13 +81,13 @@ def _key(name: str, wanted: str, used_for: str, terminal: Terminal) -> bool:
         f"{name}: {KINDS[kind]}, for {used_for}" + (f"; it must be {KINDS[wanted]}" if wrong else "")
     )
     if value != value.strip():
-        terminal.write(f"{name}: it begins or ends with blanks; remove them")
+        terminal.write(f"{name}: it begins or ends with spaces; remove them")
         wrong = True
     return wrong
 
 
 async def _service(options: argparse.Namespace, terminal: Terminal) -> bool:
-    """Look whether the service answers: with a GET where there is a key, else by connecting alone."""
+    """Return whether the service answers: to a GET if a key is set, else to a connection alone."""
     clock = SystemClock()
     async with mintlify.MintlifySession(
         base_url=options.base_url, retry=mintlify.RetryPolicy(attempts=1)
@@ -98,7 +99,7 @@ async def _service(options: argparse.Namespace, terminal: Terminal) -> bool:
                     return await _look(session, terminal)
                 await _connect(str(session.base_url))
         except (OSError, TimeoutError, ssl.SSLError) as error:
-            terminal.write(f"service: not reached ({type(error).__name__}: {error}); is the network up?")
+            terminal.write(f"service: not reached ({type(error).__name__}: {error}); check the network")
             return False
     terminal.write(
         "service: reached; no key was tried (set MINTLIFY_ADMIN_API_KEY and MINTLIFY_PROJECT_ID for that)"
@@ -107,31 +108,25 @@ async def _service(options: argparse.Namespace, terminal: Terminal) -> bool:
 
 
 async def _look(session: mintlify.MintlifySession, terminal: Terminal) -> bool:
+    """Poll a job that does not exist; return whether the answer shows that the admin key is accepted."""
+    job = session.job(mintlify.JobRef(project_id=os.environ["MINTLIFY_PROJECT_ID"], id=PROBE_JOB))
     try:
-        await session.job(
-            mintlify.JobRef(project_id=os.environ["MINTLIFY_PROJECT_ID"], id=PROBE_JOB)
-        ).refresh()
-    except mintlify.NotFoundError:
+        with suppress(NotFoundError):  # the expected answer
+            await job.refresh()
         terminal.write("service: reached, and the admin key is accepted")
         return True
-    except mintlify.AuthenticationError:
-        terminal.write(
-            "service: reached, but it refuses the admin key (401): it is wrong or has expired; make a new one"
-        )
+    except AuthenticationError:
+        found = "reached, but it refuses the admin key (401): the key is wrong or has expired; make a new one"
     except PermissionDeniedError:
-        terminal.write(
-            "service: reached, but the admin key may not read jobs (403): look at its scopes and addresses"
-        )
-    except mintlify.MintlifyError as error:
-        terminal.write(f"service: {error}")
-    else:
-        terminal.write("service: reached, and the admin key is accepted")
-        return True
+        found = "reached, but the admin key may not read jobs (403): check its scopes and allowed addresses"
+    except MintlifyError as error:
+        found = str(error)
+    terminal.write(f"service: {found}")
     return False
 
 
 async def _connect(base_url: str) -> None:
-    """Connect to the service's address and hang up."""
+    """Connect to the service's address and disconnect."""
     address = urlsplit(base_url)
     secure = address.scheme == "https"
     port = address.port or (443 if secure else 80)

@@ -1,4 +1,4 @@
-"""``job``: agent jobs created, continued, waited for and looked at."""
+"""``job``: creates agent jobs, sends follow-ups, waits for jobs and shows them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from contextlib import AbstractContextManager, nullcontext
 
 import mintlify_async as mintlify
 
-from .advice import UsageError
-from .running import read_text
-from .statuses import DONE, JOB_FAILED
+from .error_advice import UsageError
+from .exit_status import DONE, JOB_FAILED
+from .run_command import read_text
 from .terminal import Progress, Terminal
 
 __all__ = ["line", "run"]
 
 DEFAULT_WAIT = 1800.0
-"""Longest wait in seconds where ``--timeout`` does not say another."""
+"""Longest wait in seconds without ``--timeout``."""
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Open a session and do what the verb says."""
+    """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
     ledger = mintlify.SQLiteLedger(options.ledger) if getattr(options, "ledger", None) else None
     if getattr(options, "dedupe_key", None) and ledger is None:
-        raise UsageError("--dedupe-key needs --ledger FILE, which remembers it")
+        raise UsageError("--dedupe-key needs --ledger FILE, which stores it")
     async with mintlify.MintlifySession(
         project_id=options.project, base_url=options.base_url, ledger=ledger
     ) as session:
@@ -45,7 +45,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
-    """Tell the reference of what was just paid for, before anything else can go wrong."""
+    """Print the reference before anything else can fail: the job is paid for. Then wait, with ``--wait``."""
     if options.wait:
         terminal.note(f"reference: {handle.ref}")
         return await _wait(handle, options, terminal, every_record=False)
@@ -59,7 +59,7 @@ async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, term
 async def _wait(
     handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal, *, every_record: bool
 ) -> int:
-    """Follow the job to its end, and show its last record, or each one."""
+    """Wait for the end of the job; print its last record, or each one."""
     limit = options.timeout or DEFAULT_WAIT
     quiet = options.json or every_record
     shown: AbstractContextManager[Progress | None] = (
@@ -74,12 +74,12 @@ async def _wait(
                     _show(job, options, terminal)
                 elif progress is not None:
                     progress.change(line(job))
-    except asyncio.CancelledError:  # Ctrl-C; of the other ends, the error tells
+    except asyncio.CancelledError:  # Ctrl-C; every other failure has an error that says it
         terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
         raise
     if handle.settled_by == "grace":
         terminal.note(
-            "no sign of the follow-up's own work was seen; the state held still, so it counts as the result"
+            "the follow-up was not seen at work; the status did not change, so it counts as the result"
         )
     if last is None:  # watch() yields at least one record
         return DONE
@@ -98,7 +98,7 @@ def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) ->
 
 
 def line(job: mintlify.Job) -> str:
-    """Say in one line what a record says."""
+    """Return a record as one line."""
     said = [job.id, job.status]
     if job.pr_link:
         said.append(job.pr_link)

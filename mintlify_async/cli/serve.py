@@ -1,20 +1,19 @@
-"""``serve``: the local service as a process, until Ctrl-C or SIGTERM."""
+"""``serve``: runs the local service until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
 import argparse
 
-from mintlify_async.testing import JobLife
-from mintlify_async.testing.process import serve
+from mintlify_async.testing import JobLife, serve
 
-from .statuses import DONE
+from .exit_status import DONE
 from .terminal import Terminal
 
 __all__ = ["run"]
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until a signal comes; the ready line on standard output holds the address."""
+    """Serve until a signal arrives; the ready line on standard output has the address."""
     await serve(
         host=options.host,
         port=options.port,

@@ -1,7 +1,7 @@
-"""What people see: text in, lines on standard output and standard error out.
+"""Output to the terminal: answers on standard output, everything else on standard error.
 
-Standard output carries the answer alone. Colours and Markdown come with rich
-(the extra ``cli``) on a terminal that can show them; without either, plain text.
+Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them; otherwise the
+output is plain text.
 """
 
 from __future__ import annotations
@@ -13,102 +13,63 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from ..markdown import WithoutSuggestions
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-__all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WholeCharacters", "WithoutSuggestions"]
-
-FENCE = "```suggestions"
-"""Opens the block of follow-up suggestions; it is shown below the answer instead."""
+__all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WholeCharacters"]
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What could steer a terminal, line ends and tabs left out: an answer's text comes from elsewhere."""
+"""Control characters but line ends and tabs: the text of an answer must not control the terminal."""
 
 REFRESHES_PER_SECOND = 8
-"""How often a growing answer is drawn: by time, since drawing at each token is quadratic."""
+"""How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
 
 
 class AnswerView(Protocol):
-    """Shows an answer while it grows."""
+    """Shows an answer while it streams."""
 
     def feed(self, text: str) -> None:
         """Show *text*, the next piece."""
         ...
 
     def close(self) -> None:
-        """Show what was held back, and end the last line."""
+        """Show everything that is left, and end the last line."""
         ...
 
 
-class WithoutSuggestions:
-    """Takes the suggestions block out of a growing text.
-
-    A line's beginning is held back only as long as it may still open the block.
-    """
-
-    def __init__(self) -> None:
-        """Begin at the start of a line."""
-        self._line = ""
-        self._shown = 0
-        self._hidden = False
-
-    def feed(self, text: str) -> str:
-        """Return what of *text*, and of what was held back, can be shown now."""
-        return "".join(self._piece(piece) for piece in re.findall(r"[^\n]*\n|[^\n]+", text))
-
-    def _piece(self, piece: str) -> str:
-        self._line += piece
-        ended = piece.endswith("\n")
-        if self._hidden:
-            self._hidden = not (ended and self._line.strip() == "```")
-            self._line = "" if ended else self._line
-            return ""
-        if self._line.strip() == FENCE or (not ended and FENCE.startswith(self._line)):
-            self._hidden = ended
-            self._line = "" if ended else self._line
-            return ""
-        show = self._line[self._shown :]
-        self._line, self._shown = ("", 0) if ended else (self._line, len(self._line))
-        return show
-
-    def close(self) -> str:
-        """Return what was still held back and is no suggestions block."""
-        held = "" if self._hidden or self._line.strip() == FENCE else self._line[self._shown :]
-        self._line, self._shown = "", 0
-        return held
-
-
 class WholeCharacters:
-    """Holds half a character back until its other half has come; the service may cut between the two."""
+    """Joins surrogate pairs that the service has cut between two pieces of text."""
 
     def __init__(self) -> None:
-        """Hold nothing."""
+        """Start without a half."""
         self._half = ""
 
     def feed(self, text: str) -> str:
-        """Return the whole characters so far; a half that fits nothing becomes U+FFFD."""
+        """Return the whole characters so far; a half without its other half becomes U+FFFD."""
         text = self._half + text
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         whole = text[:-1] if self._half else text
         return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def close(self) -> str:
-        """Return U+FFFD for a half that is left."""
+        """Return U+FFFD if a half is left."""
         return "\ufffd" if self._half else ""
 
 
 class Blocks:
-    """Cuts a growing Markdown text at the blank lines between its blocks, never inside a code fence."""
+    """Splits growing Markdown text at the blank lines between its blocks, but not inside code blocks."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._lines: list[str] = []
         self._open: list[str] = []
         self._fence = ""
 
     def feed(self, text: str) -> list[str]:
-        """Take the next piece of text; return the blocks that are finished now."""
+        """Add a piece of text; return the blocks that are finished now."""
         finished: list[str] = []
         for piece in re.findall(r"[^\n]*\n|[^\n]+", text):
             self._open.append(piece)
@@ -132,12 +93,12 @@ class Blocks:
 
     @property
     def tail(self) -> str:
-        """The block that is still growing."""
+        """The block that is not finished yet."""
         return "".join([*self._lines, *self._open])
 
 
 class _PlainView:
-    """Writes each piece as it comes."""
+    """Writes each piece as it arrives."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -159,7 +120,7 @@ class _PlainView:
 
 
 class _MarkdownView:
-    """Prints finished blocks for good; only the growing one is drawn again, and by time."""
+    """Prints each block once when it is finished; only the growing one is drawn again and again."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -174,9 +135,9 @@ class _MarkdownView:
 
     def feed(self, text: str) -> None:
         if self._live is None:
-            from rich.live import Live  # the extra `cli`; loaded when something is shown
+            from rich.live import Live
 
-            # The growing block is cut at the screen's height while it grows; whole when it is finished.
+            # The growing block is cropped to the screen; the finished one is printed whole.
             self._live = Live(
                 console=self._console,
                 get_renderable=self._growing,
@@ -208,13 +169,13 @@ class _MarkdownView:
 
 
 def _markdown(text: str) -> Any:
-    from rich.markdown import Markdown  # the extra `cli`; loaded when something is shown
+    from rich.markdown import Markdown
 
-    return Markdown(text, hyperlinks=False)  # a link's address is shown, not hidden behind its words
+    return Markdown(text, hyperlinks=False)  # print the address of a link beside its text
 
 
 class Progress(Protocol):
-    """Shows how a job is getting on."""
+    """Shows the states of a job."""
 
     def change(self, text: str) -> None:
         """Show a new state."""
@@ -222,7 +183,7 @@ class Progress(Protocol):
 
 
 class _Lines:
-    """One line for each change, for a pipe or a log."""
+    """One line per change, for a pipe or a log."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -232,7 +193,7 @@ class _Lines:
 
 
 class _Spinner(_Lines):
-    """One line for each change, and below them one that moves with the time."""
+    """One line per change, and below them a spinner with the elapsed time."""
 
     def __init__(self, terminal: Terminal, bar: Any, task: Any) -> None:
         super().__init__(terminal)
@@ -243,13 +204,13 @@ class _Spinner(_Lines):
 
 
 class Terminal:
-    """Standard output and standard error, as far as they can be pleasant.
+    """Standard output and standard error.
 
     Args:
-        plain: Never Markdown nor colours.
+        plain: Whether to use neither Markdown nor colours.
         out: Where answers go; None takes standard output.
         err: Where everything else goes; None takes standard error.
-        environ: The environment; None takes the process's own.
+        environ: The environment variables; None takes those of the process.
     """
 
     def __init__(
@@ -260,7 +221,7 @@ class Terminal:
         err: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Look at what the two streams can do."""
+        """Find out what the two streams can show."""
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
         environ = os.environ if environ is None else environ
@@ -270,22 +231,22 @@ class Terminal:
         self._err_console = self._console(self.err) if able else None
 
     def _console(self, stream: TextIO) -> Console | None:
-        """Return rich's console for a terminal, or None for a pipe or where rich is not installed."""
+        """Return rich's console for a terminal; None for a pipe, or if rich is not installed."""
         if not stream.isatty():
             return None
         try:
-            from rich.console import Console  # the extra `cli`; plain text does without
+            from rich.console import Console
         except ImportError:
             return None
         return Console(file=stream, no_color=not self._coloured, soft_wrap=False)
 
     def write(self, text: str, end: str = "\n") -> None:
-        """Write a piece of the answer: as it is to a pipe, without control characters to a terminal."""
+        """Write a piece of the answer, to a terminal without control characters."""
         self.out.write((CONTROLS.sub("", text) if self.out.isatty() else text) + end)
         self.out.flush()
 
     def note(self, text: str = "", style: str = "dim") -> None:
-        """Say something that is not the answer."""
+        """Write a line that is not part of the answer."""
         text = CONTROLS.sub("", text)
         if self._err_console is not None:
             self._err_console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
@@ -294,11 +255,11 @@ class Terminal:
             self.err.flush()
 
     def error(self, text: str) -> None:
-        """Say what went wrong."""
+        """Write what went wrong."""
         self.note(f"mintlify-async: {text}", style="bold red")
 
     def answer(self) -> AnswerView:
-        """Return what shows one answer while it grows."""
+        """Return a view of one answer."""
         return _PlainView(self) if self._out_console is None else _MarkdownView(self._out_console)
 
     def shown(self, text: str) -> None:
@@ -310,11 +271,11 @@ class Terminal:
 
     @contextmanager
     def progress(self, text: str) -> Generator[Progress]:
-        """Show *text* with the elapsed time, where that can be shown, while the block runs."""
+        """Show *text* with the elapsed time while the block runs, if the terminal can."""
         if self._err_console is None:
             yield _Lines(self)
             return
-        from rich import progress  # the extra `cli`; loaded when something is shown
+        from rich import progress
 
         columns = (
             progress.SpinnerColumn(),

@@ -1,4 +1,4 @@
-"""The testing kit: the service on your own machine, scripts, faults, and a clock that does not make you wait.
+"""The testing kit: the service on your own machine, scripted answers, faults, and a virtual clock.
 
 ::
 
@@ -6,150 +6,67 @@
         done = await session.run_job("Fix the typos", timeout=900)
         assert service.requests.count("create_job") == 1
 
-The names load when they are first used, so that the pytest plugin costs nothing
-in a project that does not use it.
+With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the
+same without any setup. Everything is loaded when it is first used, so that installing the package does
+not slow the tests of projects that do not use the kit.
 """
 
-from __future__ import annotations
+from importlib import import_module as _import_module
+from typing import Any
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from . import faults
-    from .answers import AnswerStyle
-    from .desk import Keys
-    from .docs_index import DEFAULT_DOCS, DocsIndex
-    from .faults import (
-        BrokenChunking,
-        BrokenGzip,
-        Close,
-        Cut,
-        Drip,
-        Endless,
-        Fault,
-        Garbage,
-        GzipBomb,
-        HalfHead,
-        NoAnswer,
-        Raw,
-        RawWire,
-        Redirect,
-        Reset,
-        Stall,
-        TlsAlert,
-        WrongLength,
-    )
-    from .guard import NetworkGuard
-    from .job_board import JobLife, LocalJob, ProposedEdit
-    from .limits import Limits
-    from .process import serve
-    from .recorder import RecordedRequest, RequestLog
-    from .script import Rule, Script
-    from .script_file import load_script
-    from .service import LocalService
-    from .threads import LocalThread, ThreadStyle
-    from .virtual_clock import VirtualClock
-    from .wire import Answer, Pause
-
-__all__ = [
-    "DEFAULT_DOCS",
-    "Answer",
-    "AnswerStyle",
-    "BrokenChunking",
-    "BrokenGzip",
-    "Close",
-    "Cut",
-    "DocsIndex",
-    "Drip",
-    "Endless",
-    "Fault",
-    "Garbage",
-    "GzipBomb",
-    "HalfHead",
-    "JobLife",
-    "Keys",
-    "Limits",
-    "LocalJob",
-    "LocalService",
-    "LocalThread",
-    "NetworkGuard",
-    "NoAnswer",
-    "Pause",
-    "ProposedEdit",
-    "Raw",
-    "RawWire",
-    "RecordedRequest",
-    "Redirect",
-    "RequestLog",
-    "Reset",
-    "Rule",
-    "Script",
-    "Stall",
-    "ThreadStyle",
-    "TlsAlert",
-    "VirtualClock",
-    "WrongLength",
-    "faults",
-    "load_script",
-    "serve",
-]
-
-_ROOMS = {
-    "Answer": "wire",
-    "AnswerStyle": "answers",
+_MODULES = {
+    "Answer": "http_answer",
+    "AnswerStyle": "assistant_answers",
     "BrokenChunking": "faults",
     "BrokenGzip": "faults",
     "Close": "faults",
     "Cut": "faults",
-    "DEFAULT_DOCS": "docs_index",
-    "DocsIndex": "docs_index",
+    "DEFAULT_DOCS": "docs_search",
+    "DocsIndex": "docs_search",
     "Drip": "faults",
     "Endless": "faults",
     "Fault": "faults",
     "Garbage": "faults",
     "GzipBomb": "faults",
     "HalfHead": "faults",
-    "JobLife": "job_board",
-    "Keys": "desk",
-    "Limits": "limits",
-    "LocalJob": "job_board",
-    "LocalService": "service",
-    "LocalThread": "threads",
-    "NetworkGuard": "guard",
+    "JobLife": "local_jobs",
+    "Keys": "operations",
+    "Limits": "rate_limits",
+    "LocalJob": "local_jobs",
+    "LocalService": "local_service",
+    "LocalThread": "local_threads",
+    "NetworkGuard": "network_guard",
     "NoAnswer": "faults",
-    "Pause": "wire",
-    "ProposedEdit": "job_board",
+    "Pause": "http_answer",
+    "ProposedEdit": "local_jobs",
     "Raw": "faults",
     "RawWire": "faults",
-    "RecordedRequest": "recorder",
+    "RecordedRequest": "request_log",
     "Redirect": "faults",
-    "RequestLog": "recorder",
+    "RequestLog": "request_log",
     "Reset": "faults",
     "Rule": "script",
     "Script": "script",
     "Stall": "faults",
-    "ThreadStyle": "threads",
+    "ThreadStyle": "local_threads",
     "TlsAlert": "faults",
     "VirtualClock": "virtual_clock",
     "WrongLength": "faults",
     "load_script": "script_file",
-    "serve": "process",
+    "serve": "service_process",
 }
+
+__all__ = [*_MODULES, "faults"]  # pyright: ignore[reportUnsupportedDunderAll] - checkers read the stub
 
 
 def __getattr__(name: str) -> Any:
-    """Load the room that holds *name*."""
-    if name == "faults":
-        return import_module(".faults", __name__)
-    room = _ROOMS.get(name)
-    if room is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{room}", __name__), name)
-    globals()[name] = value
-    return value
+    module = _import_module(f".{_MODULES.get(name, name)}", __name__)
+    found = module if name == "faults" else getattr(module, name)
+    globals()[name] = found  # the next use does not come here
+    return found
 
 
 def __dir__() -> list[str]:
-    """Return the public names."""
     return sorted(__all__)

@@ -1,25 +1,24 @@
-"""An answer and a raw connection in; the answer as a failing server or network would deliver it out.
+"""Faults: the ways in which a failing server or network delivers an answer.
 
-Give one to a script: ``service.script.ask(fault=Cut(at=100, how="rst"))``.
+::
+
+    service.script.ask(fault=Cut(at=100, how="rst"))    # the answer to the next question
+    service.script.connect(Reset())                     # the next new connection
 """
 
 from __future__ import annotations
 
-import asyncio
 import gzip
-import socket
-import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from http import HTTPStatus
 from typing import ClassVar, Literal
 
 from attrs import field, frozen
 
-from ..clock import Clock
-from .wire import Answer, Pause, Piece, give_way, merged_headers
+from .http_answer import Answer, Pause, Piece, join_bytes
+from .raw_connection import Ending, RawWire, chunk, framed, framing_of, head, split_body
 
 __all__ = [
     "BrokenChunking",
@@ -42,140 +41,28 @@ __all__ = [
     "WrongLength",
 ]
 
-Ending = Literal["fin", "rst", "hang"]
-"""How a connection ends: closed in order, reset, or not at all."""
-
-WRITE_BUFFER_BYTES = 256 * 1024
-"""How much may wait for a slow client before a fault stops writing."""
-
-
-class RawWire:
-    """The bytes of one connection, past every rule of HTTP.
-
-    Args:
-        transport: The connection.
-        clock: What pauses are measured by.
-    """
-
-    def __init__(self, transport: asyncio.Transport, clock: Clock) -> None:
-        """Take over *transport*."""
-        self._transport, self._clock = transport, clock
-
-    async def send(self, data: bytes) -> None:
-        """Write *data* at once; wait only for a client that does not read."""
-        self._transport.write(data)
-        await give_way()
-        while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:  # noqa: ASYNC110 - the transport
-            await asyncio.sleep(0.001)  # belongs to another protocol, which alone is told when there is room
-
-    async def pause(self, seconds: float) -> None:
-        """Stay silent for *seconds* of the service's clock."""
-        await self._clock.sleep(seconds)
-
-    async def hang(self) -> None:
-        """Stay silent until the client leaves or the service stops."""
-        await asyncio.Event().wait()
-
-    def fin(self) -> None:
-        """Close in order, after everything written has gone out."""
-        self._transport.close()
-
-    def rst(self) -> None:
-        """Reset the connection; what was not read yet is lost."""
-        sock: socket.socket | None = self._transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
-
-    async def end(self, how: Ending) -> None:
-        """End the connection in the way that *how* names."""
-        if how == "hang":
-            await self.hang()
-        elif how == "rst":
-            self.rst()
-        else:
-            self.fin()
-
 
 class Fault(ABC):
-    """One way to fail.
+    """One way in which an answer fails. Derive from it for a fault of your own.
 
     Attributes:
-        unread: Whether it strikes before the request's body is read.
+        unread: Whether the fault happens before the request's body is read.
+        for_connections: Whether the fault needs no request, so that ``script.connect`` accepts it.
     """
 
     unread: bool = False
     for_connections: ClassVar[bool] = False
-    """Whether it makes sense before any request: ``script.connect(...)``."""
 
     @abstractmethod
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Do it to *answer*, which is what the service would have said."""
+        """Write to *wire*. *answer* is what the service would have sent."""
 
 
-def head(answer: Answer, framing: Mapping[str, str]) -> bytes:
-    """Return the status line and the headers; they say that the connection is used up after this."""
-    try:
-        reason = HTTPStatus(answer.status).phrase
-    except ValueError:
-        reason = "Unknown"
-    lines = [f"HTTP/1.1 {answer.status} {reason}"]
-    headers = merged_headers({"Connection": "close"}, merged_headers(answer.headers, framing))
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def framing_of(answer: Answer) -> dict[str, str]:
-    """Return the header that frames the body."""
+async def end_body(wire: RawWire, answer: Answer) -> None:
+    """End the body as its framing says, and close the connection."""
     if answer.chunked:
-        return {"Transfer-Encoding": "chunked"}
-    return {"Content-Length": str(len(answer.content))}
-
-
-def framed(answer: Answer, pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield *pieces* with the answer's framing around each."""
-    for piece in pieces:
-        if isinstance(piece, bytes) and answer.chunked:
-            yield chunk(piece)
-        else:
-            yield piece
-
-
-def chunk(data: bytes) -> bytes:
-    """Return one HTTP chunk; an empty one ends the body."""
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
-
-def split_at(pieces: Iterable[Piece], at: int) -> tuple[list[Piece], list[Piece]]:
-    """Return the pieces before byte *at* of the body, and those after it."""
-    before, after = list[Piece](), list[Piece]()
-    left = at
-    for piece in pieces:
-        size = len(piece) if isinstance(piece, bytes) else 0
-        if left <= 0 or not isinstance(piece, bytes):
-            (after if left <= 0 else before).append(piece)
-        elif size <= left:
-            before.append(piece)
-        else:
-            before.append(piece[:left])
-            after.append(piece[left:])
-        left -= size
-    return before, after
-
-
-def position(answer: Answer, at: int) -> int:
-    """Return *at* as a place in the body; a negative one counts from the end."""
-    size = len(answer.content)
-    return max(0, size + at) if at < 0 else min(at, size)
-
-
-async def send_all(wire: RawWire, pieces: Iterable[Piece]) -> None:
-    """Send every piece; pause where one says so."""
-    for piece in pieces:
-        if isinstance(piece, Pause):
-            await wire.pause(piece.seconds)
-        else:
-            await wire.send(piece)
+        await wire.send(chunk(b""))
+    wire.fin()
 
 
 @frozen
@@ -183,46 +70,48 @@ class Reset(Fault):
     """The connection is reset.
 
     Args:
-        unread: Before the request's body is read; otherwise after all of it was.
+        unread: Whether this happens before the request's body is read. By default the service
+            first reads and handles the whole request.
     """
 
     unread: bool = False
     for_connections = True
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Reset."""
+        """Reset the connection."""
         wire.rst()
 
 
 @frozen
 class Close(Fault):
-    """The connection is closed in order, without an answer.
+    """The connection is closed without an answer.
 
     Args:
-        unread: Before the request's body is read; otherwise after all of it was.
+        unread: Whether this happens before the request's body is read. By default the service
+            first reads and handles the whole request.
     """
 
     unread: bool = False
     for_connections = True
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Close."""
+        """Close the connection."""
         wire.fin()
 
 
 @frozen
 class NoAnswer(Fault):
-    """The request is read and never answered.
+    """The request is read and handled, and not answered.
 
     Args:
-        seconds: Close after this long; None: never.
+        seconds: Close the connection after this many seconds; None leaves it open.
     """
 
     seconds: float | None = None
     for_connections = True
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Stay silent."""
+        """Send nothing."""
         if self.seconds is None:
             await wire.hang()
         else:
@@ -232,18 +121,18 @@ class NoAnswer(Fault):
 
 @frozen
 class HalfHead(Fault):
-    """Only the beginning of the answer's head is sent.
+    """The answer breaks off inside its status line or headers.
 
     Args:
-        size: How many bytes of it.
-        how: How the connection ends then.
+        size: How many bytes of the head are sent.
+        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
     """
 
     size: int = 20
     how: Ending = "fin"
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the beginning, then end."""
+        """Send the beginning of the head and end the connection."""
         await wire.send(head(answer, framing_of(answer))[: self.size])
         await wire.end(self.how)
 
@@ -254,8 +143,9 @@ class Cut(Fault):
 
     Args:
         at: After how many bytes of the body; a negative number counts from the end.
-        how: ``fin``, ``rst``, or ``hang``.
-        clean: End the framing in order, so that only the content is cut short. Takes ``fin``.
+        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
+        clean: Whether to end the body properly, so that only its content shows that something is
+            missing. Use it with ``fin``.
     """
 
     at: int
@@ -263,12 +153,11 @@ class Cut(Fault):
     clean: bool = field(default=False, kw_only=True)
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the part before the cut, then end."""
-        before, _ = split_at(answer.body, position(answer, self.at))
-        size = sum(len(piece) for piece in before if isinstance(piece, bytes))
-        framing = {"Content-Length": str(size)} if self.clean and not answer.chunked else framing_of(answer)
-        await wire.send(head(answer, framing))
-        await send_all(wire, framed(answer, before))
+        """Send the part before the cut and end the connection."""
+        before, _ = split_body(answer, self.at)
+        size = len(join_bytes(before)) if self.clean else None
+        await wire.send(head(answer, framing_of(answer, size)))
+        await wire.send_all(framed(before, chunked=answer.chunked))
         if self.clean and answer.chunked:
             await wire.send(chunk(b""))
         await wire.end(self.how)
@@ -276,11 +165,11 @@ class Cut(Fault):
 
 @frozen
 class Stall(Fault):
-    """The answer stops inside its body and goes on later.
+    """The answer stops inside its body and continues later.
 
     Args:
         at: After how many bytes of the body; a negative number counts from the end.
-        seconds: For how long.
+        seconds: How long it stops.
     """
 
     at: int
@@ -288,27 +177,27 @@ class Stall(Fault):
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
         """Send one part, wait, send the rest."""
-        before, after = split_at(answer.body, position(answer, self.at))
+        before, after = split_body(answer, self.at)
         await wire.send(head(answer, framing_of(answer)))
-        await send_all(wire, framed(answer, [*before, Pause(self.seconds), *after]))
-        await _end_in_order(wire, answer)
+        await wire.send_all(framed([*before, Pause(self.seconds), *after], chunked=answer.chunked))
+        await end_body(wire, answer)
 
 
 @frozen
 class Drip(Fault):
-    """Head and body come in single bytes.
+    """Head and body arrive a few bytes at a time.
 
     Args:
-        pause: Seconds between two bytes.
-        size: Bytes at a time.
+        pause: Seconds between two pieces.
+        size: Bytes per piece.
     """
 
     pause: float = 0.0
     size: int = 1
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send everything, little by little."""
-        body = b"".join(piece for piece in framed(answer, answer.body) if isinstance(piece, bytes))
+        """Send everything in small pieces."""
+        body = join_bytes(framed(answer.body, chunked=answer.chunked))
         data = head(answer, framing_of(answer)) + body + (chunk(b"") if answer.chunked else b"")
         for start in range(0, len(data), self.size):
             if self.pause:
@@ -319,81 +208,84 @@ class Drip(Fault):
 
 @frozen
 class WrongLength(Fault):
-    """The ``Content-Length`` is not the body's.
+    """The ``Content-Length`` is not the length of the body.
 
     Args:
-        by: How many bytes more are promised than come; negative: fewer.
+        by: How many bytes the header promises too many; a negative number promises too few.
     """
 
     by: int = 10
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Promise one length, send another, close."""
+        """Promise one length, send another and close the connection."""
         length = max(0, len(answer.content) + self.by)
         await wire.send(head(answer, {"Content-Length": str(length)}))
-        await send_all(wire, answer.body)
+        await wire.send_all(answer.body)
         wire.fin()
 
 
 @frozen
 class BrokenChunking(Fault):
-    """A chunk's size is no number.
+    """The size of an HTTP chunk is not a number.
 
     Args:
-        at: After how many bytes of the body.
-        how: How the connection ends then.
+        at: After how many bytes of the body; a negative number counts from the end.
+        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
     """
 
     at: int = 0
     how: Ending = "hang"
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send good chunks, then a bad one."""
-        before, after = split_at(answer.body, position(answer, self.at))
+        """Send correct chunks and then a broken one."""
+        before, after = split_body(answer, self.at)
         await wire.send(head(answer, {"Transfer-Encoding": "chunked"}))
-        await send_all(wire, (chunk(piece) if isinstance(piece, bytes) else piece for piece in before))
-        rest = b"".join(piece for piece in after if isinstance(piece, bytes))
-        await wire.send(b"ZZZ\r\n" + rest + b"\r\n")
+        await wire.send_all(framed(before, chunked=True))
+        await wire.send(b"ZZZ\r\n" + join_bytes(after) + b"\r\n")
         await wire.end(self.how)
+
+
+async def send_gzip(wire: RawWire, answer: Answer, body: bytes) -> None:
+    await wire.send(head(answer, {"Content-Encoding": "gzip", **framing_of(answer, len(body))}))
+    await wire.send_all(framed([body], chunked=answer.chunked))
+    await end_body(wire, answer)
 
 
 @frozen
 class BrokenGzip(Fault):
-    """The body says that it is gzip, and is broken.
+    """The body is declared as gzip and cannot be unpacked.
 
     Args:
-        how: ``garbage``: no gzip at all after the first bytes; ``cut``: it stops early, well framed.
+        how: ``garbage`` sends bytes that are not gzip after the first ones. ``cut`` leaves the last
+            third of the gzip data out, in a body whose framing is correct.
     """
 
     how: Literal["garbage", "cut"] = "garbage"
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the broken body in correct framing."""
+        """Send the broken body."""
         packed = gzip.compress(answer.content)
         body = packed[:10] + b"\xff" * 64 if self.how == "garbage" else packed[: len(packed) * 2 // 3]
-        await _send_gzip(wire, answer, [body])
-        await _end_in_order(wire, answer)
+        await send_gzip(wire, answer, body)
 
 
 @frozen
 class GzipBomb(Fault):
-    """A small gzip body that unpacks to a large one.
+    """A small gzip body that unpacks to a very large one.
 
     Args:
-        size_bytes: How large.
+        size_bytes: The unpacked size.
     """
 
     size_bytes: int = 100_000_000
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send spaces, very well packed."""
-        await _send_gzip(wire, answer, [packed_spaces(self.size_bytes)])
-        await _end_in_order(wire, answer)
+        """Send compressed spaces."""
+        await send_gzip(wire, answer, compressed_spaces(self.size_bytes))
 
 
-@lru_cache(maxsize=4)
-def packed_spaces(size_bytes: int) -> bytes:
-    """Return so many spaces as gzip, made once: packing a large bomb takes a good part of a second."""
+@lru_cache(maxsize=4)  # packing a large bomb takes some tenths of a second
+def compressed_spaces(size_bytes: int) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     megabyte = b" " * 1_000_000
     packed = [packer.compress(megabyte) for _ in range(size_bytes // len(megabyte))]
@@ -403,12 +295,12 @@ def packed_spaces(size_bytes: int) -> bytes:
 
 @frozen
 class Endless(Fault):
-    """The body never ends: one piece again and again.
+    """The body does not end: the same piece is sent again and again.
 
     Args:
-        piece: The piece; the default is a comment, which only keeps a stream alive.
-        pause: Seconds between two.
-        at: After how many bytes of the answer's own body it begins.
+        piece: The piece. The default is an SSE comment, which keeps a stream alive and says nothing.
+        pause: Seconds between two pieces.
+        at: After how many bytes of the answer's own body the pieces begin.
     """
 
     piece: bytes = b": still here\n\n"
@@ -416,10 +308,10 @@ class Endless(Fault):
     at: int = 0
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the answer's head and the beginning of its body, then the piece for ever."""
-        before, _ = split_at(answer.body, position(answer, self.at))
+        """Send the head, the beginning of the body, and then the piece until the client leaves."""
+        before, _ = split_body(answer, self.at)
         await wire.send(head(answer, {"Transfer-Encoding": "chunked"}))
-        await send_all(wire, (chunk(piece) if isinstance(piece, bytes) else piece for piece in before))
+        await wire.send_all(framed(before, chunked=True))
         while True:
             await wire.pause(self.pause)
             await wire.send(chunk(self.piece))
@@ -427,10 +319,10 @@ class Endless(Fault):
 
 @frozen
 class Redirect(Fault):
-    """The answer is elsewhere.
+    """The answer is a redirect.
 
     Args:
-        location: Where.
+        location: The address to go to.
         status: 301, 302, 303, 307 or 308.
     """
 
@@ -439,9 +331,8 @@ class Redirect(Fault):
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
         """Send the redirect."""
-        await wire.send(
-            head(Answer(status=self.status, headers={"Location": self.location}), {"Content-Length": "0"})
-        )
+        redirect = Answer(status=self.status, headers={"Location": self.location})
+        await wire.send(head(redirect, framing_of(redirect)))
         wire.fin()
 
 
@@ -450,65 +341,55 @@ class Garbage(Fault):
     """The answer is not HTTP.
 
     Args:
-        data: What comes instead.
+        data: The bytes that are sent instead.
     """
 
     data: bytes = b"\x00\x01\x02 this is not HTTP\r\n\r\n"
     for_connections = True
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send it and close."""
+        """Send the bytes and close the connection."""
         await wire.send(self.data)
         wire.fin()
 
 
 @frozen
 class TlsAlert(Fault):
-    """The TLS handshake is refused: for a session whose base URL is ``service.tls_url``."""
+    """The TLS handshake is refused. Give the session ``base_url=service.tls_url``."""
 
     for_connections = True
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the alert ``handshake_failure`` and close."""
+        """Send the TLS alert ``handshake_failure`` and close the connection."""
         await wire.send(b"\x15\x03\x03\x00\x02\x02\x28")
         wire.fin()
 
 
-def _pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
+def to_pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
     return tuple(value if isinstance(value, bytes) else Pause(value) for value in values)
 
 
 @frozen
 class Raw(Fault):
-    """Exact bytes, from the status line on.
+    r"""Exactly these bytes, from the status line on.
+
+    ::
+
+        Raw([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", 7.0, b"b"])
 
     Args:
-        pieces: Bytes, each sent by itself; a number is a pause in seconds.
-        how: How the connection ends then.
+        pieces: Bytes, each sent with a write of its own; a number is a pause, in seconds.
+        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
     """
 
-    pieces: tuple[Piece, ...] = field(converter=_pieces)
+    pieces: tuple[Piece, ...] = field(converter=to_pieces)
     how: Ending = "fin"
     for_connections = True
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send them."""
-        await send_all(wire, self.pieces)
+        """Send the pieces and end the connection."""
+        await wire.send_all(self.pieces)
         await wire.end(self.how)
-
-
-async def _send_gzip(wire: RawWire, answer: Answer, body: list[bytes]) -> None:
-    size = sum(map(len, body))
-    framing = {"Content-Encoding": "gzip"}
-    framing |= {"Transfer-Encoding": "chunked"} if answer.chunked else {"Content-Length": str(size)}
-    await wire.send(head(answer, framing))
-    await send_all(wire, framed(answer, body))
-
-
-async def _end_in_order(wire: RawWire, answer: Answer) -> None:
-    if answer.chunked:
-        await wire.send(chunk(b""))
-    wire.fin()
 
 
 KINDS: Mapping[str, type[Fault]] = {

@@ -1,7 +1,7 @@
-"""The fixtures for tests that pytest-asyncio runs: one pair for each scope that a loop may have.
+"""Service and session fixtures for tests run by pytest-asyncio: one pair per loop scope.
 
-A service must live on the loop of its test, and pytest-asyncio decides the
-loop of a fixture when the fixture is defined.
+A service must live on the loop of its test, and pytest-asyncio chooses the loop of a fixture when the
+fixture is defined.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest_asyncio
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
-    from .service import LocalService
+    from .local_service import LocalService
     from .virtual_clock import VirtualClock
 
 __all__: list[str] = []
@@ -22,10 +22,8 @@ LoopScope = Literal["function", "class", "module", "package", "session"]
 
 
 def _service(scope: LoopScope) -> Any:
-    """Return the service's fixture for loops of *scope*."""
-
     async def service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
-        from .service import LocalService
+        from .local_service import LocalService
 
         async with LocalService(clock=mintlify_clock) as running:
             yield running
@@ -34,8 +32,6 @@ def _service(scope: LoopScope) -> Any:
 
 
 def _session(scope: LoopScope) -> Any:
-    """Return the session's fixture for loops of *scope*."""
-
     async def session(mintlify_service: LocalService) -> AsyncGenerator[MintlifySession]:
         async with mintlify_service.session() as one:
             yield one

@@ -1,7 +1,14 @@
-"""Test functions in; a service, a session, a clock and a guard for each out.
+"""pytest fixtures: a local service, a session that talks to it, their clock, and a network guard.
 
-pytest loads this room in every project of an environment in which the package
-is installed. So it imports nothing but pytest before a test asks for a fixture.
+::
+
+    async def test_a_job(mintlify_session, mintlify_service, mintlify_clock):
+        done = await mintlify_session.run_job("Fix the typos", timeout=900)
+        assert done.status == "completed"
+        assert mintlify_service.requests.count("create_job") == 1
+
+The fixtures work with pytest-asyncio and with anyio's plugin. pytest loads this file in every project
+of an environment that has the package, so it imports only pytest until a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -14,8 +21,8 @@ import pytest
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
-    from .guard import NetworkGuard
-    from .service import LocalService
+    from .local_service import LocalService
+    from .network_guard import NetworkGuard
     from .virtual_clock import VirtualClock
 
 __all__ = [
@@ -30,7 +37,7 @@ __all__ = [
 
 @pytest.fixture
 def mintlify_clock() -> VirtualClock:
-    """The clock of ``mintlify_service`` and ``mintlify_session``: it moves on when everything waits."""
+    """The clock of ``mintlify_service`` and ``mintlify_session``; it jumps ahead when everything waits."""
     from .virtual_clock import VirtualClock
 
     return VirtualClock()
@@ -38,8 +45,8 @@ def mintlify_clock() -> VirtualClock:
 
 @pytest.fixture
 def mintlify_guard() -> Generator[NetworkGuard]:
-    """Refuses connections to other machines during the test, and fails the test that tried one."""
-    from .guard import NetworkGuard
+    """Refuses connections to other machines during the test; a test that tried one fails."""
+    from .network_guard import NetworkGuard
 
     guard = NetworkGuard()
     guard.on()
@@ -53,7 +60,7 @@ def mintlify_guard() -> Generator[NetworkGuard]:
 
 @pytest.fixture
 def mintlify_service(request: pytest.FixtureRequest, mintlify_guard: NetworkGuard) -> LocalService:
-    """A running ``LocalService``; other machines cannot be reached meanwhile."""
+    """A running ``LocalService``, with connections to other machines refused by ``mintlify_guard``."""
     service: LocalService = request.getfixturevalue(_name("service", request))
     return service
 
@@ -67,8 +74,8 @@ def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalServ
 
 @pytest.fixture
 async def _mintlify_anyio_service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
-    """The service of a test that anyio's plugin runs."""
-    from .service import LocalService
+    """The service for tests run by anyio's plugin."""
+    from .local_service import LocalService
 
     async with LocalService(clock=mintlify_clock) as service:
         yield service
@@ -76,13 +83,13 @@ async def _mintlify_anyio_service(mintlify_clock: VirtualClock) -> AsyncGenerato
 
 @pytest.fixture
 async def _mintlify_anyio_session(mintlify_service: LocalService) -> AsyncGenerator[MintlifySession]:
-    """The session of a test that anyio's plugin runs."""
+    """The session for tests run by anyio's plugin."""
     async with mintlify_service.session() as session:
         yield session
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the fixtures for pytest-asyncio where that plugin is in use."""
+    """Add the fixtures for pytest-asyncio if that plugin is used."""
     if _has_pytest_asyncio(config):
         from . import pytest_asyncio_fixtures
 
@@ -90,12 +97,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _has_pytest_asyncio(config: pytest.Config) -> bool:
-    """Say whether pytest-asyncio runs here, loaded by its entry point or by ``-p``."""
+    # The names are those of its entry point and of `-p pytest_asyncio.plugin`.
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio.plugin"))
 
 
 def _name(what: str, request: pytest.FixtureRequest) -> str:
-    """Return the fixture that lives on the loop which runs the test."""
+    """Return the name of the fixture that lives on the loop of the test."""
     if "anyio_backend" in request.fixturenames:
         return f"_mintlify_anyio_{what}"
     if not _has_pytest_asyncio(request.config):
@@ -108,20 +115,19 @@ def _name(what: str, request: pytest.FixtureRequest) -> str:
 
 
 def _default_loop_scope(config: pytest.Config) -> str:
-    """Return the scope of the loops that tests run in, when they do not say."""
     try:
         return str(config.getini("asyncio_default_test_loop_scope") or "function")
-    except (KeyError, ValueError):  # a pytest-asyncio before 0.26, which has only this one
+    except (KeyError, ValueError):  # pytest-asyncio before 0.26 has no such option
         return "function"
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Show a difference between what a service received and what was expected, line by line."""
-    recorder: Any = sys.modules.get("mintlify_async.testing.recorder")
-    if op != "==" or recorder is None:
+    """Show the difference between received and expected requests line by line."""
+    log: Any = sys.modules.get("mintlify_async.testing.request_log")  # not loaded: there is no RequestLog
+    if op != "==" or log is None:
         return None
-    if isinstance(right, recorder.RequestLog):
+    if isinstance(right, log.RequestLog):
         left, right = right, left
-    if not isinstance(left, recorder.RequestLog) or not isinstance(right, list):
+    if not isinstance(left, log.RequestLog) or not isinstance(right, list):
         return None
-    return ["the requests are not the expected ones", *recorder.describe_difference(left, right).splitlines()]
+    return ["the requests are not the expected ones", *log.describe_difference(left, right).splitlines()]

@@ -1,40 +1,81 @@
-"""What the next answers shall be in; the rule for each request out."""
+"""Scripted answers: rules that say how the service answers the next requests."""
 
 from __future__ import annotations
 
 import json as json_module
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, TypedDict, Unpack
 
 from attrs import define, field
 
 from ..errors import ConfigurationError
 from .faults import Fault
-from .job_board import JobLife
-from .recorder import RecordedRequest
-from .wire import Answer, HasWire, Pause, event_stream, json_answer
+from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
+from .local_jobs import JobLife
+from .request_log import RecordedRequest
 
-__all__ = ["Operation", "Rule", "Script"]
+__all__ = ["AnswerOptions", "JobAnswerOptions", "PromptAnswerOptions", "Rule", "Script", "replace_fields"]
 
-Operation = Literal["create_job", "get_job", "send_message", "ask"]
-"""The four operations of the interface."""
 
-JOB_OPERATIONS = frozenset({"create_job", "get_job", "send_message"})
+class AnswerOptions(TypedDict, total=False):
+    """What every method of :class:`Script` accepts. What is left out stays the service's own.
+
+    Attributes:
+        status: The HTTP status. Alone, it comes with a body in the error format of the service.
+        headers: Further headers.
+        json: The body, as a JSON document.
+        body: The body, exactly.
+        chunks: The body, exactly, in exactly these writes; a number is a pause, in seconds.
+        respond: A function that makes the :class:`Answer` from the request.
+        fault: What breaks when the answer is sent. The request is handled all the same.
+        delay: Seconds before the answer.
+        times: For how many requests (default: 1); None: until :meth:`Rule.stop`.
+    """
+
+    status: int | None
+    headers: Mapping[str, str] | None
+    json: object
+    body: bytes | str | None
+    chunks: Iterable[bytes | str | float] | None
+    respond: Callable[[RecordedRequest], Answer] | None
+    fault: Fault | None
+    delay: float
+    times: int | None
+
+
+class JobAnswerOptions(AnswerOptions, total=False):
+    """What the methods for the agent's operations accept besides.
+
+    Attributes:
+        fields: Fields that are replaced in the answered job, such as ``{"status": "queued"}``.
+    """
+
+    fields: Mapping[str, Any] | None
+
+
+class PromptAnswerOptions(JobAnswerOptions, total=False):
+    """What ``create_job`` and ``send_message`` accept besides.
+
+    Attributes:
+        life: What becomes of the job after this prompt.
+    """
+
+    life: JobLife | None
 
 
 @define(kw_only=True, eq=False)
 class Rule:
-    """How some requests are answered.
+    """How some requests are answered. The methods of :class:`Script` make and return rules.
 
     Attributes:
-        operation: For which operation; ``any`` for all, ``connect`` for new connections.
-        answer: The answer; None: what the service itself would say.
+        operation: The operation; ``any`` for all operations, ``connect`` for new connections.
+        answer: The answer; None: the service's own.
         respond: Makes the answer from the request.
-        fault: What happens to the answer on the wire.
+        fault: What breaks when the answer is sent.
         delay: Seconds before the answer.
-        life: How the job lives on.
-        fields: What is replaced in the job that is answered.
-        headers: Headers besides those of the service's own answer.
+        life: What becomes of the job.
+        fields: Fields that are replaced in the answered job.
+        headers: Headers added to the service's own answer.
         times: For how many requests; None: until :meth:`stop`.
         used: For how many requests so far.
     """
@@ -50,10 +91,14 @@ class Rule:
     times: int | None = 1
     used: int = 0
 
-    def fits(self, operation: str) -> bool:
-        """Say whether the rule is for this operation and not used up."""
-        wanted = self.operation == operation or (self.operation == "any" and operation != "connect")
-        return wanted and (self.times is None or self.used < self.times)
+    @property
+    def used_up(self) -> bool:
+        """Whether the rule has answered as many requests as it is for."""
+        return self.times is not None and self.used >= self.times
+
+    def matches(self, operation: str) -> bool:
+        """Return whether the rule answers requests of *operation*."""
+        return self.operation == operation or (self.operation == "any" and operation != "connect")
 
     def stop(self) -> None:
         """End the rule now."""
@@ -61,264 +106,181 @@ class Rule:
 
 
 class Script:
-    """The queued answers of a service, oldest first for each operation."""
+    r"""The scripted answers of a service: ``service.script``.
+
+    Each method queues one answer, or several with ``times``. The rules of an operation are used
+    in the order in which they were queued; then the service answers by itself again.
+
+    ::
+
+        service.script.create_job(status=503, headers={"Retry-After": "7"}, times=2)
+        service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
+        service.script.ask(chunks=[b"data: ", 0.5, b"[DONE]\n\n"])
+        service.script.ask(fault=faults.Cut(at=100, how="rst"))
+        service.script.job(seconds=60, outcome="failed")
+        down = service.script.any(status=503, times=None)
+        ...
+        down.stop()
+    """
 
     def __init__(self) -> None:
-        """Start empty: the service answers by itself."""
+        """Start without rules."""
         self._rules: list[Rule] = []
 
     @property
     def rules(self) -> list[Rule]:
         """The rules that are not used up."""
-        return [rule for rule in self._rules if rule.times is None or rule.used < rule.times]
+        return [rule for rule in self._rules if not rule.used_up]
 
     def clear(self) -> None:
         """Drop every rule: the service answers by itself again."""
         self._rules.clear()
 
     def take(self, operation: str) -> Rule | None:
-        """Return the rule for the next request of *operation*, and count its use; the service does this."""
-        rule = next((rule for rule in self._rules if rule.fits(operation)), None)
+        """Return the rule for the next request of *operation*, and count its use. The service calls this."""
+        rule = next((rule for rule in self.rules if rule.matches(operation)), None)
         if rule is not None:
             rule.used += 1
-            if rule.times is not None and rule.used >= rule.times:
+            if rule.used_up:
                 self._rules.remove(rule)
         return rule
 
     def ask(
         self,
         *,
-        events: Iterable[Mapping[str, Any] | HasWire | float] | None = None,
+        events: Iterable[Mapping[str, Any] | WireEvent | float] | None = None,
         done: bool = True,
         pause: float = 0.0,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        json: object = ...,
-        body: bytes | str | None = None,
-        chunks: Iterable[bytes | str | float] | None = None,
-        respond: Callable[[RecordedRequest], Answer] | None = None,
-        fault: Fault | None = None,
-        delay: float = 0.0,
-        times: int | None = 1,
+        **options: Unpack[AnswerOptions],
     ) -> Rule:
-        """Say how the next question is answered. What is left out stays the service's own.
+        """Script the answer to the next question.
 
         Args:
-            events: Exactly these stream events (dicts, or events of this package); a number is a pause.
-            done: Whether ``[DONE]`` ends those events.
-            pause: Seconds between two of those events.
-            status: The HTTP status; alone it comes with the service's error shape.
-            headers: Further headers.
-            json: The body as a JSON document.
-            body: The exact body.
-            chunks: The exact body in exactly these writes; a number is a pause in seconds.
-            respond: A function that makes the :class:`Answer` from the request.
-            fault: What happens to the answer on the wire.
-            delay: Seconds before the answer.
-            times: For how many requests; None: until the returned rule is stopped.
+            events: The stream events, as dicts or as events of this package; a number is a pause, in seconds.
+            done: Whether ``[DONE]`` ends these events.
+            pause: Seconds between two of these events.
+            options: See :class:`AnswerOptions`.
+
+        Raises:
+            ConfigurationError: More than one of *events*, *json*, *body* and *chunks* is given, or
+                *times* is below 1.
         """
-        if events is not None and (body is not None or chunks is not None or json is not ...):
-            raise ConfigurationError("give one of events, json, body, chunks", field="events")
+        answer = None
         if events is not None:
-            answer: Answer | None = event_stream(
-                events, headers=headers, pause=pause, done=done, status=status or 200
-            )
-        else:
-            answer = _answer("ask", status, headers, json, body, chunks)
-        return self._add(
-            "ask",
-            answer=answer,
-            respond=respond,
-            fault=fault,
-            delay=delay,
-            times=times,
-            headers=headers or {},
-        )
+            if "json" in options or (options.get("body"), options.get("chunks")) != (None, None):
+                raise ConfigurationError("give only one of events, json, body, chunks", field="events")
+            headers, status = options.get("headers"), options.get("status") or 200
+            answer = event_stream(events, headers=headers, pause=pause, done=done, status=status)
+        return self._add("ask", AnswerOptions, dict(options), answer)
 
-    def create_job(
-        self,
-        *,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        json: object = ...,
-        body: bytes | str | None = None,
-        chunks: Iterable[bytes | str | float] | None = None,
-        respond: Callable[[RecordedRequest], Answer] | None = None,
-        life: JobLife | None = None,
-        fields: Mapping[str, Any] | None = None,
-        fault: Fault | None = None,
-        delay: float = 0.0,
-        times: int | None = 1,
-    ) -> Rule:
-        """Say how the next creation is answered. What is left out stays the service's own.
+    def create_job(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
+        """Script the answer to the next creation of a job.
 
         Args:
-            status: The HTTP status; alone it comes with the service's error shape.
-            headers: Further headers.
-            json: The body as a JSON document.
-            body: The exact body.
-            chunks: The exact body in exactly these writes; a number is a pause in seconds.
-            respond: A function that makes the :class:`Answer` from the request.
-            life: How the job lives after this prompt.
-            fields: What is replaced in the job that is answered, such as ``{"status": "queued"}``.
-            fault: What happens to the answer on the wire; the job exists all the same.
-            delay: Seconds before the answer.
-            times: For how many requests; None: until the returned rule is stopped.
+            options: See :class:`AnswerOptions`; besides those, *fields* and *life*.
+
+        Raises:
+            ConfigurationError: More than one of *json*, *body* and *chunks* is given, or *times* is below 1.
         """
-        answer = _answer("create_job", status, headers, json, body, chunks)
-        return self._add(
-            "create_job",
-            answer=answer,
-            respond=respond,
-            life=life,
-            fields=fields or {},
-            fault=fault,
-            delay=delay,
-            times=times,
-            headers=headers or {},
-        )
+        return self._add("create_job", PromptAnswerOptions, dict(options))
 
-    def send_message(
-        self,
-        *,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        json: object = ...,
-        body: bytes | str | None = None,
-        chunks: Iterable[bytes | str | float] | None = None,
-        respond: Callable[[RecordedRequest], Answer] | None = None,
-        life: JobLife | None = None,
-        fields: Mapping[str, Any] | None = None,
-        fault: Fault | None = None,
-        delay: float = 0.0,
-        times: int | None = 1,
-    ) -> Rule:
-        """Say how the next follow-up is answered; the arguments are those of :meth:`create_job`."""
-        answer = _answer("send_message", status, headers, json, body, chunks)
-        return self._add(
-            "send_message",
-            answer=answer,
-            respond=respond,
-            life=life,
-            fields=fields or {},
-            fault=fault,
-            delay=delay,
-            times=times,
-            headers=headers or {},
-        )
+    def send_message(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
+        """Script the answer to the next follow-up, with the arguments of :meth:`create_job`."""
+        return self._add("send_message", PromptAnswerOptions, dict(options))
 
-    def get_job(
-        self,
-        *,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        json: object = ...,
-        body: bytes | str | None = None,
-        chunks: Iterable[bytes | str | float] | None = None,
-        respond: Callable[[RecordedRequest], Answer] | None = None,
-        fields: Mapping[str, Any] | None = None,
-        fault: Fault | None = None,
-        delay: float = 0.0,
-        times: int | None = 1,
-    ) -> Rule:
-        """Say how the next look at a job is answered; the arguments are those of :meth:`create_job`."""
-        answer = _answer("get_job", status, headers, json, body, chunks)
-        return self._add(
-            "get_job",
-            answer=answer,
-            respond=respond,
-            fields=fields or {},
-            fault=fault,
-            delay=delay,
-            times=times,
-            headers=headers or {},
-        )
+    def get_job(self, **options: Unpack[JobAnswerOptions]) -> Rule:
+        """Script the answer to the next poll, with the arguments of :meth:`create_job` except *life*."""
+        return self._add("get_job", JobAnswerOptions, dict(options))
 
-    def any(
-        self,
-        *,
-        status: int | None = None,
-        headers: Mapping[str, str] | None = None,
-        json: object = ...,
-        body: bytes | str | None = None,
-        chunks: Iterable[bytes | str | float] | None = None,
-        fault: Fault | None = None,
-        delay: float = 0.0,
-        times: int | None = 1,
-    ) -> Rule:
-        """Say how the next request is answered, whatever it is; arguments as in :meth:`create_job`."""
-        answer = _answer("any", status, headers, json, body, chunks)
-        return self._add("any", answer=answer, fault=fault, delay=delay, times=times, headers=headers or {})
+    def any(self, **options: Unpack[AnswerOptions]) -> Rule:
+        """Script the answer to the next request of any kind. See :class:`AnswerOptions`."""
+        return self._add("any", AnswerOptions, dict(options))
 
     def job(self, *looks: str, times: int | None = 1, **life: Any) -> Rule:
-        """Say how the next job lives.
+        """Script what becomes of the next job.
 
         Args:
-            looks: Its status at each look, the last one stays: ``script.job("active", "completed")``.
+            looks: A status per poll; the last one stays: ``script.job("active", "completed")``.
             times: For how many jobs; None: until the returned rule is stopped.
             life: The arguments of :class:`JobLife`: ``script.job(seconds=60, outcome="failed")``.
+
+        Raises:
+            ConfigurationError: *times* is below 1, or an argument of the life is invalid.
         """
         return self.create_job(life=JobLife(looks=looks, **life), times=times)
 
     def connect(self, fault: Fault, *, times: int | None = 1) -> Rule:
         """Let the next new connection fail before any request.
 
-        A session that keeps connections alive makes no new one.
+        A session that keeps its connections alive opens no new one.
+
+        Args:
+            fault: What happens to the connection.
+            times: For how many connections; None: until the returned rule is stopped.
 
         Raises:
-            ConfigurationError: The fault needs a request.
+            ConfigurationError: The fault needs a request, or *times* is below 1.
         """
         if not fault.for_connections:
             raise ConfigurationError(
-                f"{type(fault).__name__} needs a request; give it to script.ask, .create_job, … instead",
+                f"fault: {type(fault).__name__} needs a request; give it to script.ask, script.create_job, …",
                 field="fault",
             )
-        return self._add("connect", fault=fault, times=times)
+        return self._add("connect", AnswerOptions, {"fault": fault, "times": times})
 
     def extend(self, rules: Iterable[Rule]) -> None:
-        """Queue rules made elsewhere, behind those that wait."""
+        """Queue *rules* behind those that are there."""
         self._rules.extend(rules)
 
-    def _add(self, operation: str, **settings: Any) -> Rule:
-        if settings["times"] is not None and settings["times"] < 1:
-            raise ConfigurationError("times is at least 1, or None for: until told", field="times")
-        rule = Rule(operation=operation, **settings)
+    def _add(
+        self, operation: str, accepted: Any, options: dict[str, Any], answer: Answer | None = None
+    ) -> Rule:
+        unknown = options.keys() - accepted.__annotations__.keys()
+        if unknown:  # also found by type checkers; script files have none
+            raise TypeError(f"{operation}() has no argument {', '.join(sorted(unknown))}")
+        times = options.get("times", 1)
+        if times is not None and times < 1:
+            raise ConfigurationError("times must be at least 1, or None for no end", field="times")
+        rule = Rule(
+            operation=operation,
+            answer=answer or exact_answer(operation, options),
+            respond=options.get("respond"),
+            fault=options.get("fault"),
+            delay=options.get("delay", 0.0),
+            life=options.get("life"),
+            fields=options.get("fields") or {},
+            headers=options.get("headers") or {},
+            times=times,
+        )
         self._rules.append(rule)
         return rule
 
 
-def _answer(
-    operation: str,
-    status: int | None,
-    headers: Mapping[str, str] | None,
-    json: object,
-    body: bytes | str | None,
-    chunks: Iterable[bytes | str | float] | None,
-) -> Answer | None:
-    """Return the exact answer that the arguments describe, or None when they leave it to the service."""
-    if (json is not ...) + (body is not None) + (chunks is not None) > 1:
-        raise ConfigurationError("give one of json, body, chunks", field="body")
+def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
+    """Return the answer that the options describe, or None where the service is to answer by itself."""
+    status = options.get("status")
+    headers: Mapping[str, str] = options.get("headers") or {}
+    body, chunks = options.get("body"), options.get("chunks")
+    if ("json" in options) + (body is not None) + (chunks is not None) > 1:
+        raise ConfigurationError("give only one of json, body, chunks", field="body")
     if chunks is not None:
-        pieces = tuple(Pause(one) if isinstance(one, int | float) else _bytes(one) for one in chunks)
-        return Answer(status=status or 200, headers=headers or {}, body=pieces, chunked=True, separate=True)
+        pieces = tuple(Pause(one) if isinstance(one, int | float) else to_bytes(one) for one in chunks)
+        return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
     if body is not None:
-        return Answer(status=status or 200, headers=headers or {}, body=(_bytes(body),) if body else ())
-    if json is not ...:
-        return json_answer(status or 200, json, headers)
+        return Answer(status=status or 200, headers=headers, body=(to_bytes(body),) if body else ())
+    if "json" in options:
+        return json_answer(status or 200, options["json"], headers)
     if status is None:
         return None
-    return json_answer(status, {_error_name(operation): f"scripted status {status}"}, headers)
+    name = "message" if operation in ("ask", "any") else "error"  # the assistant's and the agent's format
+    return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 
-def _error_name(operation: str) -> str:
-    return "error" if operation in JOB_OPERATIONS else "message"
-
-
-def _bytes(text: bytes | str) -> bytes:
+def to_bytes(text: bytes | str) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 
-def with_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:
+def replace_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:
     """Return *answer* with some fields of its JSON document replaced."""
     if not fields:
         return answer

@@ -1,4 +1,4 @@
-"""A JSON file in; the scripted answers that it describes, queued in a service, out.
+"""Script files: scripted answers as JSON, for ``serve`` and for tests in other languages.
 
 ::
 
@@ -10,7 +10,7 @@
         {"operation": "connect", "fault": {"kind": "reset"}}
     ]}
 
-The names are the arguments of ``Script``'s methods; ``"times": null`` means: until the end.
+The names are those of the arguments of ``Script``'s methods; ``"times": null`` means until the end.
 """
 
 from __future__ import annotations
@@ -18,50 +18,65 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from ..errors import ConfigurationError
-from .checks import as_list, as_object
+from cattrs import BaseValidationError, Converter, transform_error
+
+from ..errors import ConfigurationError, printable
 from .faults import KINDS, Fault
-from .job_board import JobLife
+from .http_answer import Piece
+from .local_jobs import JobLife
+from .request_checks import as_list, as_object
 from .script import Rule, Script
-from .strict import read_strictly
 
 __all__ = ["load_script", "queue_answers"]
 
+T = TypeVar("T")
+
 
 def load_script(file: Path | str, script: Script) -> list[Rule]:
-    """Queue what *file* describes in *script*; return the rules.
+    """Queue the answers of a script file.
+
+    ::
+
+        load_script("answers.json", service.script)
+
+    Args:
+        file: The JSON file.
+        script: The script of a service; nothing is queued if the file has a mistake.
+
+    Returns:
+        The rules that were queued.
 
     Raises:
-        ConfigurationError: The file is no such script; the message names the entry and the mistake.
+        ConfigurationError: The file cannot be read or is not a script; the message names the entry
+            and the mistake.
     """
     try:
         document: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"script {str(file)!r} is not readable as JSON: {error}", field="script"
+            f"script: {str(file)!r} is not readable as JSON: {error}", field="script"
         ) from None
     return queue_answers(document, script)
 
 
 def queue_answers(document: object, script: Script) -> list[Rule]:
-    """Queue what a file's *document* describes in *script*, all of it or nothing; return the rules.
+    """Queue the answers of a script file's JSON *document*, all or none; return the rules.
 
     Raises:
-        ConfigurationError: The document is no such script; the message names the entry and the mistake.
+        ConfigurationError: The document is not a script; the message names the entry and the mistake.
     """
     entries = as_list((as_object(document) or {}).get("answers"))
     if entries is None:
-        raise ConfigurationError('script: it must be {"answers": [{"operation": …}, …]}', field="script")
+        raise ConfigurationError('script must be {"answers": [{"operation": …}, …]}', field="script")
     fresh = Script()
-    rules = [_queue(number, as_object(entry), fresh) for number, entry in enumerate(entries)]
+    rules = [_queue_entry(number, as_object(entry), fresh) for number, entry in enumerate(entries)]
     script.extend(rules)
     return rules
 
 
-def _queue(number: int, entry: Mapping[str, Any] | None, script: Script) -> Rule:
-    """Queue one entry."""
+def _queue_entry(number: int, entry: Mapping[str, Any] | None, script: Script) -> Rule:
     methods: Mapping[str, Callable[..., Rule]] = {
         "ask": script.ask,
         "create_job": script.create_job,
@@ -73,37 +88,90 @@ def _queue(number: int, entry: Mapping[str, Any] | None, script: Script) -> Rule
     method = methods.get(str((entry or {}).get("operation")))
     if entry is None or method is None:
         raise ConfigurationError(
-            f"script: answers[{number}].operation is one of {', '.join(methods)}", field="script"
+            f"script: answers[{number}].operation must be one of {', '.join(methods)}", field="script"
         )
+    arguments = {name: value for name, value in entry.items() if name != "operation"}
     try:
-        return method(**_arguments(entry))
+        if "fault" in arguments:
+            arguments["fault"] = _read_fault(as_object(arguments["fault"]) or {})
+        if "life" in arguments:
+            arguments["life"] = _read_life(as_object(arguments["life"]) or {})
+        return method(**arguments)
     except (TypeError, ConfigurationError) as error:
         raise ConfigurationError(f"script: answers[{number}]: {error}", field="script") from None
 
 
-def _arguments(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that an entry stands for."""
-    arguments = {name: value for name, value in entry.items() if name != "operation"}
-    if "fault" in arguments:
-        arguments["fault"] = _fault(as_object(arguments["fault"]) or {})
-    if "life" in arguments:
-        arguments["life"] = _life(as_object(arguments["life"]) or {})
-    return arguments
-
-
-def _fault(document: Mapping[str, Any]) -> Fault:
-    """Return the fault that a file describes: ``{"kind": "cut", "at": 100, "how": "rst"}``."""
+def _read_fault(document: Mapping[str, Any]) -> Fault:
+    """Read a fault such as ``{"kind": "cut", "at": 100, "how": "rst"}``."""
     kind = KINDS.get(str(document.get("kind")))
     if kind is None:
         raise ConfigurationError(f"fault.kind is one of {', '.join(KINDS)}", field="fault")
-    return read_strictly({name: document[name] for name in document if name != "kind"}, kind, "fault")
+    return _read_strictly({name: document[name] for name in document if name != "kind"}, kind, "fault")
 
 
-def _life(document: Mapping[str, Any]) -> JobLife:
-    """Return the life that a file describes; JSON's names are strings, so the moments of ``states`` are."""
+def _read_life(document: Mapping[str, Any]) -> JobLife:
+    """Read a job's life. Names in JSON are strings, so the seconds of ``states`` are, too."""
     states = as_object(document.get("states", {})) or {}
     try:
-        moments = {float(moment): status for moment, status in states.items()}
+        seconds = {float(moment): status for moment, status in states.items()}
     except ValueError:
-        raise ConfigurationError("life.states: its names are seconds", field="life") from None
-    return read_strictly({**document, "states": moments}, JobLife, "life")
+        raise ConfigurationError("life.states: its names must be numbers of seconds", field="life") from None
+    return _read_strictly({**document, "states": seconds}, JobLife, "life")
+
+
+def _read_strictly(content: Mapping[str, Any], kind: type[T], where: str) -> T:
+    """Return *content* as a *kind*; errors name the field, beginning with *where*."""
+    try:
+        return _CONVERTER.structure(dict(content), kind)
+    except BaseValidationError as error:
+        mistakes = transform_error(error, path=where, format_exception=_describe)
+    raise ConfigurationError("; ".join(mistakes), field=where)
+
+
+def _describe(error: BaseException, kind: type | None) -> str:
+    # cattrs' own messages quote the value; these say what is wanted.
+    if isinstance(error, KeyError):
+        return "it is missing"
+    if isinstance(error, ConfigurationError | TypeError):
+        return str(error)
+    return printable(str(error))
+
+
+# cattrs converts by itself: null becomes "None", and "false" becomes True, which would hide a mistake
+# in the file. The hooks below refuse a value of another type instead.
+
+
+def _exactly(*kinds: type) -> Any:
+    names = " or ".join(kind.__name__ for kind in kinds)
+
+    def check(value: object, _: type) -> Any:
+        if type(value) in kinds:
+            return value
+        raise TypeError(f"must be {names}, not {type(value).__name__}")
+
+    return check
+
+
+def _read_bytes(value: object, _: object) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    raise TypeError(f"must be text, not {type(value).__name__}")
+
+
+def _read_piece(value: object, kind: object) -> bytes | float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value  # the fault makes a pause of it
+    return _read_bytes(value, kind)
+
+
+def _make_converter() -> Converter:
+    converter = Converter(forbid_extra_keys=True)
+    for kind in (str, int, bool):
+        converter.register_structure_hook(kind, _exactly(kind))
+    converter.register_structure_hook(float, _exactly(float, int))
+    converter.register_structure_hook(bytes, _read_bytes)
+    converter.register_structure_hook_func(lambda kind: kind == Piece, _read_piece)
+    return converter
+
+
+_CONVERTER = _make_converter()

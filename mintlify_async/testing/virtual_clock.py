@@ -1,8 +1,7 @@
-"""Sleeps, deadlines and timers in; the same, at once, as soon as everything else waits.
+"""A clock for tests that jumps to the next due moment as soon as everything waits.
 
-The time stands still while anything can run, and jumps to the next due moment
-when nothing can. Half an hour of polling takes milliseconds, and what happens
-is the same each time.
+The time stands still while anything can run. Half an hour of polling takes milliseconds, and events
+happen in the same order each time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from types import TracebackType
 from typing import Final
 
 from ..errors import ConfigurationError
-from .idle import Pulse, default_grace
+from .idle_loop import IdleWatch, default_grace
 
 __all__ = ["VirtualClock"]
 
@@ -28,13 +27,13 @@ EPOCH: Final = 1_767_225_600.0
 
 
 def _nothing() -> None:
-    """Stand in for an action that was called off."""
+    """Replace the action of a cancelled entry."""
 
 
-class _Entry:
-    """One thing that is due at a moment; smaller is earlier, and first come comes first."""
+class _TimerEntry:
+    """An action that is due at a moment; entries sort by moment, and then by order of creation."""
 
-    __slots__ = ("action", "cancelled", "context", "due", "lane", "order")
+    __slots__ = ("action", "cancelled", "context", "due", "order", "queue")
 
     def __init__(
         self,
@@ -42,46 +41,41 @@ class _Entry:
         order: int,
         action: Callable[[], object],
         context: contextvars.Context | None,
-        lane: _Lane,
+        queue: _TimerQueue,
     ) -> None:
-        self.due, self.order, self.action, self.context, self.lane = due, order, action, context, lane
+        self.due, self.order, self.action, self.context, self.queue = due, order, action, context, queue
         self.cancelled = False
 
-    def __lt__(self, other: _Entry) -> bool:
+    def __lt__(self, other: _TimerEntry) -> bool:
         return (self.due, self.order) < (other.due, other.order)
 
     def cancel(self) -> None:
-        """Call it off; harmless when it already ran."""
+        """Cancel the action; does nothing after it ran."""
         if not self.cancelled:
             self.cancelled = True
-            self.action = _nothing  # what it held may go now, not when it would have been due
-            self.lane.forget_one()
+            self.action = _nothing  # frees what the action holds now, not when it would have been due
+            self.queue.count_cancelled()
 
 
-class _Lane:
-    """What is due on one event loop."""
+class _TimerQueue:
+    """The timers of one event loop."""
 
     def __init__(self, clock: VirtualClock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
         self._loop = weakref.ref(loop)
-        self._heap: list[_Entry] = []
+        self._heap: list[_TimerEntry] = []
         self._cancelled = 0
         self._joined = False
-        self._pulse = Pulse.of(loop)
-        self._pulse.grace = max(self._pulse.grace, clock.grace)
+        self._watch = IdleWatch.of(loop, clock.grace)
 
-    def add(self, entry: _Entry) -> None:
+    def add(self, entry: _TimerEntry) -> None:
         heapq.heappush(self._heap, entry)
-        self.watch()
-
-    def watch(self) -> None:
-        """Ask to be told when the loop is idle."""
-        if not self._joined and self._clock.auto and self._heap:
+        if not self._joined and self._clock.auto:
             self._joined = True
-            self._pulse.join(self)
+            self._watch.join(self)
 
-    def forget_one(self) -> None:
-        """Count a cancelled entry; sweep when they are most of the heap (deadlines rarely come true)."""
+    def count_cancelled(self) -> None:
+        # Most deadlines are cancelled: without a sweep they would fill the heap.
         self._cancelled += 1
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry.cancelled]
@@ -89,14 +83,13 @@ class _Lane:
             self._cancelled = 0
 
     def next_due(self) -> float | None:
-        """Return when the next entry is due, or None."""
+        """Return the moment of the next entry, or None."""
         while self._heap and self._heap[0].cancelled:
-            heapq.heappop(self._heap)
-            self._cancelled = max(0, self._cancelled - 1)
+            self._pop()
         return self._heap[0].due if self._heap else None
 
     def on_idle(self) -> bool:
-        """Move the time to the next due moment and let everything due go on."""
+        """Move the time to the next due moment and run what is due."""
         due = self.next_due()
         if due is not None and not self._clock.held:
             self._clock.move_to(due)
@@ -105,38 +98,47 @@ class _Lane:
         return self._joined
 
     def was_used(self) -> bool:
-        """Say whether anybody used the clock since the last call."""
         return self._clock.take_used()
 
     def run_due(self) -> None:
-        """Let everything go on that is due by now, in order."""
+        """Run everything that is due by now, in order."""
         now, loop = self._clock.now(), self._loop()
         while self._heap and self._heap[0].due <= now:
-            entry = heapq.heappop(self._heap)
+            entry = self._pop()
             if entry.cancelled:
-                self._cancelled = max(0, self._cancelled - 1)
                 continue
-            entry.cancelled = True  # it ran: cancelling it later must not count
+            entry.cancelled = True  # cancelling it after it ran must not count
             if entry.context is None or loop is None:
                 entry.action()
             else:
                 loop.call_soon(entry.action, context=entry.context)
 
+    def _pop(self) -> _TimerEntry:
+        entry = heapq.heappop(self._heap)
+        if entry.cancelled:
+            self._cancelled = max(0, self._cancelled - 1)
+        return entry
+
 
 class VirtualClock:
-    """A clock for tests: it moves on by itself when everything waits.
+    """A clock for tests: it moves by itself when everything waits.
 
-    Give the same one to the service and to the session. It serves any number
-    of tasks on a loop, and several loops one after the other.
+    Give the same clock to the service and to the session, as ``service.session()`` does. It serves
+    any number of tasks on a loop, and several loops one after the other.
+
+    ::
+
+        clock = VirtualClock()
+        async with LocalService(clock=clock) as service, service.session() as session:
+            await session.run_job("Fix the typos", timeout=900)
+        assert clock.now() >= 3    # virtual seconds; the test took milliseconds
 
     Args:
-        start: What :meth:`now` says at first, in seconds.
-        epoch: What :meth:`wall` says at first, in seconds since 1970.
-        auto: Whether the time moves on by itself; otherwise only
-            :meth:`advance` moves it.
-        grace: Real seconds of quiet to wait for before each move. None is
-            right where everything runs in this process; give some
-            milliseconds where another process takes part, such as a Redis.
+        start: What :meth:`now` returns at first, in seconds.
+        epoch: What :meth:`wall` returns at first, in seconds since 1970.
+        auto: Whether the time moves by itself; otherwise only :meth:`advance` moves it.
+        grace: Real seconds of quiet to wait for before each move. None is right if everything runs
+            in this process; give some milliseconds if another process takes part, such as Redis.
 
     Raises:
         ConfigurationError: *grace* is negative.
@@ -155,7 +157,9 @@ class VirtualClock:
         self._holds = 0
         self._used = False
         self._order = count()
-        self._lanes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Lane] = weakref.WeakKeyDictionary()
+        self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _TimerQueue] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def __repr__(self) -> str:
         """Show the time, in seconds."""
@@ -163,7 +167,7 @@ class VirtualClock:
 
     @property
     def held(self) -> bool:
-        """Whether somebody holds the time still."""
+        """Whether the time is held still, see :meth:`hold`."""
         return self._holds > 0
 
     def now(self) -> float:
@@ -172,7 +176,7 @@ class VirtualClock:
         return self._now
 
     def wall(self) -> float:
-        """Return seconds since 1970; they follow :meth:`now`."""
+        """Return seconds since 1970, which advance with :meth:`now`."""
         return self._wall_offset + self._now
 
     async def sleep(self, seconds: float) -> None:
@@ -191,38 +195,43 @@ class VirtualClock:
         """Return a block that raises ``TimeoutError`` when the virtual time reaches *at*; None never does."""
         return _Deadline(self, at)
 
-    def call_at(self, at: float, callback: Callable[[], object]) -> _Entry:
-        """Call *callback* on the running loop when the virtual time reaches *at*."""
+    def call_at(self, at: float, callback: Callable[[], object]) -> _TimerEntry:
+        """Call *callback* on the running loop when the virtual time reaches *at*.
+
+        Returns:
+            An object with a ``cancel`` method.
+        """
         return self.schedule(at, callback, contextvars.copy_context())
 
     async def advance(self, seconds: float) -> None:
-        """Let *seconds* pass, with everything that is due in them, in order.
+        """Let *seconds* pass and run everything that is due in them, in order.
 
         Returns when everything waits again.
+
+        Args:
+            seconds: How long, in virtual seconds.
         """
         target = self._now + seconds
-        lane = self._lane()
+        queue = self._queue()
         with self.hold():
             await self.settle()
-            while (due := lane.next_due()) is not None and due <= target:
+            while (due := queue.next_due()) is not None and due <= target:
                 self.move_to(due)
-                lane.run_due()
+                queue.run_due()
                 await self.settle()
             self.move_to(target)
             await self.settle()
 
     async def settle(self) -> None:
-        """Return when everything else on this loop waits; the time does not move by this."""
+        """Return when everything else on this loop waits. The time does not move by this."""
         loop = asyncio.get_running_loop()
-        pulse = Pulse.of(loop)
-        pulse.grace = max(pulse.grace, self.grace)
         settled: asyncio.Future[None] = loop.create_future()
-        pulse.join(_Once(settled))
+        IdleWatch.of(loop, self.grace).join(_Once(settled))
         await settled
 
     @contextmanager
     def hold(self) -> Generator[None]:
-        """Hold the time still inside the block, for work that the loop cannot see (another process)."""
+        """Hold the time still inside the block, for work outside this process that the loop cannot see."""
         self._holds += 1
         try:
             yield
@@ -230,31 +239,31 @@ class VirtualClock:
             self._holds -= 1
 
     def take_used(self) -> bool:
-        """Return whether anybody used the clock since the last call."""
+        """Return whether the clock was used since the last call. The idle check calls this."""
         used, self._used = self._used, False
         return used
 
     def move_to(self, at: float) -> None:
-        """Set the time to *at*, never back; wakes nobody by itself."""
+        """Set the time to *at*, never back; runs nothing by itself."""
         self._now = max(self._now, at)
-
-    def _lane(self) -> _Lane:
-        loop = asyncio.get_running_loop()
-        lane = self._lanes.get(loop)
-        if lane is None:
-            lane = self._lanes[loop] = _Lane(self, loop)
-        return lane
 
     def schedule(
         self, due: float, action: Callable[[], object], context: contextvars.Context | None = None
-    ) -> _Entry:
-        """Run *action* when the time reaches *due*: at once then, or on the loop when it has a *context*."""
-        lane = self._lane()
+    ) -> _TimerEntry:
+        """Run *action* when the time reaches *due*: at once then, or in the loop's next turn in *context*."""
+        queue = self._queue()
         self._used = True
-        entry = _Entry(due, next(self._order), action, context, lane)
+        entry = _TimerEntry(due, next(self._order), action, context, queue)
         if due < float("inf"):
-            lane.add(entry)
+            queue.add(entry)
         return entry
+
+    def _queue(self) -> _TimerQueue:
+        loop = asyncio.get_running_loop()
+        queue = self._queues.get(loop)
+        if queue is None:
+            queue = self._queues[loop] = _TimerQueue(self, loop)
+        return queue
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -277,12 +286,12 @@ class _Once:
 
 
 class _Deadline:
-    """An ``asyncio.timeout`` that a virtual clock sets off."""
+    """An ``asyncio.timeout`` that a virtual clock triggers."""
 
     def __init__(self, clock: VirtualClock, at: float | None) -> None:
         self._clock, self._at = clock, at
         self._timeout = asyncio.timeout(None)
-        self._entry: _Entry | None = None
+        self._entry: _TimerEntry | None = None
 
     async def __aenter__(self) -> _Deadline:
         await self._timeout.__aenter__()

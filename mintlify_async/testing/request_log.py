@@ -1,4 +1,4 @@
-"""Requests as they arrived in; a typed record that compares with plain tuples out."""
+"""The log of received requests, which compares with plain tuples."""
 
 from __future__ import annotations
 
@@ -9,34 +9,38 @@ from typing import Any, overload
 
 from attrs import define, field
 
-__all__ = ["RecordedRequest", "RequestLog", "describe_difference"]
+__all__ = ["Expected", "RecordedRequest", "RequestLog", "describe_difference"]
 
 Expected = tuple[str, str] | tuple[str, str, Any]
-"""What a request is compared with: method and path, and the JSON body where that matters."""
+"""What a request is compared with: method and path, or method, path and JSON body."""
 
 
 @define(kw_only=True, eq=False)
 class RecordedRequest:
     """One request as the service received it.
 
-    Compares equal to ``(method, path)`` and to ``(method, path, json)``.
+    It equals ``(method, path)`` and ``(method, path, json)``::
+
+        request = service.requests[0]
+        assert request == ("POST", "/v2/agent/acme/job", {"prompt": "Fix the typos"})
+        assert request.headers["user-agent"].startswith("mintlify-async")
 
     Attributes:
-        number: Its place among the requests of the service, from 1.
+        number: Its number among the requests of the service, from 1.
         operation: ``create_job``, ``get_job``, ``send_message``, ``ask``, or ``other``.
         method: The HTTP method.
-        path: The path exactly as it was sent, query included.
-        headers: The headers, names in lower case.
-        body: The body's bytes; empty when a fault was played before it was read.
+        path: The path exactly as it was sent, with the query.
+        headers: The headers; the names are in lower case.
+        body: The body; empty if a fault happened before it was read.
         at: When it arrived, in seconds of the service's clock.
-        wall: The same moment in seconds since 1970.
+        wall: When it arrived, in seconds since 1970.
         seconds: How long the answer took, in seconds of the service's clock.
-        status: The status that was answered; None while there is no answer.
-        finished: Whether the whole answer went out.
-        client_left: Whether the client closed the connection before it had the whole answer.
-        address: Where it came from.
-        port: The client's port: one for each connection.
-        params: The parts of the path, decoded: ``project`` and ``job``, or ``domain``.
+        status: The status of the answer; None while there is none.
+        finished: Whether the whole answer was sent.
+        client_left: Whether the client closed the connection before the end of the answer.
+        address: The client's address.
+        port: The client's port, which differs for each connection.
+        params: The decoded parts of the path: ``project`` and ``job``, or ``domain``.
     """
 
     number: int
@@ -57,7 +61,7 @@ class RecordedRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None when it is empty or no JSON."""
+        """The body as JSON; None if it is empty or not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -65,14 +69,14 @@ class RecordedRequest:
 
     @property
     def key(self) -> str | None:
-        """The bearer key that came with it."""
+        """The API key of the request."""
         scheme, _, key = self.headers.get("authorization", "").partition(" ")
         return key if scheme.lower() == "bearer" else None
 
     def __eq__(self, other: object) -> bool:
         """Compare with ``(method, path)``, ``(method, path, json)``, or itself."""
         if isinstance(other, tuple):
-            return self.as_tuple(with_json=len(other) == 3) == other  # pyright: ignore[reportUnknownArgumentType]
+            return self.as_tuple(with_json=len(other) == 3) == other  # pyright: ignore[reportUnknownArgumentType] - any tuple
         return self is other
 
     __hash__ = object.__hash__
@@ -83,7 +87,14 @@ class RecordedRequest:
 
 
 class RequestLog(Sequence[RecordedRequest]):
-    """Everything that a service received, oldest first; equal to a list of plain tuples."""
+    """Everything that a service received, oldest first: ``service.requests``.
+
+    It equals a list of tuples, and pytest shows the difference line by line::
+
+        assert service.requests == [("POST", "/v2/agent/acme/job"), ("GET", "/v2/agent/acme/job/job_1")]
+        assert service.requests.count("create_job") == 1
+        assert service.requests.of("ask")[-1].json["messages"][0]["role"] == "user"
+    """
 
     def __init__(self) -> None:
         """Start empty."""
@@ -98,11 +109,11 @@ class RequestLog(Sequence[RecordedRequest]):
         return self._requests[index]
 
     def __len__(self) -> int:
-        """Return how many requests arrived."""
+        """Return the number of requests."""
         return len(self._requests)
 
     def __iter__(self) -> Iterator[RecordedRequest]:
-        """Go through them, oldest first."""
+        """Iterate over the requests, oldest first."""
         return iter(self._requests)
 
     def __eq__(self, other: object) -> bool:
@@ -110,13 +121,13 @@ class RequestLog(Sequence[RecordedRequest]):
         if isinstance(other, RequestLog):
             return self is other
         if isinstance(other, Sequence):
-            return list[object](self._requests) == list[object](other)  # pyright: ignore[reportUnknownArgumentType]
+            return list[object](self._requests) == list[object](other)  # pyright: ignore[reportUnknownArgumentType] - any sequence
         return NotImplemented
 
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        """Show method and path of each."""
+        """Show method and path of each request."""
         return f"RequestLog({[request.as_tuple() for request in self._requests]})"
 
     def of(self, operation: str) -> list[RecordedRequest]:
@@ -124,27 +135,27 @@ class RequestLog(Sequence[RecordedRequest]):
         return [request for request in self._requests if request.operation == operation]
 
     def count(self, value: object) -> int:
-        """Return how many requests equal *value*, or are of the operation that *value* names."""
+        """Return how many requests equal the tuple *value*, or belong to the operation named *value*."""
         if isinstance(value, str):
             return len(self.of(value))
         return sum(request == value for request in self._requests)
 
     def clear(self) -> None:
-        """Forget everything so far; numbering goes on."""
+        """Forget the requests so far; the numbering continues."""
         self._requests.clear()
 
     def add(self, request: RecordedRequest) -> None:
-        """Append *request*; the service does this."""
+        """Append *request*. The service calls this."""
         self._requests.append(request)
 
 
 def describe_difference(seen: RequestLog, expected: Sequence[Expected]) -> str:
-    """Return what was expected and what came, line by line; bodies only where one was expected."""
+    """Return a line by line difference; bodies are shown if one of *expected* has one."""
     with_json = any(len(one) == 3 for one in expected)
-    came = [_line(request.as_tuple(with_json=with_json)) for request in seen]
+    received = [_line(request.as_tuple(with_json=with_json)) for request in seen]
     wanted = [_line(one) for one in expected]
-    lines = difflib.unified_diff(wanted, came, "expected", "received", lineterm="", n=10)
-    return f"{len(wanted)} requests expected, {len(came)} received\n" + "\n".join(lines)
+    lines = difflib.unified_diff(wanted, received, "expected", "received", lineterm="", n=10)
+    return f"{len(wanted)} requests expected, {len(received)} received\n" + "\n".join(lines)
 
 
 def _line(request: Expected) -> str:

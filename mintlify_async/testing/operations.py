@@ -1,4 +1,4 @@
-"""A recorded request in; what the service says to it out. No I/O and no awaiting here."""
+"""The four operations of the interface: what the local service answers to each request. No I/O."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from ..clock import Clock
-from .answers import AnswerStyle, Question, answer_events
-from .checks import as_object, ask_faults, prompt_fault
-from .docs_index import DocsIndex
-from .job_board import JobBoard, JobLife
-from .limits import LimitCounter, Limits
-from .recorder import RecordedRequest
-from .threads import LocalThread, ThreadBook, ThreadStyle
-from .wire import Answer, event_stream, json_answer
+from .assistant_answers import AnswerStyle, Question, answer_events
+from .docs_search import DocsIndex
+from .http_answer import Answer, event_stream, json_answer
+from .local_jobs import JobLife, LocalJob, LocalJobs
+from .local_threads import LocalThread, LocalThreads, ThreadStyle
+from .rate_limits import LimitCounter, LimitRule, Limits
+from .request_checks import as_object, ask_mistakes, prompt_mistake
+from .request_log import RecordedRequest
 
-__all__ = ["Desk", "Keys", "Refusal", "route"]
+__all__ = ["Keys", "Operations", "Refusal", "find_operation"]
 
 ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("create_job", "POST", re.compile(r"/v2/agent/(?P<project>[^/]+)/job")),
@@ -30,8 +30,8 @@ ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 )
 
 
-def route(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
-    """Return the operation that *method* and *raw_path* name, or ``other``, and the path's parts, decoded."""
+def find_operation(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
+    """Return the operation, or ``other``, and the decoded parts of the path."""
     path = raw_path.partition("?")[0]
     for operation, wanted, pattern in ROUTES:
         if method == wanted and (match := pattern.fullmatch(path)):
@@ -40,15 +40,15 @@ def route(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
-    """The service says no."""
+    """The service refuses a request."""
 
     def __init__(self, status: int, *messages: str, headers: Mapping[str, str] | None = None) -> None:
-        """Keep the status and what is wrong."""
+        """Keep the HTTP status, what is wrong, and further headers."""
         super().__init__(*messages)
         self.status, self.messages, self.headers = status, messages, headers
 
     def to_answer(self, operation: str) -> Answer:
-        """Return the answer in the shape that the operation's API uses."""
+        """Return the answer, in the error format of the operation's API."""
         document: dict[str, Any]
         if operation != "ask":
             document = {"error": "; ".join(self.messages)}
@@ -61,13 +61,13 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
 
 @frozen(kw_only=True)
 class Keys:
-    """The keys of a service.
+    """The API keys that a service accepts. They are the same in every service unless you give others.
 
-    Attributes:
+    Args:
         admin: An admin key with every scope.
         assistant: An assistant key.
-        read_only: An admin key that may only look at jobs.
-        expired: A key that was right once.
+        read_only: An admin key that may only read jobs: every other operation gets a 403.
+        expired: A key that has expired: every operation gets a 401.
     """
 
     admin: str = "mint_test_admin_0123456789abcdef"
@@ -76,7 +76,7 @@ class Keys:
     expired: str = "mint_test_expired_0123456789abcdef"
 
     def check(self, operation: str, key: str | None) -> None:
-        """Refuse a key that does not open *operation*."""
+        """Refuse a key that is not good for *operation*."""
         if key is None:
             raise Refusal(401, "Missing API key: send Authorization: Bearer <key>")
         if key not in (self.admin, self.assistant, self.read_only):
@@ -88,21 +88,23 @@ class Keys:
 
 
 @define(kw_only=True, eq=False)
-class Desk:
-    """Everything that a service knows, and its answers.
+class Operations:
+    """The state of a service and its answers.
 
     Attributes:
-        docs: The pages.
-        clock: The time.
-        keys: The keys.
+        docs: The documentation pages.
+        clock: The clock.
+        keys: The accepted keys.
         project_id: The project; None accepts every project.
         domain: The domain; None accepts every domain.
-        life: How jobs live.
-        limits: The limits; None: no limit.
-        style: What answers are made of.
+        life: What becomes of jobs.
+        limits: The rate limits; None: no limit.
+        style: What answers contain.
         thread_style: Where answers name their thread.
         jobs: The jobs.
         threads: The threads.
+        counter: The uses that count for the limits.
+        answers_given: How many questions were answered.
     """
 
     docs: DocsIndex
@@ -114,13 +116,13 @@ class Desk:
     limits: Limits | None
     style: AnswerStyle
     thread_style: ThreadStyle
-    jobs: JobBoard
-    threads: ThreadBook
-    counter: LimitCounter
+    jobs: LocalJobs
+    threads: LocalThreads = field(factory=LocalThreads)
+    counter: LimitCounter = field(factory=LimitCounter)
     answers_given: int = 0
 
     def answer(self, request: RecordedRequest, life: JobLife | None = None) -> Answer:
-        """Return the service's own answer; *life* replaces the usual life of a job."""
+        """Return the service's own answer; *life* replaces the usual one for this prompt."""
         operations: Mapping[str, Callable[[RecordedRequest, JobLife], Answer]] = {
             "create_job": self._create_job,
             "get_job": self._get_job,
@@ -150,31 +152,32 @@ class Desk:
         return json_answer(201, job.record(), headers)
 
     def _get_job(self, request: RecordedRequest, life: JobLife) -> Answer:
-        job = self.jobs.find(request.params["project"], request.params["job"])
-        if job is None:
-            raise Refusal(404, "Job not found")
-        return json_answer(200, job.record(look=True))
+        return json_answer(200, self._job(request).record(polled=True))
 
     def _send_message(self, request: RecordedRequest, life: JobLife) -> Answer:
         prompt = _prompt(request)
-        job = self.jobs.find(request.params["project"], request.params["job"])
-        if job is None:
-            raise Refusal(404, "Job not found")
+        job = self._job(request)
         headers = self._count(request)
         self.jobs.follow_up(job, prompt, life)
         return json_answer(200, job.record(), headers)
 
+    def _job(self, request: RecordedRequest) -> LocalJob:
+        job = self.jobs.find(request.params["project"], request.params["job"])
+        if job is None:
+            raise Refusal(404, "Job not found")
+        return job
+
     def _ask(self, request: RecordedRequest, life: JobLife) -> Answer:
         body = _checked_ask(request)
         headers = self._count(request)
-        thread, fresh = self._thread(body)
+        thread, is_new = self._thread(body)
         question = _question(body, thread)
         thread.questions.append(question.text)
         results = self.docs.search(
             question.query, question.page_size, criteria=question.criteria, near=question.current_path
         )
         self.answers_given += 1
-        in_headers, in_finish, events = self._name_thread(thread, fresh=fresh)
+        in_headers, in_finish, events = self._name_thread(thread, is_new=is_new)
         stream = answer_events(
             question, results, number=self.answers_given, style=self.style, thread=in_finish
         )
@@ -183,7 +186,7 @@ class Desk:
         )
 
     def _thread(self, body: Mapping[str, Any]) -> tuple[LocalThread, bool]:
-        """Return the thread that the request continues, or a new one."""
+        """Return the thread of the request, and whether it is new."""
         thread_id: str | None = body.get("threadId")
         if thread_id is None:
             return self.threads.begin(keys=self.thread_style.keys), True
@@ -193,14 +196,14 @@ class Desk:
         return thread, False
 
     def _name_thread(
-        self, thread: LocalThread, *, fresh: bool
+        self, thread: LocalThread, *, is_new: bool
     ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
-        """Return what names the thread: in the headers, on ``finish``, as events of their own."""
+        """Return what names the thread: headers, fields of ``finish``, and events of their own."""
         style = self.thread_style
         named: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
         for place in style.id_in:
             named[place]["threadId"] = thread.id
-        if fresh and thread.key is not None:  # the key comes once
+        if is_new and thread.key is not None:  # the key is sent once
             for place in style.key_in:
                 named[place]["threadKey"] = thread.key
         header_names = {"threadId": "X-Thread-Id", "threadKey": "X-Thread-Key"}
@@ -211,7 +214,7 @@ class Desk:
         return {header_names[name]: value for name, value in named["header"].items()}, finish, events
 
     def _count(self, request: RecordedRequest) -> dict[str, str]:
-        """Count a use, or refuse with 429; return the headers that tell what is left."""
+        """Count a use, or refuse with 429; return the rate limit headers."""
         if self.limits is None:
             return {}
         rules = self.limits.rules(
@@ -226,21 +229,20 @@ class Desk:
             headers["Retry-After"] = str(math.ceil(wait))
         raise Refusal(429, "Rate limit exceeded", headers=headers)
 
-    def _limit_headers(self, rules: list[tuple[str, int, float]], now: float) -> dict[str, str]:
-        """Return the headers for the tightest of *rules*."""
+    def _limit_headers(self, rules: list[LimitRule], now: float) -> dict[str, str]:
+        """Return the headers of the rule with the fewest uses left."""
         if not rules:
             return {}
         tightest = min(rules, key=lambda rule: self.counter.left(rule, now)[0])
         left, reset = self.counter.left(tightest, now)
         return {
-            "X-RateLimit-Limit": str(tightest[1]),
+            "X-RateLimit-Limit": str(tightest.limit),
             "X-RateLimit-Remaining": str(left),
             "X-RateLimit-Reset": str(math.ceil(self.clock.wall() + reset)),
         }
 
 
 def _document(request: RecordedRequest) -> dict[str, Any]:
-    """Return the body, which must be a JSON object that says that it is JSON."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refusal(400, "Content-Type must be application/json")
     document = as_object(request.json)
@@ -251,23 +253,22 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
 
 def _prompt(request: RecordedRequest) -> str:
     document = _document(request)
-    fault = prompt_fault(document)
-    if fault is not None:
-        raise Refusal(400, fault)
+    mistake = prompt_mistake(document)
+    if mistake is not None:
+        raise Refusal(400, mistake)
     return str(document["prompt"])
 
 
 def _checked_ask(request: RecordedRequest) -> dict[str, Any]:
-    """Return the body of a question, checked as the interface says."""
     body = _document(request)
-    faults = ask_faults(body)
-    if faults:
-        raise Refusal(400, *faults)
+    mistakes = ask_mistakes(body)
+    if mistakes:
+        raise Refusal(400, *mistakes)
     return body
 
 
 def _question(body: Mapping[str, Any], thread: LocalThread) -> Question:
-    """Return what is asked: the last user message, and what was asked before it."""
+    """Return the last user message as a question, with the questions before it."""
     asked = [_text(message) for message in body["messages"] if message["role"] == "user"]
     return Question(
         text=asked[-1] if asked else "",

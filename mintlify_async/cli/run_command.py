@@ -1,4 +1,4 @@
-"""One command run on a loop of its own: its outcome in, an exit status and a line or two of advice out."""
+"""Runs one command: makes its terminal and event loop, and reports errors without a traceback."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import mintlify_async as mintlify
-
-from .advice import UsageError, explain
-from .statuses import INTERRUPTED
+from ..errors import MintlifyError
+from .error_advice import UsageError, explain
+from .exit_status import INTERRUPTED
 from .terminal import Terminal
 
 __all__ = ["read_file", "read_text", "run"]
 
 Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
-"""A coroutine function, run on a loop of its own; or a plain function that keeps its own."""
+"""A coroutine function, which gets an event loop, or a plain function, which makes its own."""
 
 
 def read_text(given: str | None, what: str) -> str:
-    """Return *given*, or standard input where it is ``-`` or nothing.
+    """Return *given*, or standard input if it is ``-`` or None.
 
     Raises:
         UsageError: Nothing was given and standard input is a terminal.
@@ -35,27 +34,27 @@ def read_text(given: str | None, what: str) -> str:
 
 
 def read_file(name: str) -> str:
-    """Return the text of the file *name*, or of standard input where it is ``-``."""
+    """Return the text of the file *name*, or of standard input if it is ``-``."""
     return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
 
 
 def run(command: Command, options: argparse.Namespace) -> int:
-    """Run *command* to its end and return the exit status; no error shows a traceback."""
+    """Run *command* and return the exit status."""
     terminal = Terminal(plain=bool(getattr(options, "plain", False)))
     if options.verbose:
         logging.basicConfig(stream=sys.stderr, format="%(message)s")
         logging.getLogger("mintlify_async").setLevel(logging.DEBUG)
     try:
         outcome = command(options, terminal)
-        return outcome if isinstance(outcome, int) else asyncio.run(_awaited(outcome))
+        return outcome if isinstance(outcome, int) else asyncio.run(_await(outcome))
     except KeyboardInterrupt:
         terminal.note("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
+    except BrokenPipeError:  # an OSError, too, but `main` ends quietly for it
         raise
-    except (mintlify.MintlifyError, UsageError, OSError, UnicodeError) as error:
+    except (MintlifyError, UsageError, OSError, UnicodeError) as error:
         return explain(error, terminal)
 
 
-async def _awaited(outcome: Awaitable[int]) -> int:
+async def _await(outcome: Awaitable[int]) -> int:  # asyncio.run takes only coroutines
     return await outcome

@@ -1,7 +1,7 @@
-"""Requests under ``/_local`` in; what a test in another language asks and scripts out.
+"""HTTP endpoints under ``/_local``, with which tests in other languages inspect and script the service.
 
-A Python test has the service's attributes; a Node or Go test that talks to
-``serve`` has these instead. They are not of the interface, and need no key.
+Python tests use the attributes of ``LocalService``; a Node or Go test that talks to ``serve`` uses
+these. They are not part of the service's interface and need no key.
 
 ==========================  ==============================================================
 ``GET /_local/requests``    everything received, without keys
@@ -19,30 +19,30 @@ from typing import Any
 from attrs import frozen
 
 from ..errors import ConfigurationError
-from .job_board import JobBoard, LocalJob
-from .recorder import RecordedRequest, RequestLog
+from .http_answer import Answer, json_answer
+from .local_jobs import LocalJob, LocalJobs
+from .request_log import RecordedRequest, RequestLog
 from .script import Script
 from .script_file import queue_answers
-from .wire import Answer, json_answer
 
-__all__ = ["PREFIX", "Control"]
+__all__ = ["PREFIX", "Inspection"]
 
 PREFIX = "/_local"
 
 
 @frozen(kw_only=True)
-class Control:
-    """The inside of a service, over HTTP.
+class Inspection:
+    """Answers requests under ``/_local``.
 
     Attributes:
-        requests: What was received.
-        script: What is queued.
+        requests: The received requests.
+        script: The scripted answers.
         jobs: The jobs.
     """
 
     requests: RequestLog
     script: Script
-    jobs: JobBoard
+    jobs: LocalJobs
 
     def answer(self, method: str, path: str, body: bytes) -> Answer:
         """Return the answer to a request under the prefix."""
@@ -57,7 +57,7 @@ class Control:
             self.requests.clear()
             self.script.clear()
             return Answer(status=204)
-        return json_answer(404, {"error": f"no such control: {method} {path}"})
+        return json_answer(404, {"error": f"no such inspection endpoint: {method} {path}"})
 
     def _queue(self, body: bytes) -> Answer:
         try:
@@ -68,7 +68,6 @@ class Control:
 
 
 def request_document(request: RecordedRequest) -> dict[str, Any]:
-    """Return *request* as JSON, its key left out."""
     headers = {name: value for name, value in request.headers.items() if name != "authorization"}
     return {
         "operation": request.operation,
@@ -83,5 +82,4 @@ def request_document(request: RecordedRequest) -> dict[str, Any]:
 
 
 def job_document(job: LocalJob) -> dict[str, Any]:
-    """Return *job* as the interface shows it, and what only the service knows."""
     return {**job.record(), "prompts": job.prompts, "diff": job.diff}

@@ -1,4 +1,4 @@
-"""The command line's grammar: arguments in, one namespace out. It loads nothing but argparse."""
+"""The arguments of the command line. Only argparse is loaded, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["make_parser"]
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
 
-  mintlify-async demo                            everything, on a local service
+  mintlify-async demo                            see it work on a local service
   mintlify-async ask "How do I log in?"          stream an answer
   mintlify-async job create "Fix typos" --wait   create a job and follow it
-  mintlify-async doctor                          what is set, and does it work?
+  mintlify-async doctor                          check settings and network
 """
 
 ENVIRONMENT = """\
@@ -24,7 +24,7 @@ environment:
   MINTLIFY_PROJECT_ID          the project that jobs belong to
   MINTLIFY_DOMAIN              the site that ask and chat talk to
   MINTLIFY_BASE_URL            another address, such as a local service's
-  NO_COLOR                     no colours
+  NO_COLOR                     turns colours off
 
 Keys are read from the environment only: other users can see arguments.
 
@@ -38,7 +38,7 @@ ASK_EXAMPLES = """\
 examples:
   mintlify-async ask "How do I log in?"
   mintlify-async ask --save login.json "How do I log in?"
-  mintlify-async ask --thread login.json "And by SSO?"    the thread goes on
+  mintlify-async ask --thread login.json "And by SSO?"    continue
   git diff | mintlify-async ask --code - "Is the API used well?"
   mintlify-async ask --json "How do I log in?" | jq .type
 """
@@ -51,24 +51,23 @@ examples:
   mintlify-async job wait REF --timeout 600
   mintlify-async job watch REF --json
 
-REF is what `job create` prints: no secret, and good on another machine.
+REF is what `job create` prints. It is not secret and works on every machine.
 """
 
 
 class _Commands(Protocol):
-    """What argparse's ``add_subparsers`` returns, whose class has no public name."""
+    """The object of ``add_subparsers``, whose class has no public name."""
 
     def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser: ...
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps our line breaks, and gives long options room."""
+    """Keeps the line breaks of texts that have some, and gives long options room."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Break what is one long line; leave what has line breaks of its own."""
         if "\n" in text:
             return super()._fill_text(text, width, indent)
         return argparse.HelpFormatter._fill_text(self, text, width, indent)
@@ -102,12 +101,12 @@ def _add_service(parser: argparse.ArgumentParser) -> None:
 
 def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", help="documentation site to ask (else MINTLIFY_DOMAIN)")
-    parser.add_argument("--fp", default="anonymous", metavar="ID", help="names the user for the service")
+    parser.add_argument("--fp", default="anonymous", metavar="ID", help="id of the user (anonymous)")
     parser.add_argument(
         "--results", type=_count, default=5, metavar="N", help="search results the answer is built from (5)"
     )
-    parser.add_argument("--path", metavar="PAGE", help="page that is being viewed, at most 200 characters")
-    parser.add_argument("--plain", action="store_true", help="plain text, also on a terminal")
+    parser.add_argument("--path", metavar="PAGE", help="page being viewed, at most 200 characters")
+    parser.add_argument("--plain", action="store_true", help="plain text, even on a terminal")
     _add_service(parser)
 
 
@@ -115,19 +114,19 @@ def _add_ask(commands: _Commands) -> None:
     parser = commands.add_parser(
         "ask",
         help="ask the assistant and stream its answer",
-        description="Ask the assistant. The answer goes to standard output, all else to standard error.",
+        description="Ask the assistant. The answer goes to standard output, the rest to standard error.",
         epilog=ASK_EXAMPLES,
         formatter_class=_Formatter,
     )
     parser.add_argument("question", nargs="?", help="the question; - or nothing reads standard input")
-    parser.add_argument("--thread", metavar="FILE", help="go on with the thread that --save wrote")
+    parser.add_argument("--thread", metavar="FILE", help="continue the thread that --save wrote")
     parser.add_argument(
-        "--save", metavar="FILE", help="write the thread; the file holds its key, keep it private"
+        "--save", metavar="FILE", help="save the thread; the file has its key, keep it private"
     )
     parser.add_argument(
         "--code", metavar="FILE", help="code that the question is about; - reads standard input"
     )
-    parser.add_argument("--json", action="store_true", help="one event a line, as the service sent it")
+    parser.add_argument("--json", action="store_true", help="one event per line, as the service sent it")
     parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
     _add_site(parser)
 
@@ -135,13 +134,13 @@ def _add_ask(commands: _Commands) -> None:
 def _add_chat(commands: _Commands) -> None:
     parser = commands.add_parser(
         "chat",
-        help="talk with the assistant, and go on another day",
+        help="talk with the assistant, and continue another day",
         description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
         formatter_class=_Formatter,
     )
-    parser.add_argument("name", nargs="?", help="keep the conversation under this name, or go on with it")
-    parser.add_argument("--store", metavar="FILE", help="where named conversations are kept (an SQLite file)")
-    parser.add_argument("--list", action="store_true", dest="list_names", help="list the names that are kept")
+    parser.add_argument("name", nargs="?", help="keep the conversation under this name, or continue it")
+    parser.add_argument("--store", metavar="FILE", help="SQLite file of named conversations")
+    parser.add_argument("--list", action="store_true", dest="list_names", help="list the names")
     _add_site(parser)
 
 
@@ -161,18 +160,18 @@ def _add_job(commands: _Commands) -> None:
 
     def verb(name: str, says: str) -> argparse.ArgumentParser:
         parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-        parser.add_argument("--json", action="store_true", help="records as JSON, one a line")
+        parser.add_argument("--json", action="store_true", help="JSON records, one per line")
         parser.add_argument("--project", metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
         _add_service(parser)
         return parser
 
     create = verb("create", "create a job and print its reference")
     create.add_argument("prompt", nargs="?", help="the instruction; - or nothing reads standard input")
-    create.add_argument("--wait", action="store_true", help="wait for its end, showing its states")
+    create.add_argument("--wait", action="store_true", help="wait for its end and show its states")
     create.add_argument(
-        "--dedupe-key", metavar="KEY", help="create it at most once for this key (with --ledger)"
+        "--dedupe-key", metavar="KEY", help="create at most one job for this key (needs --ledger)"
     )
-    create.add_argument("--ledger", metavar="FILE", help="SQLite file that remembers the dedupe keys")
+    create.add_argument("--ledger", metavar="FILE", help="SQLite file that stores dedupe keys")
     _add_wait(create)
     send = verb("send", "send a follow-up to a job and print the new reference")
     send.add_argument("ref", help="reference of the job")
@@ -182,7 +181,7 @@ def _add_job(commands: _Commands) -> None:
     for name, says in (
         ("wait", "wait for the end of a job"),
         ("watch", "show each change of a job until it ends"),
-        ("show", "look once, and show what is there"),
+        ("show", "show the current state of a job"),
     ):
         parser = verb(name, says)
         parser.add_argument("ref", help="reference of the job")
@@ -194,19 +193,19 @@ def _add_serve(commands: _Commands) -> None:
     serve = commands.add_parser(
         "serve",
         help="run the local service, for tests and development",
-        description="Run the local service until Ctrl-C or SIGTERM. Its address is printed when it is ready.",
+        description="Run the local service until Ctrl-C or SIGTERM. It prints its address when ready.",
         formatter_class=_Formatter,
     )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
     serve.add_argument(
         "--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)"
     )
-    serve.add_argument("--docs", metavar="FOLDER", help="Markdown files to answer from (some are built in)")
-    serve.add_argument("--script", metavar="FILE", help="JSON file of answers to give next")
+    serve.add_argument("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
+    serve.add_argument("--script", metavar="FILE", help="JSON file of scripted answers")
     serve.add_argument("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
-    serve.add_argument("--pause", type=_seconds, metavar="SECONDS", help="between two events of an answer")
-    serve.add_argument("--cors", metavar="ORIGIN", help="let pages of this origin call it; * for all")
-    serve.add_argument("--quiet", action="store_true", help="no line for each request")
+    serve.add_argument("--pause", type=_seconds, metavar="SECONDS", help="pause between events of an answer")
+    serve.add_argument("--cors", metavar="ORIGIN", help="allow web pages of this origin; * for all")
+    serve.add_argument("--quiet", action="store_true", help="print no line per request")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -214,9 +213,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mintlify-async", description=OVERVIEW, epilog=ENVIRONMENT, formatter_class=_Formatter
     )
-    parser.add_argument("--version", action="store_true", help="print the version and end")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show what is sent and tried, without keys"
+        "-v", "--verbose", action="store_true", help="show requests and retries, without keys"
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     _add_ask(commands)
@@ -225,15 +224,15 @@ def make_parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     demo = commands.add_parser(
         "demo",
-        help="see everything work, against a local service",
-        description="Start the local service on this machine and show every operation on it. Needs no key.",
+        help="show every operation, on a local service",
+        description="Start a local service and show every operation on it. No key is needed.",
         formatter_class=_Formatter,
     )
-    demo.add_argument("--plain", action="store_true", help="plain text, also on a terminal")
+    demo.add_argument("--plain", action="store_true", help="plain text, even on a terminal")
     doctor = commands.add_parser(
         "doctor",
-        help="say what is set, and whether it works",
-        description="Check keys, settings, versions and the way to the service. It never creates a job.",
+        help="check settings and connection",
+        description="Check keys, settings, versions and the connection. No job is created.",
         formatter_class=_Formatter,
     )
     _add_service(doctor)

@@ -1,7 +1,4 @@
-"""A folder of Markdown pages in; the sections that fit a question out.
-
-The search is SQLite's FTS5, in memory, with stemming and BM25.
-"""
+"""Search in a folder of Markdown pages, by section: SQLite's FTS5 in memory, with stemming and BM25."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from attrs import field, frozen
 
 from ..errors import ConfigurationError
 
-__all__ = ["DEFAULT_DOCS", "DocsIndex", "Page", "Section", "words"]
+__all__ = ["DEFAULT_DOCS", "DocsIndex", "Page", "Section"]
 
 DEFAULT_DOCS = Path(__file__).parent / "docs"
 """The documentation that ships with the package."""
@@ -29,7 +26,7 @@ STOP_WORDS = frozenset(
         "where which who why will with you your",
     )
 )
-"""Words that every page has; they would only blur the scores."""
+"""Words that nearly every page has; searching for them would only level the scores."""
 
 TITLE_WEIGHT, HEADING_WEIGHT, BODY_WEIGHT = 4.0, 6.0, 1.0
 
@@ -39,13 +36,13 @@ class Page:
     """One Markdown file.
 
     Attributes:
-        path: Where the page is on the site, such as ``/guides/errors``.
-        title: Its title: front matter, first heading, or file name.
+        path: Its path on the site, such as ``/guides/errors``.
+        title: Its title, from the front matter, the first heading, or the file name.
         text: The Markdown without front matter.
-        file: The file's path inside the folder, such as ``guides/errors.md``.
-        version: The version that it is for; None means all.
+        file: Its path inside the folder, such as ``guides/errors.md``.
+        version: Its version of the documented product; None means all.
         language: Its language; None means all.
-        groups: Who may see it; empty means everyone.
+        groups: The groups of users that may see it; empty means all users.
     """
 
     path: str
@@ -57,7 +54,7 @@ class Page:
     groups: tuple[str, ...] = ()
 
     def allowed(self, criteria: Mapping[str, Any] | None) -> bool:
-        """Say whether a search with these criteria may find the page; an unmarked page fits all."""
+        """Return whether a search with these criteria may find the page; an unmarked page is always found."""
         groups: list[str] = [] if criteria is None else criteria.get("groups") or list[str]()
         if self.groups and not set(self.groups) & set(groups):
             return False
@@ -70,13 +67,13 @@ class Page:
 
 @frozen(kw_only=True)
 class Section:
-    """A heading and what stands under it.
+    """A heading and the text below it.
 
     Attributes:
         page: The page.
         heading: The heading's text.
-        content: The Markdown under it, code blocks included.
-        score: How well it fits the question; higher is better.
+        content: The Markdown below it, with its code blocks.
+        score: How well it matches the question; higher is better.
     """
 
     page: Page
@@ -86,7 +83,7 @@ class Section:
 
     @property
     def path(self) -> str:
-        """The section's place on the site, with an anchor unless it opens the page."""
+        """The section's path on the site, with an anchor unless it opens the page."""
         place = self.page.path
         return place if self.heading == self.page.title else f"{place}#{anchor(self.heading)}"
 
@@ -101,7 +98,7 @@ class Section:
 
 
 def anchor(heading: str) -> str:
-    """Return the anchor that documentation sites give a heading."""
+    """Return the anchor of a heading."""
     return re.sub(r"[^\w]+", "-", heading.lower()).strip("-")
 
 
@@ -156,11 +153,17 @@ def split_sections(page: Page) -> Iterator[Section]:
 
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
-    """The searchable pages of one folder.
+    """The pages of a folder, with a search over their sections: ``service.docs``.
+
+    ::
+
+        index = DocsIndex.load("docs")
+        best = index.search("How do I log in?", 3)[0]
+        print(best.path, best.content)
 
     Attributes:
         folder: The folder.
-        pages: Its pages, by their place on the site.
+        pages: Its pages, by their path on the site.
     """
 
     folder: Path
@@ -173,7 +176,7 @@ class DocsIndex:
         """Read every ``.md`` and ``.mdx`` file under *folder* (default: the package's own documentation).
 
         Raises:
-            ConfigurationError: There is no such folder, or no page in it.
+            ConfigurationError: The folder does not exist or has no page.
         """
         place = DEFAULT_DOCS if folder is None else Path(folder)
         files = sorted(file for pattern in ("*.md", "*.mdx") for file in place.rglob(pattern))
@@ -188,19 +191,19 @@ class DocsIndex:
         index = cls(
             folder=place, pages={page.path: page for page in pages}, sections=sections, database=database
         )
-        weakref.finalize(index, database.close)  # services share an index, so none of them closes it
+        weakref.finalize(index, database.close)  # services share an index, so no service may close it
         return index
 
     def search(
         self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
     ) -> list[Section]:
-        """Return the *limit* best sections for *query*, best first.
+        """Return the best sections for *query*, best first.
 
         Args:
-            query: Words in any order; those that every page has are left out.
+            query: Words in any order; very common ones are ignored.
             limit: How many sections at most.
             criteria: The request's ``filter``.
-            near: The page that the user looks at: its sections count for more.
+            near: The page that the user is viewing; its sections score higher.
         """
         found = words(query)
         if not found:

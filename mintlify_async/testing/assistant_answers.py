@@ -1,4 +1,4 @@
-"""A question and the sections that fit it in; the stream events of an answer out. Nothing is awaited here."""
+"""The assistant's answers: a question and the sections found for it become stream events. No I/O."""
 
 from __future__ import annotations
 
@@ -8,31 +8,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
-from .docs_index import Section
+from .docs_search import Section
 
 __all__ = ["AnswerStyle", "Question", "answer_events"]
 
 Event = dict[str, Any]
 
 SECTIONS_QUOTED = 2
-"""How many sections enter the text; the others only show as sources and suggestions."""
+"""How many sections the text quotes; the others are only sources and suggestions."""
 
 SECTION_CHARACTERS = 900
-"""About how much of a section is quoted; a code block is never cut."""
+"""About how many characters of a section are quoted; a code block is never cut."""
 
 
 @frozen(kw_only=True)
 class AnswerStyle:
-    """What the answers of a service are made of.
+    """What the answers of a service contain.
+
+    ::
+
+        LocalService(answers=AnswerStyle(reasoning=True, tool_result_bytes=100_000))
 
     Args:
-        reasoning: Whether a reasoning part comes before the search.
-        suggestions: Whether a ``suggestions`` block ends the text.
-        tool_result_bytes: The least size of the search's result, in bytes; real ones have 50 to 100 KB.
+        reasoning: Whether a reasoning part precedes the search.
+        suggestions: Whether the text ends with a ``suggestions`` block.
+        tool_result_bytes: The least size of the search result; those of the real service have 50 to 100 KB.
         pause: Seconds between two events.
-        site: What the sources' addresses begin with.
+        site: The beginning of the sources' addresses.
     """
 
     reasoning: bool = False
@@ -44,15 +48,15 @@ class AnswerStyle:
 
 @frozen(kw_only=True)
 class Question:
-    """What is asked, and all that bears on it.
+    """A question and what the request says besides.
 
     Attributes:
         text: The question.
-        earlier: The questions before it in the thread or the history.
-        page_size: How many results the search gives.
+        earlier: The earlier questions of the thread or the history.
+        page_size: How many results the search returns.
         criteria: The request's ``filter``.
         context: The request's context objects.
-        current_path: The page that the user looks at.
+        current_path: The page that the user is viewing.
     """
 
     text: str
@@ -61,13 +65,12 @@ class Question:
     criteria: Mapping[str, Any] | None = None
     context: Sequence[Mapping[str, Any]] = ()
     current_path: str | None = None
-    extra: Mapping[str, Any] = field(factory=dict[str, Any])
 
     @property
     def query(self) -> str:
-        """What is searched for: a short question leans on the one before it, context adds its words."""
+        """The words to search for: those of the question and of the context."""
         parts = [self.text, *(str(one["value"])[:400] for one in self.context)]
-        if self.earlier and len(self.text.split()) <= 6:
+        if self.earlier and len(self.text.split()) <= 6:  # "And with a timeout?" needs the question before
             parts.append(self.earlier[-1])
         return " ".join(parts)
 
@@ -85,9 +88,9 @@ def answer_events(
     Args:
         question: The question.
         results: The sections found, best first.
-        number: The answer's number, which its ids are made of.
-        style: What the answer is made of.
-        thread: What the ``finish`` event says of the thread, besides its reason.
+        number: The number of the answer, for its ids.
+        style: What the answer contains.
+        thread: The fields that name the thread in the ``finish`` event.
     """
     text = "".join(text_pieces(question, results, style))
     return [
@@ -105,7 +108,6 @@ def answer_events(
 
 
 def reasoning_events(question: Question, number: int) -> Iterator[Event]:
-    """Yield a short reasoning part."""
     part = f"reasoning_{number}"
     yield {"type": "reasoning-start", "id": part}
     yield {"type": "reasoning-delta", "id": part, "delta": "The documentation may say: "}
@@ -116,7 +118,7 @@ def reasoning_events(question: Question, number: int) -> Iterator[Event]:
 def search_events(
     question: Question, results: Sequence[Section], number: int, style: AnswerStyle
 ) -> Iterator[Event]:
-    """Yield the call of the search tool: its input piece by piece, whole, and its output."""
+    """Yield the call of the search tool: its input in pieces, its whole input, its output."""
     call = {"toolCallId": f"call_{number}", "toolName": "search"}
     arguments: Event = {"query": question.text, "pageSize": question.page_size}
     if question.criteria:
@@ -126,12 +128,12 @@ def search_events(
     for piece in (text[start : start + 24] for start in range(0, len(text), 24)):
         yield {"type": "tool-input-delta", "toolCallId": call["toolCallId"], "inputTextDelta": piece}
     yield {"type": "tool-input-available", **call, "input": arguments}
-    found = padded([section.to_result() for section in results], style.tool_result_bytes)
+    found = enlarge([section.to_result() for section in results], style.tool_result_bytes)
     yield {"type": "tool-output-available", "toolCallId": call["toolCallId"], "output": {"results": found}}
 
 
-def padded(results: list[Event], at_least_bytes: int) -> list[Event]:
-    """Return *results* with their content repeated until they are large enough."""
+def enlarge(results: list[Event], at_least_bytes: int) -> list[Event]:
+    """Return *results*, with the last content repeated until they are large enough."""
     missing = at_least_bytes - len(json.dumps(results))
     if missing > 0 and results:
         filler = (results[-1]["content"] or "documentation ") + "\n"
@@ -140,19 +142,21 @@ def padded(results: list[Event], at_least_bytes: int) -> list[Event]:
 
 
 def source_events(results: Sequence[Section], number: int, style: AnswerStyle) -> Iterator[Event]:
-    """Yield one source for each page, best first."""
-    for place, page in enumerate(dict.fromkeys(section.page.path for section in results), 1):
-        title = next(section.page.title for section in results if section.page.path == page)
+    """Yield one source per page, best first."""
+    titles: dict[str, str] = {}
+    for section in results:
+        titles.setdefault(section.page.path, section.page.title)
+    for place, (path, title) in enumerate(titles.items(), 1):
         yield {
             "type": "source-url",
             "sourceId": f"source_{number}_{place}",
-            "url": f"{style.site}{page}",
+            "url": f"{style.site}{path}",
             "title": title,
         }
 
 
 def text_events(text: str, number: int) -> Iterator[Event]:
-    """Yield the text word by word."""
+    """Yield the text, one delta per word."""
     part = f"text_{number}"
     yield {"type": "text-start", "id": part}
     cuts = [0, *(match.start() for match in re.finditer(r"(?<=\s)\S", text)), len(text)]
@@ -162,7 +166,6 @@ def text_events(text: str, number: int) -> Iterator[Event]:
 
 
 def text_pieces(question: Question, results: Sequence[Section], style: AnswerStyle) -> Iterator[str]:
-    """Yield the answer's paragraphs."""
     if question.earlier:
         yield f"Earlier in this thread you asked: “{question.earlier[-1]}”.\n\n"
     if question.current_path:
@@ -181,19 +184,18 @@ def text_pieces(question: Question, results: Sequence[Section], style: AnswerSty
 
 
 def quoted_context(one: Mapping[str, Any]) -> str:
-    """Return a paragraph that shows that a context object was seen."""
     kind = "code" if one["type"] == "code" else "text"
     place = f" from `{one['path']}`" if one.get("path") else ""
     return f"About the {kind} you selected{place}:\n\n```\n{str(one['value'])[:200]}\n```\n\n"
 
 
 def suggestions(results: Sequence[Section]) -> str:
-    """Return further reading, one ``(Title)[/path]`` a line, as the service writes it."""
+    """Return further sections, one ``(Title)[/path]`` per line, as the service writes them."""
     return "\n".join(f"({section.heading})[{section.path}]" for section in results[SECTIONS_QUOTED:][:3])
 
 
 def excerpt(content: str) -> str:
-    """Return the first blocks of a section, code blocks whole."""
+    """Return the first blocks of a section; code blocks stay whole."""
     taken, size = list[str](), 0
     for block in re.findall(r"```.*?(?:```|\Z)|(?:(?!```).)+", content, re.DOTALL):
         for piece in [block] if block.startswith("```") else re.split(r"\n{2,}", block.strip("\n")):

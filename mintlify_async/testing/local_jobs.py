@@ -1,4 +1,4 @@
-"""Prompts in; jobs that live by a clock and propose an edit of the documentation folder out."""
+"""Agent jobs of the local service: their status follows a clock, and they propose an edit of a page."""
 
 from __future__ import annotations
 
@@ -12,31 +12,36 @@ from attrs import define, evolve, field, frozen
 
 from ..clock import Clock
 from ..errors import ConfigurationError
-from .docs_index import DocsIndex, Page
+from .docs_search import DocsIndex, Page
 
-__all__ = ["ENDED", "JobBoard", "JobLife", "LocalJob", "ProposedEdit"]
+__all__ = ["JobLife", "LocalJob", "LocalJobs", "ProposedEdit"]
 
 ENDED = frozenset({"completed", "failed", "archived"})
-"""The statuses after which a job does not go on by itself."""
 
 
 @frozen(kw_only=True)
 class JobLife:
-    """How a job lives after a prompt. Every quantity is in seconds of the service's clock.
+    """What becomes of a job after a prompt. Times are in seconds of the service's clock.
+
+    ::
+
+        LocalService(life=JobLife(seconds=60, outcome="failed"))     # for every job
+        service.script.job(seconds=60, outcome="failed")             # for the next job
+        service.script.send_message(life=JobLife(stale=20))          # for the next follow-up
 
     Args:
-        seconds: From the prompt to the end.
+        seconds: How long the job runs.
         outcome: The status at the end.
-        files: Whether files change; without, ``completed`` has no pull request.
+        files: Whether the job changes files. Without, a completed job has no pull request.
         pr_delay: How long after the end the pull request appears.
-        stale: How long after a follow-up the record of before is still read back.
-        not_found: How long after its creation the job is still answered with 404.
+        stale: How long after a follow-up a poll still returns the earlier result.
+        not_found: How long after its creation a poll of the job still gets a 404.
         archive_after: How long after the end the job is archived; None: never.
-        states: Statuses on the way, each with the moment from which it shows, such as ``{2: "queued"}``.
-        looks: Statuses by look instead of by time: each GET gives the next one, the last one stays.
+        states: Statuses while the job runs, each with the time from which it shows: ``{2: "queued"}``.
+        looks: Statuses by poll instead of by time: each poll returns the next one, the last one stays.
 
     Raises:
-        ConfigurationError: A quantity is negative.
+        ConfigurationError: A time is negative.
     """
 
     seconds: float = 3.0
@@ -50,7 +55,7 @@ class JobLife:
     looks: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
 
     def __attrs_post_init__(self) -> None:
-        """Refuse times before the prompt."""
+        """Refuse negative times."""
         for name in ("seconds", "pr_delay", "stale", "not_found"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} is in seconds and cannot be negative", field=name)
@@ -67,12 +72,12 @@ class JobLife:
 
 @frozen(kw_only=True)
 class ProposedEdit:
-    """What a job would change in one page; nothing is written to the folder.
+    """The change that a job proposes in one page; nothing is written to the folder.
 
     Attributes:
-        file: The file, inside the folder.
-        before: Its text before.
-        after: Its text after.
+        file: The file, as a path inside the folder.
+        before: Its text before the change.
+        after: Its text after the change.
     """
 
     file: str
@@ -93,7 +98,7 @@ class ProposedEdit:
 
 @define(kw_only=True)
 class _Turn:
-    """One prompt and the life that it began."""
+    """One prompt: the first one, or a follow-up."""
 
     prompt: str
     at: float
@@ -102,18 +107,22 @@ class _Turn:
     looks_left: list[str]
 
     @property
-    def begins(self) -> float:
+    def takes_effect_at(self) -> float:
         return self.at + self.life.stale
 
 
 @define(kw_only=True, eq=False)
 class LocalJob:
-    """One job as the service keeps it.
+    """One job as the service keeps it: ``service.jobs["job_1"]``.
+
+    ::
+
+        assert "-The package needs Python 3.11" in service.jobs["job_1"].diff
 
     Attributes:
         id: Its id.
         project_id: Its project.
-        number: Its number, which is that of its pull request, too.
+        number: Its number, which is also that of its pull request.
         created_at: When it was created, in seconds since 1970.
     """
 
@@ -131,7 +140,7 @@ class LocalJob:
 
     @property
     def edits(self) -> list[ProposedEdit]:
-        """What the job proposes to change, one edit a prompt."""
+        """The changes that the job proposes, one per prompt."""
         return [turn.edit for turn in self._turns if turn.edit is not None]
 
     @property
@@ -141,26 +150,26 @@ class LocalJob:
 
     @property
     def status(self) -> str:
-        """The status now, as a GET would show it; looking does not count as a look."""
-        return self._status_of(self._shown())
+        """The status that a poll would return now. Reading it does not count as a poll."""
+        return self._status_of(self._turn_in_effect())
 
     @property
     def visible(self) -> bool:
-        """Whether a GET finds the job already."""
+        """Whether a poll finds the job already."""
         first = self._turns[0]
         return self._clock.now() >= first.at + first.life.not_found
 
     def add(self, turn: _Turn) -> None:
-        """Begin a follow-up: the old record is still shown while the follow-up's ``stale`` lasts."""
-        if self.status not in ENDED:  # an active job simply goes on: there is no old end to read back
+        """Add a follow-up; polls return the earlier result while its ``stale`` lasts."""
+        if self.status not in ENDED:  # an active job has no earlier result
             turn.life = evolve(turn.life, stale=0.0)
         self._turns.append(turn)
 
-    def record(self, *, look: bool = False) -> dict[str, Any]:
-        """Return the job as the interface shows it; a *look* moves a life that goes by looks on."""
-        turn = self._shown()
+    def record(self, *, polled: bool = False) -> dict[str, Any]:
+        """Return the job as the interface shows it; *polled* moves a job with ``looks`` to the next one."""
+        turn = self._turn_in_effect()
         status = self._status_of(turn)
-        if look and len(turn.looks_left) > 1:
+        if polled and len(turn.looks_left) > 1:
             turn.looks_left.pop(0)
         return {
             "id": self.id,
@@ -172,31 +181,30 @@ class LocalJob:
             "archivedAt": _date_time(self._clock.wall()) if status == "archived" else None,
         }
 
-    def _shown(self) -> _Turn:
-        """Return the newest turn that has taken effect."""
+    def _turn_in_effect(self) -> _Turn:
         now = self._clock.now()
-        return next((turn for turn in reversed(self._turns) if turn.begins <= now), self._turns[0])
+        return next((turn for turn in reversed(self._turns) if turn.takes_effect_at <= now), self._turns[0])
 
     def _status_of(self, turn: _Turn) -> str:
         if turn.looks_left:
             return turn.looks_left[0]
-        return turn.life.status_after(self._clock.now() - turn.begins)
+        return turn.life.status_after(self._clock.now() - turn.takes_effect_at)
 
     def _pr_link(self, turn: _Turn, status: str) -> str | None:
         ended_with_files = status in ("completed", "archived") and turn.life.outcome == "completed"
         if not (ended_with_files and turn.edit):
             return None
-        since_end = self._clock.now() - turn.begins - turn.life.seconds
+        since_end = self._clock.now() - turn.takes_effect_at - turn.life.seconds
         if not turn.life.looks and since_end < turn.life.pr_delay:
             return None
         return f"https://github.com/{self.project_id}/docs/pull/{self.number}"
 
 
-class JobBoard(Mapping[str, LocalJob]):
-    """Every job of a service, by id."""
+class LocalJobs(Mapping[str, LocalJob]):
+    """The jobs of a service, by id: ``service.jobs``."""
 
     def __init__(self, docs: DocsIndex, clock: Clock) -> None:
-        """Start empty; *docs* is what jobs propose to edit."""
+        """Start without jobs; jobs propose edits of *docs*."""
         self._docs, self._clock = docs, clock
         self._jobs: dict[str, LocalJob] = {}
 
@@ -205,15 +213,15 @@ class JobBoard(Mapping[str, LocalJob]):
         return self._jobs[job_id]
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the ids, oldest first."""
+        """Iterate over the ids, oldest job first."""
         return iter(self._jobs)
 
     def __len__(self) -> int:
-        """Return how many jobs there are."""
+        """Return the number of jobs."""
         return len(self._jobs)
 
     def create(self, project_id: str, prompt: str, life: JobLife) -> LocalJob:
-        """Begin a job."""
+        """Create a job."""
         number = len(self._jobs) + 1
         job = LocalJob(
             id=f"job_{number}",
@@ -231,7 +239,7 @@ class JobBoard(Mapping[str, LocalJob]):
         job.add(self._turn(prompt, life, job.edits))
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:
-        """Return the job, when it is of this project and can be seen already."""
+        """Return the job if it belongs to this project and is visible already."""
         job = self._jobs.get(job_id)
         return job if job is not None and job.project_id == project_id and job.visible else None
 
@@ -241,10 +249,10 @@ class JobBoard(Mapping[str, LocalJob]):
 
 
 def propose_edit(docs: DocsIndex, prompt: str, earlier: Sequence[ProposedEdit] = ()) -> ProposedEdit:
-    """Return a small, checkable edit for *prompt*, on top of the *earlier* ones.
+    """Return a small edit for *prompt*, on top of the *earlier* ones, that a test can check.
 
-    ``replace "a" with "b"`` is done literally, in the page that fits best or
-    the first that has it. Everything else becomes a note under the page.
+    ``replace "a" with "b"`` is done literally, in the best page for the prompt or the first page
+    that has the words. For every other prompt, a note is added at the end of the page.
     """
     found = docs.search(prompt, 1)
     page = found[0].page if found else next(iter(docs.pages.values()))

@@ -1,7 +1,7 @@
-"""A port and a folder in; the local service as a process, for tests in any language, out.
+"""The local service as a process of its own, for tests in any language.
 
-Standard output has one line, ``ready http://127.0.0.1:8765``. The settings for a
-client, and everything that happens, are told on standard error.
+It writes one line to standard output, ``ready http://127.0.0.1:8765``. The settings for a client and
+a line per request go to standard error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from .answers import AnswerStyle
-from .job_board import JobLife
-from .recorder import RecordedRequest
+from .assistant_answers import AnswerStyle
+from .local_jobs import JobLife
+from .local_service import LocalService
+from .request_log import RecordedRequest
 from .script_file import load_script
-from .service import LocalService
 
-__all__ = ["serve", "settings_lines"]
+__all__ = ["serve"]
 
 
 async def serve(
@@ -37,23 +37,27 @@ async def serve(
     output: TextIO | None = None,
     log: TextIO | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order.
+    """Run a local service until SIGTERM or SIGINT; ``mintlify-async serve`` calls this.
+
+    ::
+
+        asyncio.run(serve(port=8765, docs="docs", cors="http://localhost:5173"))
 
     Args:
         host: The address to listen on.
-        port: The port; 0 takes a free one, which the ready line names.
-        docs: The folder with the pages; the default ships with the package.
-        script: A file with scripted answers, see :mod:`mintlify_async.testing.script_file`.
-        cors: The origin whose pages may call, such as ``http://localhost:5173``; True for all.
+        port: The port to listen on; 0 takes a free one, which the ready line names.
+        docs: A folder of Markdown pages to answer from; the default is included in the package.
+        script: A file of scripted answers, see :mod:`mintlify_async.testing.script_file`.
+        cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.
         pause: Seconds between two events of an answer.
-        life: How jobs live.
-        quiet: Whether to tell nothing of single requests.
+        life: What becomes of jobs.
+        quiet: Whether to leave the lines per request out.
         output: Where the ready line goes; the default is standard output.
-        log: Where the log goes; the default is standard error.
+        log: Where everything else goes; the default is standard error.
 
     Raises:
-        ConfigurationError: The folder, the port or the script is wrong.
-        OSError: The port is taken.
+        ConfigurationError: The folder has no page, the port is not a port, or the script has a mistake.
+        OSError: The port is in use.
     """
     told: TextIO = log or sys.stderr
     service = LocalService(
@@ -64,24 +68,24 @@ async def serve(
         life=life,
         answers=AnswerStyle(pause=pause),
         control=True,
-        observer=None if quiet else lambda request: _tell(told, _line(request)),
+        observer=None if quiet else lambda request: _write(told, _line(request)),
     )
     if script is not None:
         rules = load_script(script, service.script)
-        _tell(told, f"{len(rules)} scripted answers from {script}")
+        _write(told, f"{len(rules)} scripted answers from {script}")
     with _stop_signal() as stopped:
         async with service:
-            _tell(told, f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
+            _write(told, f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
             for line in settings_lines(service):
-                _tell(told, line)
-            _tell(output or sys.stdout, f"ready {service.base_url}")
+                _write(told, line)
+            _write(output or sys.stdout, f"ready {service.base_url}")
             await stopped.wait()
-            _tell(told, "stopping")
-    _tell(told, f"stopped after {len(service.requests)} requests")
+            _write(told, "stopping")
+    _write(told, f"stopped after {len(service.requests)} requests")
 
 
 def settings_lines(service: LocalService) -> list[str]:
-    """Return the shell commands that make this package's sessions talk to *service*."""
+    """Return shell commands that set the environment variables for *service*."""
     settings = {
         "MINTLIFY_BASE_URL": service.base_url,
         "MINTLIFY_PROJECT_ID": service.project_id,
@@ -94,7 +98,7 @@ def settings_lines(service: LocalService) -> list[str]:
 
 @contextlib.contextmanager
 def _stop_signal() -> Generator[asyncio.Event]:
-    """Give an event that SIGTERM and SIGINT set; the signals' old handling comes back at the end."""
+    """Yield an event that SIGTERM and SIGINT set; the earlier handling is restored at the end."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
     signals = (signal.SIGTERM, signal.SIGINT)
     with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C cancels the main task instead
@@ -109,7 +113,7 @@ def _stop_signal() -> Generator[asyncio.Event]:
 
 
 def _line(request: RecordedRequest) -> str:
-    """Return what is told of one request: never its key, never its text."""
+    """Return the line for one request, without its key and its text."""
     if request.finished:
         end = f"{request.status}"
     elif request.client_left:
@@ -120,5 +124,5 @@ def _line(request: RecordedRequest) -> str:
     return f"{moment} {request.method} {request.path} -> {end} ({request.operation}, {request.seconds:.3f} s)"
 
 
-def _tell(where: TextIO, line: str) -> None:
+def _write(where: TextIO, line: str) -> None:
     print(line, file=where, flush=True)

@@ -1,11 +1,11 @@
-"""The body of a request in; what is wrong with it, in the service's words, out."""
+"""Checks of request bodies; a mistake is described as the service does it in a 400."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-__all__ = ["as_list", "as_object", "ask_faults", "prompt_fault"]
+__all__ = ["as_list", "as_object", "ask_mistakes", "prompt_mistake"]
 
 ROLES = frozenset({"system", "assistant", "user"})
 CONTEXT_TYPES = frozenset({"code", "textSelection"})
@@ -22,17 +22,22 @@ def as_list(value: Any) -> list[Any] | None:
     return value if isinstance(value, list) else None  # pyright: ignore[reportUnknownVariableType] - JSON
 
 
-def prompt_fault(body: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the body of an agent operation."""
+def prompt_mistake(body: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the body of a creation or a follow-up."""
     prompt = body.get("prompt")
     if not isinstance(prompt, str):
         return "prompt is required and must be a string"
     return None if prompt else "prompt must be at least 1 character"
 
 
-def ask_faults(body: Mapping[str, Any]) -> list[str]:
-    """Return everything that is wrong with the body of a question; unknown names are tolerated."""
-    return [fault for check in ASK_CHECKS if (fault := check(body)) is not None]
+def ask_mistakes(body: Mapping[str, Any]) -> list[str]:
+    """Return everything that is wrong with the body of a question; unknown names are allowed."""
+    return [mistake for check in ASK_CHECKS if (mistake := check(body)) is not None]
+
+
+def _first_mistake(name: str, values: list[Any], check: Callable[[str, Any], str | None]) -> str | None:
+    mistakes = (check(f"{name}[{number}]", value) for number, value in enumerate(values))
+    return next((mistake for mistake in mistakes if mistake is not None), None)
 
 
 def _fp(body: Mapping[str, Any]) -> str | None:
@@ -43,8 +48,7 @@ def _messages(body: Mapping[str, Any]) -> str | None:
     messages = as_list(body.get("messages"))
     if not messages:
         return "messages is required and must be an array that is not empty"
-    faults = (_message(f"messages[{number}]", one) for number, one in enumerate(messages))
-    return next((fault for fault in faults if fault is not None), None)
+    return _first_mistake("messages", messages, _message)
 
 
 def _message(name: str, value: Any) -> str | None:
@@ -53,8 +57,7 @@ def _message(name: str, value: Any) -> str | None:
         return f"{name}.id is required and must be a string"
     if message.get("role") not in ROLES:
         return f"{name}.role must be one of system, assistant, user"
-    parts = [as_object(part) for part in as_list(message.get("parts")) or [None]]
-    for part in parts:
+    for part in [as_object(part) for part in as_list(message.get("parts")) or [None]]:
         if part is None or not isinstance(part.get("type"), str):
             return f"{name}.parts is required and must be an array of parts with a type"
         if part["type"] == "text" and not isinstance(part.get("text"), str):
@@ -69,8 +72,8 @@ def _thread(body: Mapping[str, Any]) -> str | None:
 
 def _page_size(body: Mapping[str, Any]) -> str | None:
     size = body.get("retrievalPageSize", 5)
-    fine = isinstance(size, int | float) and not isinstance(size, bool) and size >= 1
-    return None if fine else "retrievalPageSize must be a number of at least 1"
+    valid = isinstance(size, int | float) and not isinstance(size, bool) and size >= 1
+    return None if valid else "retrievalPageSize must be a number of at least 1"
 
 
 def _filter(body: Mapping[str, Any]) -> str | None:
@@ -89,10 +92,9 @@ def _filter(body: Mapping[str, Any]) -> str | None:
 
 def _context(body: Mapping[str, Any]) -> str | None:
     context = as_list(body.get("context", []))
-    if context is None:
-        return "context must be an array"
-    faults = (_context_object(f"context[{number}]", one) for number, one in enumerate(context))
-    return next((fault for fault in faults if fault is not None), None)
+    return (
+        "context must be an array" if context is None else _first_mistake("context", context, _context_object)
+    )
 
 
 def _context_object(name: str, value: Any) -> str | None:
@@ -115,12 +117,4 @@ def _current_path(body: Mapping[str, Any]) -> str | None:
     return None
 
 
-ASK_CHECKS: tuple[Callable[[Mapping[str, Any]], str | None], ...] = (
-    _fp,
-    _messages,
-    _thread,
-    _page_size,
-    _filter,
-    _context,
-    _current_path,
-)
+ASK_CHECKS = (_fp, _messages, _thread, _page_size, _filter, _context, _current_path)

@@ -1,7 +1,7 @@
-"""Connections in; those that would leave this machine refused, and remembered.
+"""A guard that refuses connections to other machines during a test.
 
-It stands in front of Python's own sockets, which asyncio and aiohttp use.
-Loops with sockets of their own (uvloop) pass it by.
+It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. Event loops with
+sockets of their own (uvloop) are not guarded.
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ import ipaddress
 import socket
 from typing import Any
 
-__all__ = ["BlockedConnection", "NetworkGuard"]
+__all__ = ["BlockedConnection", "NetworkGuard", "is_local"]
 
 
+# An OSError, because only for that every client closes what it has opened.
 class BlockedConnection(OSError):  # noqa: N818 - it says what happened to the connection
-    """A test tried to reach another machine.
-
-    An ``OSError``, because only for that does every client close what it had opened.
-    """
+    """A test tried to reach another machine."""
 
 
 def is_local(host: object) -> bool:
-    """Say whether *host* is this machine."""
+    """Return whether *host* is this machine."""
     if host is None or host in ("", b"", "localhost", b"localhost"):
         return True
     text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
-    try:
-        return ipaddress.ip_address(text.partition("%")[0]).is_loopback
-    except ValueError:
-        return text.endswith(".localhost")
+    address = _address(text)
+    return text.endswith(".localhost") if address is None else address.is_loopback
 
 
 class NetworkGuard:
     """Refuses every connection to another machine while it is on.
 
+    The fixture ``mintlify_guard`` is one that is on; ``mintlify_service`` uses it, too::
+
+        def test_it(mintlify_guard):
+            mintlify_guard.allow("api.example.com")
+
     Attributes:
-        attempts: The hosts that were tried, in order.
+        attempts: The refused hosts, in order.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class NetworkGuard:
         self._originals: tuple[Any, Any, Any] | None = None
 
     def allow(self, host: str) -> None:
-        """Let connections to *host*, a name or an address, pass."""
+        """Allow connections to *host*, a name or an address."""
         self._allowed.add(host)
 
     def check(self, host: object) -> None:
@@ -63,7 +64,7 @@ class NetworkGuard:
         )
 
     def on(self) -> None:
-        """Begin."""
+        """Start guarding."""
         connect, connect_ex, look_up = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
         self._originals = connect, connect_ex, look_up
 
@@ -76,16 +77,16 @@ class NetworkGuard:
             return connect_ex(sock, address)
 
         def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
-            if not _is_address(host):  # an address needs no look-up; connecting to it is checked
+            if _address(str(host)) is None:  # an address needs no look-up; connecting to it is checked
                 self.check(host)
             return look_up(host, *args, **kwargs)
 
-        _put_in_place(guarded_connect, guarded_connect_ex, guarded_look_up)
+        _install(guarded_connect, guarded_connect_ex, guarded_look_up)
 
     def off(self) -> None:
-        """End; everything is as before."""
+        """Stop guarding and restore the original functions."""
         if self._originals is not None:
-            _put_in_place(*self._originals)
+            _install(*self._originals)
             self._originals = None
 
     def _check_address(self, sock: socket.socket, address: Any) -> None:
@@ -93,15 +94,14 @@ class NetworkGuard:
             self.check(address[0])
 
 
-def _put_in_place(connect: Any, connect_ex: Any, look_up: Any) -> None:
+def _install(connect: Any, connect_ex: Any, look_up: Any) -> None:
     socket.socket.connect = connect  # type: ignore[method-assign]  # the purpose of a guard
     socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]  # as above
     socket.getaddrinfo = look_up
 
 
-def _is_address(host: object) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(str(host).partition("%")[0])
+        return ipaddress.ip_address(host.partition("%")[0])  # what follows "%" is an IPv6 zone
     except ValueError:
-        return False
-    return True
+        return None

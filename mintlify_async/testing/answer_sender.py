@@ -1,0 +1,98 @@
+"""Sends answers with aiohttp's server, and lets faults write to a connection instead."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from ..clock import Clock
+from .faults import Fault
+from .http_answer import Answer, Pause, let_client_read
+from .raw_connection import RawWire
+
+__all__ = ["AnswerSender", "FaultyConnection"]
+
+
+class AnswerSender:
+    """Sends the answers of a service; *clock* measures the pauses in them."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Prepare to send."""
+        self._clock = clock
+
+    async def send(self, http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        """Send *answer* as correct HTTP."""
+        if answer.whole:
+            response: web.StreamResponse = web.Response(
+                status=answer.status, headers=answer.headers, body=answer.content
+            )
+            await response.prepare(http)
+            await response.write_eof()
+            return response
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        if answer.chunked:
+            response.enable_chunked_encoding()
+        else:
+            response.content_length = len(answer.content)
+        await response.prepare(http)
+        for piece in answer.body:
+            if isinstance(piece, Pause):
+                await self._clock.sleep(piece.seconds)
+            else:
+                await response.write(piece)
+                if answer.separate:
+                    await let_client_read()
+        await response.write_eof()
+        return response
+
+    async def play(self, http: web.BaseRequest, fault: Fault, answer: Answer) -> web.StreamResponse:
+        """Let *fault* write to the connection."""
+        transport = http.transport
+        if transport is None:
+            raise ConnectionResetError("the client left")
+        await fault.play(RawWire(transport, self._clock), answer)
+        return _Played()
+
+
+class _Played(web.StreamResponse):
+    """Stands for an answer that a fault has written itself."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Make the server close the connection."""
+        raise ConnectionResetError("a fault was played on this connection")
+
+
+class FaultyConnection(asyncio.Protocol):
+    """A connection that fails before any request; what the client sends is ignored.
+
+    Args:
+        fault: What happens to the connection.
+        clock: The clock that measures pauses.
+        tasks: The running answers of the service, to which the fault's task is added.
+    """
+
+    def __init__(self, fault: Fault, clock: Clock, tasks: set[asyncio.Task[Any]]) -> None:
+        """Wait for the connection."""
+        self._fault, self._clock, self._tasks = fault, clock, tasks
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start the fault."""
+        assert isinstance(transport, asyncio.Transport)
+        self._task = asyncio.create_task(self._play(transport))
+        self._tasks.add(self._task)
+        self._task.add_done_callback(self._tasks.discard)
+
+    async def _play(self, transport: asyncio.Transport) -> None:
+        try:
+            await self._fault.play(RawWire(transport, self._clock), Answer(status=503))
+        finally:
+            if not transport.is_closing():
+                transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the fault."""
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,160 @@
+"""HTTP answers as values: status, headers, and the body as pieces that are written one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from attrs import evolve, field, frozen
+
+__all__ = [
+    "Answer",
+    "Pause",
+    "Piece",
+    "WireEvent",
+    "event_stream",
+    "join_bytes",
+    "json_answer",
+    "let_client_read",
+    "merge_headers",
+]
+
+# What the AI SDK's servers send with a stream. No client needs any of them.
+STREAM_HEADERS: Mapping[str, str] = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache",
+    "X-Vercel-AI-UI-Message-Stream": "v1",
+    "X-Accel-Buffering": "no",
+}
+DONE = b"data: [DONE]\n\n"
+
+
+async def let_client_read() -> None:
+    """Let a client on the same event loop read what was written before it."""
+    for _ in range(3):  # one turn to notice the bytes, one to read them, one of margin
+        await asyncio.sleep(0)
+
+
+@frozen
+class Pause:
+    """A pause between two pieces of a body.
+
+    Args:
+        seconds: Its length, in seconds of the service's clock.
+    """
+
+    seconds: float
+
+
+Piece = bytes | Pause
+"""A part of a body: bytes that are written at once, or a pause."""
+
+
+@runtime_checkable
+class WireEvent(Protocol):
+    """An object with a JSON form, such as a stream event of this package."""
+
+    def to_wire(self) -> Mapping[str, Any]:
+        """Return the JSON form."""
+        ...
+
+
+@frozen(kw_only=True)
+class Answer:
+    """One HTTP answer of the local service, for scripts that build it from the request.
+
+    ::
+
+        def respond(request: RecordedRequest) -> Answer:
+            return Answer(status=503, headers={"Retry-After": "2"}, body=(b"busy",))
+
+        service.script.ask(respond=respond)
+
+    Args:
+        status: The HTTP status.
+        headers: The headers. ``Content-Length`` and ``Transfer-Encoding`` are added when it is sent.
+        body: The pieces of the body, in order. Bytes are sent with one write, a :class:`Pause` waits.
+        chunked: Whether to send the body with chunked encoding instead of a ``Content-Length``.
+        separate: Whether to give the client time to read each piece before the next one is written.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=dict[str, str])
+    body: tuple[Piece, ...] = ()
+    chunked: bool = False
+    separate: bool = False
+
+    @property
+    def content(self) -> bytes:
+        """The whole body as bytes, without its pauses."""
+        return join_bytes(self.body)
+
+    @property
+    def whole(self) -> bool:
+        """Whether head and body can be sent with one write."""
+        return not self.chunked and all(isinstance(piece, bytes) for piece in self.body)
+
+    def with_headers(self, headers: Mapping[str, str]) -> Answer:
+        """Return the same answer with *headers* added; they replace headers of the same name."""
+        return evolve(self, headers=merge_headers(self.headers, headers))
+
+
+def join_bytes(pieces: Iterable[Piece]) -> bytes:
+    """Return the bytes of *pieces*, without the pauses."""
+    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+
+def merge_headers(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
+    """Return both; headers of *second* replace those of the same name, in any case, in *first*."""
+    replaced = {name.lower() for name in second}
+    return {name: value for name, value in first.items() if name.lower() not in replaced} | dict(second)
+
+
+def json_answer(status: int, document: object, headers: Mapping[str, str] | None = None) -> Answer:
+    """Return *document* as a JSON answer."""
+    body = (json.dumps(document, ensure_ascii=False).encode(),)
+    own = {"Content-Type": "application/json; charset=utf-8"}
+    return Answer(status=status, headers=merge_headers(own, headers or {}), body=body)
+
+
+def encode_event(event: Mapping[str, Any] | WireEvent) -> bytes:
+    """Return one server-sent event in the format of the AI SDK's servers."""
+    wire = event.to_wire() if isinstance(event, WireEvent) else event
+    try:
+        text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold but a JSON escape can
+        text = json.dumps(wire, separators=(",", ":")).encode()
+    return b"data: " + text + b"\n\n"
+
+
+def event_stream(
+    events: Iterable[Mapping[str, Any] | WireEvent | float],
+    *,
+    headers: Mapping[str, str] | None = None,
+    pause: float = 0.0,
+    done: bool = True,
+    status: int = 200,
+) -> Answer:
+    """Return *events* as a streamed answer, one write per event.
+
+    Args:
+        events: The events; a number is a pause, in seconds.
+        headers: Further headers.
+        pause: Seconds between two events.
+        done: Whether ``[DONE]`` ends the stream.
+        status: The HTTP status.
+    """
+    body: list[Piece] = []
+    for event in events:
+        if isinstance(event, int | float):
+            body.append(Pause(event))
+            continue
+        if body and pause:
+            body.append(Pause(pause))
+        body.append(encode_event(event))
+    if done:
+        body.append(DONE)
+    headers = merge_headers(STREAM_HEADERS, headers or {})
+    return Answer(status=status, headers=headers, body=tuple(body), chunked=True)

@@ -1,0 +1,79 @@
+"""Conversation threads of the local service: their ids, their secret keys, and what was asked in them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+
+from attrs import define, field, frozen
+
+from ..errors import ConfigurationError
+
+__all__ = ["LocalThread", "LocalThreads", "ThreadStyle"]
+
+PLACES = frozenset({"header", "finish", "metadata", "data"})
+
+
+def _check_places(value: Collection[str]) -> frozenset[str]:
+    if isinstance(value, str) or not set(value) <= PLACES:
+        raise ConfigurationError(
+            f"id_in and key_in must be collections of {', '.join(sorted(PLACES))}", field="id_in"
+        )
+    return frozenset(value)
+
+
+@frozen(kw_only=True)
+class ThreadStyle:
+    """Where answers name their thread, and whether threads have keys.
+
+    ::
+
+        LocalService(threads=ThreadStyle(id_in={"metadata"}, key_in={"metadata"}))
+
+    Args:
+        id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId``
+            of the event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event
+            ``data-thread``).
+        key_in: The places of the thread's key, from the same list. Only the first answer has the key.
+        keys: Whether threads have a key. A request without it, or with another one, gets a 404.
+
+    Raises:
+        ConfigurationError: A place is unknown.
+    """
+
+    id_in: frozenset[str] = field(default=frozenset({"header", "finish"}), converter=_check_places)
+    key_in: frozenset[str] = field(default=frozenset({"header"}), converter=_check_places)
+    keys: bool = True
+
+
+@define(kw_only=True)
+class LocalThread:
+    """One thread as the service keeps it.
+
+    Attributes:
+        id: Its id.
+        key: Its secret key; None if the service gives none.
+        questions: The questions asked in it, oldest first.
+    """
+
+    id: str
+    key: str | None = field(repr=False)
+    questions: list[str] = field(factory=list[str])
+
+
+class LocalThreads(dict[str, LocalThread]):
+    """The threads of a service, by id: ``service.threads``."""
+
+    def begin(self, *, keys: bool) -> LocalThread:
+        """Begin a thread, with a key if *keys* is true."""
+        key = f"thread_key_{secrets.token_hex(12)}" if keys else None
+        thread = LocalThread(id=f"thread_{len(self) + 1}", key=key)
+        self[thread.id] = thread
+        return thread
+
+    def open(self, thread_id: str, key: str | None) -> LocalThread | None:
+        """Return the thread, or None if there is no such thread or the key is wrong."""
+        thread = self.get(thread_id)
+        if thread is None or (thread.key is not None and thread.key != key):
+            return None
+        return thread

@@ -1,0 +1,114 @@
+"""The rate limits that the local service enforces, counted exactly in sliding windows.
+
+Nothing is shared with the session's own quota: a mistake there must show in a test against this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import NamedTuple
+
+from attrs import frozen
+
+__all__ = ["LimitCounter", "LimitRule", "Limits"]
+
+HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
+
+
+class LimitRule(NamedTuple):
+    """A limit that applies to a request.
+
+    Attributes:
+        counter: The name of the counter, such as ``create_job:acme``.
+        limit: How many uses fit into a window.
+        window: The length of the window, in seconds.
+    """
+
+    counter: str
+    limit: int
+    window: float
+
+
+@frozen(kw_only=True)
+class Limits:
+    """The rate limits of a service; the defaults are those of the interface.
+
+    ::
+
+        async with LocalService(limits=Limits(create_job=2)) as service:
+            ...  # the third creation within an hour gets 429 with Retry-After
+
+    Args:
+        create_job: Creations per project in *agent_window*; None: no limit.
+        send_message: Follow-ups per project in *agent_window*; None: no limit.
+        together: Whether creations and follow-ups share one count, with the limit *create_job*.
+        agent_window: The window of the agent's limits, in seconds.
+        ask_per_key: Questions per key in 30 days; None: no limit.
+        ask_per_organization: All questions in an hour; None: no limit.
+        ask_per_address: Questions per address in a day; None: no limit.
+        retry_after: Whether a 429 has a ``Retry-After`` header.
+        reset_headers: Whether counted answers have ``X-RateLimit-*`` headers.
+    """
+
+    create_job: int | None = 100
+    send_message: int | None = 100
+    together: bool = False
+    agent_window: float = HOUR
+    ask_per_key: int | None = 10_000
+    ask_per_organization: int | None = 10_000
+    ask_per_address: int | None = 10_000
+    retry_after: bool = True
+    reset_headers: bool = False
+
+    def rules(self, operation: str, project: str, key: str, address: str) -> list[LimitRule]:
+        """Return the limits that apply to a request."""
+        window = self.agent_window
+        if operation == "ask":
+            bounds = [
+                (f"key:{key}", self.ask_per_key, MONTH),
+                ("organization", self.ask_per_organization, HOUR),
+                (f"address:{address}", self.ask_per_address, DAY),
+            ]
+        elif operation in ("create_job", "send_message") and self.together:
+            bounds = [(f"agent:{project}", self.create_job, window)]
+        elif operation == "create_job":
+            bounds = [(f"create_job:{project}", self.create_job, window)]
+        elif operation == "send_message":
+            bounds = [(f"send_message:{project}", self.send_message, window)]
+        else:
+            bounds = []
+        return [LimitRule(name, limit, length) for name, limit, length in bounds if limit is not None]
+
+
+class LimitCounter:
+    """Counts uses in sliding windows."""
+
+    def __init__(self) -> None:
+        """Start with nothing used."""
+        self._uses: defaultdict[str, deque[float]] = defaultdict(deque)
+
+    def take(self, rules: list[LimitRule], now: float) -> float | None:
+        """Count one use of every rule, or return the seconds until all of them have room."""
+        waits = [wait for rule in rules if (wait := self._wait(rule, now)) is not None]
+        if waits:
+            return max(waits)
+        for rule in rules:
+            self._uses[rule.counter].append(now)
+        return None
+
+    def left(self, rule: LimitRule, now: float) -> tuple[int, float]:
+        """Return how many uses are left, and in how many seconds the oldest use leaves the window."""
+        uses = self._recent(rule, now)
+        return rule.limit - len(uses), (uses[0] + rule.window - now if uses else 0.0)
+
+    def _wait(self, rule: LimitRule, now: float) -> float | None:
+        uses = self._recent(rule, now)
+        if len(uses) < rule.limit:
+            return None
+        return uses[len(uses) - rule.limit] + rule.window - now if rule.limit > 0 else rule.window
+
+    def _recent(self, rule: LimitRule, now: float) -> deque[float]:
+        uses = self._uses[rule.counter]
+        while uses and uses[0] + rule.window <= now:
+            uses.popleft()
+        return uses

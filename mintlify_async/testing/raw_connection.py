@@ -1,0 +1,133 @@
+"""A connection on which faults write the bytes of an HTTP answer themselves, so that they can break it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Literal
+
+from ..clock import Clock
+from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
+
+__all__ = ["Ending", "RawWire", "chunk", "framed", "framing_of", "head", "split_body"]
+
+Ending = Literal["fin", "rst", "hang"]
+"""How a connection ends: ``fin`` closes it, ``rst`` resets it, ``hang`` leaves it open and silent."""
+
+WRITE_BUFFER_BYTES = 256 * 1024
+"""How many bytes may wait for a slow client before a fault stops writing."""
+
+
+class RawWire:
+    r"""One client connection, for faults that write bytes without the rules of HTTP.
+
+    A :class:`Fault` of your own gets one in ``play``::
+
+        class Hiccup(Fault):
+            async def play(self, wire: RawWire, answer: Answer) -> None:
+                await wire.send(b"HTTP/1.1 200 OK\r\n")
+                await wire.pause(30)
+                wire.rst()
+
+    Args:
+        transport: The connection.
+        clock: The clock that measures pauses.
+    """
+
+    def __init__(self, transport: asyncio.Transport, clock: Clock) -> None:
+        """Take over *transport*."""
+        self._transport, self._clock = transport, clock
+
+    async def send(self, data: bytes) -> None:
+        """Write *data* in one piece; wait while the client reads too slowly."""
+        self._transport.write(data)
+        await let_client_read()
+        # Polled, because only the protocol that owns the transport is told when there is room again.
+        while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.001)
+
+    async def send_all(self, pieces: Iterable[Piece]) -> None:
+        """Write each piece by itself; wait where a piece is a :class:`Pause`."""
+        for piece in pieces:
+            if isinstance(piece, Pause):
+                await self.pause(piece.seconds)
+            else:
+                await self.send(piece)
+
+    async def pause(self, seconds: float) -> None:
+        """Send nothing for *seconds* of the service's clock."""
+        await self._clock.sleep(seconds)
+
+    async def hang(self) -> None:
+        """Send nothing until the client leaves or the service stops."""
+        await asyncio.Event().wait()
+
+    def fin(self) -> None:
+        """Close the connection after everything written has been sent."""
+        self._transport.close()
+
+    def rst(self) -> None:
+        """Reset the connection; what the client has not read yet is lost."""
+        sock: socket.socket | None = self._transport.get_extra_info("socket")
+        if sock is not None:  # lingering for zero seconds makes the system send a reset
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._transport.abort()
+
+    async def end(self, how: Ending) -> None:
+        """End the connection with ``fin``, ``rst`` or ``hang``."""
+        if how == "hang":
+            await self.hang()
+        elif how == "rst":
+            self.rst()
+        else:
+            self.fin()
+
+
+def head(answer: Answer, framing: Mapping[str, str]) -> bytes:
+    """Return the status line and the headers, with ``Connection: close``: a fault uses its connection up."""
+    try:
+        reason = HTTPStatus(answer.status).phrase
+    except ValueError:
+        reason = "Unknown"
+    headers = merge_headers({"Connection": "close"}, merge_headers(answer.headers, framing))
+    lines = [f"HTTP/1.1 {answer.status} {reason}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def framing_of(answer: Answer, size: int | None = None) -> dict[str, str]:
+    """Return the header that frames a body of *size* bytes (by default that of *answer*)."""
+    if answer.chunked:
+        return {"Transfer-Encoding": "chunked"}
+    return {"Content-Length": str(len(answer.content) if size is None else size)}
+
+
+def chunk(data: bytes) -> bytes:
+    """Return one HTTP chunk; an empty one ends the body."""
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def framed(pieces: Iterable[Piece], *, chunked: bool) -> Iterator[Piece]:
+    """Yield *pieces*, the bytes among them as HTTP chunks if the body is *chunked*."""
+    for piece in pieces:
+        yield chunk(piece) if chunked and isinstance(piece, bytes) else piece
+
+
+def split_body(answer: Answer, at: int) -> tuple[list[Piece], list[Piece]]:
+    """Return the pieces before byte *at* of the body and those after; a negative *at* counts from the end."""
+    size = len(answer.content)
+    left = max(0, size + at) if at < 0 else min(at, size)
+    before, after = list[Piece](), list[Piece]()
+    for piece in answer.body:
+        if left <= 0:
+            after.append(piece)
+        elif isinstance(piece, Pause):
+            before.append(piece)
+        else:
+            before.append(piece[:left])
+            if piece[left:]:
+                after.append(piece[left:])
+            left -= len(piece)
+    return before, after
