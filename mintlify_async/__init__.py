@@ -85,6 +85,9 @@ if TYPE_CHECKING:
     from .hooks import RequestSent as RequestSent
     from .hooks import ResponseReceived as ResponseReceived
     from .hooks import RetryScheduled as RetryScheduled
+    from .job import Job as Job
+    from .job import JobStatus as JobStatus
+    from .job import Source as Source
     from .jobs import JobHandle as JobHandle
     from .jobs import JobWatch as JobWatch
     from .jobs import Turn as Turn
@@ -97,13 +100,6 @@ if TYPE_CHECKING:
     from .message import Suggestion as Suggestion
     from .message import sources_of as sources_of
     from .message import split_suggestions as split_suggestions
-    from .models import ContextItem as ContextItem
-    from .models import Job as Job
-    from .models import JobStatus as JobStatus
-    from .models import ResponseInfo as ResponseInfo
-    from .models import SearchFilter as SearchFilter
-    from .models import Source as Source
-    from .models import Thread as Thread
     from .parts import CustomPart as CustomPart
     from .parts import DataPart as DataPart
     from .parts import DynamicToolPart as DynamicToolPart
@@ -121,6 +117,8 @@ if TYPE_CHECKING:
     from .parts import ToolPart as ToolPart
     from .parts import UnknownPart as UnknownPart
     from .protocol import Assumptions as Assumptions
+    from .question import ContextItem as ContextItem
+    from .question import SearchFilter as SearchFilter
     from .quota import Limit as Limit
     from .quota import MemoryQuotaStore as MemoryQuotaStore
     from .quota import Quota as Quota
@@ -128,6 +126,7 @@ if TYPE_CHECKING:
     from .quota import QuotaScope as QuotaScope
     from .quota import QuotaStore as QuotaStore
     from .refs import JobRef as JobRef
+    from .response_info import ResponseInfo as ResponseInfo
     from .retry import PollPolicy as PollPolicy
     from .retry import RetryPolicy as RetryPolicy
     from .session import MintlifySession as MintlifySession
@@ -140,6 +139,7 @@ if TYPE_CHECKING:
     from .stores import check_revision as check_revision
     from .stores import first_revision as first_revision
     from .stores import store_conflict as store_conflict
+    from .thread import Thread as Thread
     from .timeouts import Timeouts as Timeouts
 
 _ROOMS = {

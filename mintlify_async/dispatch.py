@@ -26,8 +26,8 @@ from .errors import (
     UnexpectedResponseError,
 )
 from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
+from .job import Job
 from .keys import Key
-from .models import Job
 from .protocol import (
     Answer,
     Assumptions,

@@ -38,9 +38,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from .job import Job
     from .jobs import JobRef
-    from .models import Job, Thread
     from .parts import Message
+    from .thread import Thread
 
 __all__ = [
     "APIConnectionError",

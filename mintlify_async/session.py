@@ -29,10 +29,10 @@ from .hooks import (
     RetryScheduled,
     following,
 )
+from .job import Job
 from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
 from .loops import LoopLocal
-from .models import ContextItem, Job, SearchFilter, Thread
 from .parts import Message, clean_text
 from .polling import PollScheduler
 from .protocol import (
@@ -49,8 +49,10 @@ from .protocol import (
     host_of,
     path_segment,
 )
+from .question import ContextItem, SearchFilter
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
+from .thread import Thread
 from .timeouts import Timeouts, check_seconds
 from .transport import LiveResponse, Transport, TransportSettings
 from .waiting import DEFAULT_TIMEOUT, check_timeout

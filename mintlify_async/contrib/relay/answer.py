@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from mintlify_async.assistant import Reply
     from mintlify_async.clock import Clock
-    from mintlify_async.models import Thread
     from mintlify_async.parts import Message
+    from mintlify_async.thread import Thread
 
     from .question import Question
     from .seal import ThreadSeal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from attrs import field, frozen
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.models import ContextItem, SearchFilter
+from mintlify_async.question import ContextItem, SearchFilter
 
 from .refusals import RelayRefusal
 

@@ -27,8 +27,8 @@ from .seal import DAY, SealError, ThreadSeal
 
 if TYPE_CHECKING:
     from mintlify_async.assistant import Reply
-    from mintlify_async.models import Thread
     from mintlify_async.session import MintlifySession
+    from mintlify_async.thread import Thread
 
 __all__ = ["Relay", "RelaySettings"]
 

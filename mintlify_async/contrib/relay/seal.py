@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.models import Thread
+from mintlify_async.thread import Thread
 
 if TYPE_CHECKING:
     from typing import Self
