@@ -248,15 +248,17 @@ _ROOMS = {
         "sources_of",
         "split_suggestions",
     ),
-    "models": (
-        "ContextItem",
+    "job": (
         "Job",
         "JobStatus",
-        "ResponseInfo",
-        "SearchFilter",
         "Source",
-        "Thread",
     ),
+    "question": (
+        "ContextItem",
+        "SearchFilter",
+    ),
+    "response_info": ("ResponseInfo",),
+    "thread": ("Thread",),
     "parts": (
         "CustomPart",
         "DataPart",

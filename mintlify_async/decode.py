@@ -48,19 +48,20 @@ def build_event(content: Any, data: str) -> StreamEvent:
     Raises:
         StreamDecodeError: As :func:`parse_event`.
     """
-    kind = cast("dict[str, Any]", content).get("type") if isinstance(content, dict) else None
+    wire = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    kind = wire.get("type")
     if not isinstance(kind, str):
         raise undecodable("the event is no object with a type", data)
     cls = EVENT_TYPES.get(kind)
     try:
         if cls is not None:
-            return cast("StreamEvent", read_value(cls, content))
+            return cast("StreamEvent", read_value(cls, wire))
         if kind.startswith("data-"):
-            return read_value(Data, content, name=kind.removeprefix("data-"))
+            return read_value(Data, wire, name=kind.removeprefix("data-"))
     except DecodeProblem as error:
         problem = str(error)
     else:
-        return UnknownEvent(type=kind, raw=mask_keys(content))
+        return UnknownEvent(type=kind, extra=mask_keys({k: v for k, v in wire.items() if k != "type"}))
     raise undecodable(kind + problem, data)
 
 
@@ -68,7 +69,7 @@ def build_event(content: Any, data: str) -> StreamEvent:
 # calling the frozen class 0.85 µs, of the 1.2 µs that reading and folding a text delta takes in all.
 _new_text_delta: Final = object.__new__
 _set_id, _set_delta, _set_provider_metadata, _set_extra = (
-    cast("Any", TextDelta).__dict__[name].__set__ for name in ("id", "delta", "provider_metadata", "extra")
+    getattr(cast("Any", TextDelta), name).__set__ for name in ("id", "delta", "provider_metadata", "extra")
 )
 
 

@@ -67,10 +67,15 @@ __all__ = [
 ]
 
 
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Event(WireValue):
-    """Base of all events. Each has a ``type``: its name on the wire."""
+    """Base of all events. Each has a ``type``: its name on the wire.
 
-    __slots__ = ()
+    Args:
+        extra: Everything that was sent and that the class has no field for.
+    """
+
+    extra: Mapping[str, Any] = EMPTY
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object: valid JSON, without the thread's key, infinity as None."""
@@ -89,7 +94,6 @@ class Start(Event):
     type: ClassVar[str] = "start"
     message_id: str | None = None
     message_metadata: MaskedJSON = MISSING
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -97,7 +101,6 @@ class StartStep(Event):
     """A step begins: one call of the model, with its tools. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "start-step"
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -105,7 +108,6 @@ class FinishStep(Event):
     """A step has ended. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "finish-step"
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -115,7 +117,6 @@ class TextStart(Event):
     type: ClassVar[str] = "text-start"
     id: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -130,7 +131,6 @@ class TextDelta(Event):
     id: str
     delta: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -141,7 +141,6 @@ class TextEnd(Event):
     id: str
     provider_metadata: ProviderMetadata | None = None
     citations: Objects | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -151,7 +150,6 @@ class ReasoningStart(Event):
     type: ClassVar[str] = "reasoning-start"
     id: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -162,7 +160,6 @@ class ReasoningDelta(Event):
     id: str
     delta: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -172,7 +169,6 @@ class ReasoningEnd(Event):
     type: ClassVar[str] = "reasoning-end"
     id: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -188,7 +184,6 @@ class ToolInputStart(Event):
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: JSONObject | None = None
     input_encoding: str | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -198,7 +193,6 @@ class ToolInputDelta(Event):
     type: ClassVar[str] = "tool-input-delta"
     tool_call_id: str
     input_text_delta: str
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -214,7 +208,6 @@ class ToolInputAvailable(Event):
     dynamic: bool | None = None
     title: str | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -231,7 +224,6 @@ class ToolInputError(Event):
     dynamic: bool | None = None
     title: str | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -256,7 +248,6 @@ class ToolOutputAvailable(Event):
     preliminary: bool | None = None
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -270,7 +261,6 @@ class ToolOutputError(Event):
     dynamic: bool | None = None
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -285,7 +275,6 @@ class ToolApprovalRequest(Event):
     input_schema_input: Any = MISSING
     reason: str | None = None
     is_automatic: bool | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -298,7 +287,6 @@ class ToolApprovalResponse(Event):
     reason: str | None = None
     provider_executed: bool | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -307,7 +295,6 @@ class ToolOutputDenied(Event):
 
     type: ClassVar[str] = "tool-output-denied"
     tool_call_id: str
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -319,7 +306,6 @@ class SourceUrl(Event):
     url: str
     title: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -332,7 +318,6 @@ class SourceDocument(Event):
     title: str
     filename: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -343,7 +328,6 @@ class File(Event):
     url: str
     media_type: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -354,7 +338,6 @@ class ReasoningFile(Event):
     url: str
     media_type: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -364,7 +347,6 @@ class Custom(Event):
     type: ClassVar[str] = "custom"
     kind: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -382,7 +364,6 @@ class Data(Event):
     data: Any = MISSING
     id: str | None = None
     transient: bool | None = None
-    extra: Mapping[str, Any] = EMPTY
 
     @property
     def type(self) -> str:
@@ -396,7 +377,6 @@ class MessageMetadata(Event):
 
     type: ClassVar[str] = "message-metadata"
     message_metadata: MaskedJSON = MISSING
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -414,7 +394,6 @@ class Finish(Event):
     finish_reason: str | None = None
     message_metadata: MaskedJSON = MISSING
     thread_id: ThreadId = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -423,7 +402,6 @@ class AbortEvent(Event):
 
     type: ClassVar[str] = "abort"
     reason: str | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -432,7 +410,6 @@ class ErrorEvent(Event):
 
     type: ClassVar[str] = "error"
     error_text: str
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -440,7 +417,6 @@ class ResetStep(Event):
     """The step is void: the message drops everything since it began. Version 7 (7.0.70)."""
 
     type: ClassVar[str] = "reset-step"
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -450,7 +426,6 @@ class SteeringMessage(Event):
     type: ClassVar[str] = "steering-message"
     id: str
     parts: Objects
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -459,16 +434,15 @@ class UnknownEvent(Event):
 
     Args:
         type: The type's name on the wire.
-        raw: The whole JSON object, the thread's key masked.
+        extra: All other fields, the thread's key masked.
     """
 
     type: str
-    raw: Mapping[str, Any] = attrs.field(metadata=LOCAL)
 
     @property
-    def extra(self) -> Mapping[str, Any]:
-        """All fields but the type."""
-        return {name: content for name, content in self.raw.items() if name != "type"}
+    def raw(self) -> Mapping[str, Any]:
+        """The whole JSON object."""
+        return {"type": self.type, **self.extra}
 
 
 StreamEvent: TypeAlias = (

@@ -59,10 +59,15 @@ __all__ = [
 ]
 
 
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Part(WireValue):
-    """Base of all parts. Each has a ``type``: its name on the wire."""
+    """Base of all parts. Each has a ``type``: its name on the wire.
 
-    __slots__ = ()
+    Args:
+        extra: Everything that was sent and that the class has no field for.
+    """
+
+    extra: Mapping[str, Any] = EMPTY
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object: valid JSON, infinity as None."""
@@ -87,7 +92,6 @@ class TextPart(Part):
     state: str | None = None
     provider_metadata: ProviderMetadata | None = None
     citations: Objects | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -99,7 +103,6 @@ class ReasoningPart(Part):
     id: str | None = None
     state: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -172,7 +175,6 @@ class ToolPart(Part):
     call_provider_metadata: ProviderMetadata | None = None
     result_provider_metadata: ProviderMetadata | None = None
     approval: ToolApproval | None = None
-    extra: Mapping[str, Any] = EMPTY
 
     @property
     def type(self) -> str:
@@ -203,7 +205,6 @@ class SourceUrlPart(Part):
     url: str
     title: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -216,7 +217,6 @@ class SourceDocumentPart(Part):
     title: str
     filename: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -228,7 +228,6 @@ class FilePart(Part):
     url: str
     filename: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -239,7 +238,6 @@ class ReasoningFilePart(Part):
     media_type: str
     url: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -249,7 +247,6 @@ class CustomPart(Part):
     type: ClassVar[str] = "custom"
     kind: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -259,7 +256,6 @@ class DataPart(Part):
     name: str = attrs.field(metadata=LOCAL)
     data: Any = MISSING
     id: str | None = None
-    extra: Mapping[str, Any] = EMPTY
 
     @property
     def type(self) -> str:
@@ -272,7 +268,6 @@ class StepStartPart(Part):
     """Marks the beginning of a step."""
 
     type: ClassVar[str] = "step-start"
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -282,7 +277,6 @@ class SteeringMessagePart(Part):
     type: ClassVar[str] = "steering-message"
     id: str
     parts: Objects
-    extra: Mapping[str, Any] = EMPTY
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -291,16 +285,15 @@ class UnknownPart(Part):
 
     Args:
         type: The type's name on the wire.
-        raw: The whole JSON object.
+        extra: All other fields.
     """
 
     type: str
-    raw: Mapping[str, Any] = attrs.field(metadata=LOCAL)
 
     @property
-    def extra(self) -> Mapping[str, Any]:
-        """All fields but the type."""
-        return {name: content for name, content in self.raw.items() if name != "type"}
+    def raw(self) -> Mapping[str, Any]:
+        """The whole JSON object."""
+        return {"type": self.type, **self.extra}
 
 
 MessagePart: TypeAlias = (
@@ -346,7 +339,7 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
         return read_argument(ToolPart, content, where, tool_name=kind.removeprefix("tool-"))
     if kind.startswith("data-"):
         return read_argument(DataPart, content, where, name=kind.removeprefix("data-"))
-    return UnknownPart(type=kind, raw=content)
+    return UnknownPart(type=kind, extra={k: v for k, v in content.items() if k != "type"})
 
 
 def join_surrogates(text: str) -> str:

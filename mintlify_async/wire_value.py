@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -153,7 +153,8 @@ def _attributes(cls: type[Any]) -> tuple[attrs.Attribute[Any], ...]:
 
 @cache
 def _compared_names(cls: type) -> tuple[str, ...]:
-    return tuple(field.name for field in _attributes(cls) if not field.metadata.get("uncompared"))
+    names = [field.name for field in _attributes(cls) if not field.metadata.get("uncompared")]
+    return tuple(sorted(names, key="extra".__eq__))  # extra last
 
 
 def read_value(cls: type[ValueT], content: object, **given: Any) -> ValueT:
@@ -211,11 +212,11 @@ def _converter() -> Converter:
     converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _as_it_is)
     converter.register_structure_hook_func(_is(MaskedJSON), lambda content, _: mask_keys(content))
     converter.register_structure_hook(datetime, read_instant)
-    converter.register_structure_hook_factory(_is_wire_class, lambda cls: _reader(converter, cls))
+    converter.register_structure_hook_factory(_is_wire_class, partial(_reader, converter))
     converter.register_unstructure_hook_func(lambda _: True, json_safe)
     converter.register_unstructure_hook_func(_is(MaskedJSON), lambda content: json_safe(drop_keys(content)))
     converter.register_unstructure_hook(datetime, instant_text)
-    converter.register_unstructure_hook_factory(_is_wire_class, lambda cls: _writer(converter, cls))
+    converter.register_unstructure_hook_factory(_is_wire_class, partial(_writer, converter))
     return converter
 
 
@@ -327,7 +328,9 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     plan = tuple(
         (field, field.name, field.wire, converter.get_structure_hook(field.kind)) for field in fields
     )
-    known = {field.wire for field in fields} | ({"type"} if hasattr(cls, "type") else set())
+    known = {field.wire for field in fields}
+    if hasattr(cls, "type"):
+        known.add("type")
     has_extra = any(field.name == "extra" for field in _attributes(cls))
 
     def read(content: Any, _: object, **values: Any) -> Any:

@@ -209,7 +209,9 @@ def test_an_unknown_type_passes() -> None:
     """A type of next year is an event, its object whole."""
     wire = {"type": "thread", "threadId": "t", "n": [1]}
     event = parse_event(json.dumps(wire))
-    assert event == UnknownEvent(type="thread", raw=wire)
+    assert event == UnknownEvent(type="thread", extra={"threadId": "t", "n": [1]})
+    assert isinstance(event, UnknownEvent)
+    assert event.raw == wire
     assert event.to_wire() == wire
     assert event.extra == {"threadId": "t", "n": [1]}
 
