@@ -209,7 +209,9 @@ def _converter() -> Converter:
             converter.register_structure_hook_func(_is(kind), hook)
     for kind in (Any, tuple[str, ...]):  # the second is checked by the class that has it
         converter.register_structure_hook_func(_is(kind), _as_it_is)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _as_it_is)
+    converter.register_structure_hook_func(
+        lambda kind: getattr(kind, "__origin__", None) is Literal, _as_it_is
+    )
     converter.register_structure_hook_func(_is(MaskedJSON), lambda content, _: mask_keys(content))
     converter.register_structure_hook(datetime, read_instant)
     converter.register_structure_hook_factory(_is_wire_class, partial(_reader, converter))
