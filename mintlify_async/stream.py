@@ -42,9 +42,9 @@ from .wire_value import EMPTY, MISSING
 __all__ = ["MessageStream"]
 
 _DONE: Final = "[DONE]"
-# Shared by all streams that wait: each list of its own is one more object for the garbage collector.
+# One list for all of them: thousands of streams may wait, and each list costs the garbage collector time.
 _NO_EVENTS: Final[list[str]] = []
-"""An empty queue."""
+"""The queue of a stream that waits for bytes."""
 _HEAD_BYTES: Final = 4096
 """How many bytes of a body are kept for the excerpt, in case it is not an event stream."""
 _EXCERPT: Final = 2000
@@ -300,7 +300,7 @@ class MessageStream:
         if problem:
             raise undecodable(f"the event {problem}", data)
         if isinstance(content, dict):
-            wire: dict[str, Any] = content  # pyright: ignore[reportUnknownVariableType] - JSON
+            wire = cast("dict[str, Any]", content)
             if not _THREAD_FIELDS.isdisjoint(wire):
                 self._finder.look(wire)
         return build_event(content, data)

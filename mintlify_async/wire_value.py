@@ -35,6 +35,8 @@ from .errors import ConfigurationError
 from .json_text import DecodeProblem, drop_keys, json_safe, mask_keys
 
 if TYPE_CHECKING:
+    # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
+    # that only imports this package, or a page that shows its help, needs neither.
     from cattrs import Converter
 
 __all__ = [
@@ -199,6 +201,8 @@ def write_value(value: WireValue) -> dict[str, Any]:
 @cache
 def _converter() -> Converter:
     """Return the converter, made when the first value is read or written."""
+    # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
+    # that only imports this package, or a page that shows its help, needs neither.
     from cattrs import Converter
 
     converter = Converter()
