@@ -21,8 +21,8 @@ __all__ = ["layers", "profile"]
 
 def layers(rounds: int = 15) -> dict[str, float]:
     """Return microseconds of CPU an event for each layer on its own, everything already in memory."""
-    from mintlify_async.events import parse_event
-    from mintlify_async.message import MessageFold
+    from mintlify_async.decode import parse_event
+    from mintlify_async.message import MessageBuilder
     from mintlify_async.sse import SSEDecoder
     from mintlify_async.stream import MessageStream
 
@@ -33,7 +33,7 @@ def layers(rounds: int = 15) -> dict[str, float]:
     assert len(events) == real.events
 
     def fold() -> None:
-        message = MessageFold()
+        message = MessageBuilder()
         for event in events:
             message.apply(event)
 

@@ -125,8 +125,8 @@ def folding(
     """
 
     def prepare(n: int) -> Run:
-        from mintlify_async.events import parse_event
-        from mintlify_async.message import MessageFold
+        from mintlify_async.decode import parse_event
+        from mintlify_async.message import MessageBuilder
         from mintlify_async.parts import Message
 
         wire = list(make(n))
@@ -135,7 +135,7 @@ def folding(
         begun = None if before is None else Message.from_wire({**before, "parts": before["parts"] * n})
 
         def run() -> None:
-            fold = MessageFold(begun)
+            fold = MessageBuilder(begun)
             for event in events:
                 fold.apply(event)
             found = fold.sources() if look == "sources" else getattr(fold, look)

@@ -38,20 +38,18 @@ from .hooks import Observer as Observer
 from .hooks import RequestSent as RequestSent
 from .hooks import ResponseReceived as ResponseReceived
 from .hooks import RetryScheduled as RetryScheduled
+from .job import Job as Job
+from .job import JobStatus as JobStatus
 from .jobs import JobHandle as JobHandle
 from .jobs import Turn as Turn
 from .ledger import MemoryLedger as MemoryLedger
 from .ledger import SQLiteLedger as SQLiteLedger
 from .markdown import answer_markdown as answer_markdown
 from .markdown import extras_markdown as extras_markdown
-from .models import ContextItem as ContextItem
-from .models import Job as Job
-from .models import JobStatus as JobStatus
-from .models import SearchFilter as SearchFilter
-from .models import Thread as Thread
 from .parts import Message as Message
 from .protocol import Assumptions as Assumptions
-from .quota import Limit as Limit
+from .question import ContextItem as ContextItem
+from .question import SearchFilter as SearchFilter
 from .quota import Quota as Quota
 from .refs import JobRef as JobRef
 from .retry import PollPolicy as PollPolicy
@@ -62,6 +60,8 @@ from .sources import sources_of as sources_of
 from .sources import split_suggestions as split_suggestions
 from .stores import MemoryConversationStore as MemoryConversationStore
 from .stores import SQLiteConversationStore as SQLiteConversationStore
+from .thread import Thread as Thread
 from .timeouts import Timeouts as Timeouts
+from .windows import Limit as Limit
 
 __version__: str

@@ -11,8 +11,8 @@ from attrs import define, evolve, field
 from .clock import Clock
 from .dispatch import Dispatcher
 from .hooks import Fact, Observation, Observer, PartOf, following, note_job
+from .job import Job
 from .loops import LoopLocal
-from .models import Job
 from .polling import PollScheduler
 from .protocol import Assumptions, Request, get_job_request, send_message_request
 from .retry import PollPolicy

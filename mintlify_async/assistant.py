@@ -22,17 +22,18 @@ from .errors import (
     UnexpectedResponseError,
 )
 from .events import StreamEvent, TextDelta
-from .models import ResponseInfo, Thread
 from .parts import Message, clean_text
 from .protocol import Assumptions, Request, response_info
+from .response_info import ResponseInfo
 from .scopes import Scope
 from .stream import MessageStream
+from .thread import Thread
 
 if TYPE_CHECKING:
     from .clock import Clock
     from .edits import Edits
     from .hooks import Observation
-    from .message import AnswerSource
+    from .sources import AnswerSource
     from .transport import LiveResponse
 
 __all__ = ["Reply", "Snapshots", "TextStream"]

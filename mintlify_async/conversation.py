@@ -17,14 +17,15 @@ from .conversation_reply import ConversationReply
 from .errors import ConfigurationError, StateError
 from .gate import busy_error
 from .history import HISTORY_PARTS, HistoryBounds, check_bound, messages_to_send, turn_start
-from .models import ContextItem, SearchFilter, Thread
+from .json_text import as_object
 from .parts import Message
 from .protocol import check_messages, check_thread
+from .question import ContextItem, SearchFilter
 from .record import Record, Said, new_message_id, read_said, seed_messages, system_message
 from .shield import to_the_end
 from .stores import ConversationStore
+from .thread import Thread
 from .timeouts import Timeouts
-from .wire import as_object
 
 if TYPE_CHECKING:
     from .session import MintlifySession

@@ -26,8 +26,8 @@ from .errors import (
     UnexpectedResponseError,
 )
 from .hooks import Hooks, RequestSent, ResponseReceived, RetryScheduled, tell
+from .job import Job
 from .keys import Key
-from .models import Job
 from .protocol import (
     Answer,
     Assumptions,
@@ -43,7 +43,8 @@ from .timeouts import Timeouts
 from .transport import LiveResponse, Transport
 
 if TYPE_CHECKING:
-    from .quota import Lease, Quota, QuotaRemaining, QuotaScope
+    from .quota import Lease, Quota, QuotaScope
+    from .windows import QuotaRemaining
 
 __all__ = ["Dispatcher"]
 

@@ -1,7 +1,7 @@
-"""Parts of a message as they grow: pieces come in; frozen parts go out when they are asked for.
+"""Part builders: collect the pieces of a message's parts and make frozen parts when they are asked for.
 
-Nothing is joined or parsed before that, so that a part of many pieces costs in proportion to its
-size. A snapshot is kept until the draft changes.
+Pieces are joined, and a tool's input is parsed, only then, so that the cost is linear in the size of the
+part. A snapshot is kept until the builder changes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 from .partial_json import parse_partial
 from .parts import DynamicToolPart, MessagePart, ReasoningPart, TextPart, ToolPart, join_surrogates
-from .wire import MISSING, Objects, ProviderMetadata
+from .wire_value import MISSING, Objects, ProviderMetadata
 
-__all__ = ["Draft", "FixedDraft", "InputDraft", "TextDraft", "ToolDraft"]
+__all__ = ["FixedPart", "PartBuilder", "TextPartBuilder", "ToolInput", "ToolPartBuilder"]
 
 
-class FixedDraft:
-    """A part that arrives whole. A data part may be replaced by a later one of its id."""
+class FixedPart:
+    """A part that arrives whole. A data part may be replaced by a later one with the same id."""
 
     __slots__ = ("part",)
 
@@ -30,13 +30,10 @@ class FixedDraft:
         return self.part
 
 
-class TextDraft(list[str]):
-    """A text or reasoning part: the pieces of its text.
+class TextPartBuilder:
+    """Builds a text or reasoning part. Append to ``pieces``; call :meth:`changed` after any other change."""
 
-    A list itself: one that is held would be one more object of each of thousands of open streams.
-    """
-
-    __slots__ = ("_count", "_part", "citations", "id", "metadata", "reasoning", "state")
+    __slots__ = ("_part", "citations", "id", "metadata", "pieces", "reasoning", "state")
 
     def __init__(self, *, reasoning: bool, id: str | None, metadata: ProviderMetadata | None) -> None:
         """Begin without text."""
@@ -45,19 +42,18 @@ class TextDraft(list[str]):
         self.metadata = metadata
         self.citations: Objects | None = None
         self.state = "streaming"
+        self.pieces: list[str] = []
         self._part: MessagePart | None = None
-        self._count = 0
 
-    def change(self) -> None:
+    def changed(self) -> None:
         """Forget the last snapshot."""
         self._part = None
 
     def snapshot(self) -> MessagePart:
         """Return the part as it is now."""
-        if self._part is None or self._count != len(self):
-            text = join_surrogates("".join(self))
-            self[:] = [text]
-            self._count = 1
+        if self._part is None or len(self.pieces) > 1:  # a snapshot leaves one piece
+            text = join_surrogates("".join(self.pieces))
+            self.pieces[:] = [text]
             self._part = self._make(text)
         return self._part
 
@@ -69,10 +65,10 @@ class TextDraft(list[str]):
         )
 
 
-class InputDraft:
-    """The text of a tool's input as it streams, and what its start said."""
+class ToolInput:
+    """The text of a tool's input while it streams, and the facts from its start event."""
 
-    __slots__ = ("draft", "dynamic", "encoding", "length", "metadata", "name", "pieces", "step", "title")
+    __slots__ = ("dynamic", "encoding", "length", "metadata", "name", "part", "pieces", "step", "title")
 
     def __init__(
         self,
@@ -92,8 +88,8 @@ class InputDraft:
         self.encoding = encoding
         self.pieces = [text]
         self.length = len(text)
-        self.draft: ToolDraft | None = None  # the part that shows it
-        self.step = -1  # the step that the part is in
+        self.part: ToolPartBuilder | None = None  # shows the input
+        self.step = -1  # the step of that part
 
     def text(self, length: int | None = None) -> str:
         """Return the text, or its first *length* characters."""
@@ -102,17 +98,17 @@ class InputDraft:
         return self.pieces[0] if length is None else self.pieces[0][:length]
 
     def value(self, length: int | None = None) -> Any:
-        """Return as much of the input as can be read of the text."""
+        """Return the part of the input that can be parsed from the text."""
         text = join_surrogates(self.text(length))
         return text if self.encoding == "text" else parse_partial(text)
 
 
 class _Cut:
-    """An input, or its text, as it was when *length* characters had come; read when it is looked at."""
+    """An input, or its raw text, as of the characters that had been received; parsed on demand."""
 
     __slots__ = ("input", "length", "raw")
 
-    def __init__(self, input: InputDraft, *, raw: bool) -> None:
+    def __init__(self, input: ToolInput, *, raw: bool) -> None:
         self.input = input
         self.length = input.length
         self.raw = raw
@@ -123,8 +119,8 @@ class _Cut:
         return self.input.value(self.length)
 
 
-class ToolDraft:
-    """A tool's call. While ``stream`` is set, its input is what that has by now."""
+class ToolPartBuilder:
+    """Builds the part of a tool call. While ``stream`` is set, the input is what it has by now."""
 
     __slots__ = ("_length", "_part", "call_id", "dynamic", "fields", "name", "order", "show_raw", "stream")
 
@@ -134,7 +130,7 @@ class ToolDraft:
         self.name = name
         self.dynamic = dynamic
         self.fields: dict[str, Any] = {}  # by the names of ToolPart's fields
-        self.stream: InputDraft | None = None
+        self.stream: ToolInput | None = None
         self.show_raw = True
         self.order = 0  # its place in the message
         self._part: MessagePart | None = None
@@ -153,17 +149,17 @@ class ToolDraft:
         """Set the fields that are not None; the others stay."""
         self.set(**{name: content for name, content in fields.items() if content is not None})
 
-    def follow(self, stream: InputDraft, step: int) -> None:
-        """Show what *stream* has, from now on."""
-        if stream.draft is not None and stream.draft is not self:
-            stream.draft.settle()
-        stream.draft, stream.step, self.stream = self, step, stream
+    def follow(self, stream: ToolInput, step: int) -> None:
+        """Take the input from *stream* from now on."""
+        if stream.part is not None and stream.part is not self:
+            stream.part.settle()
+        stream.part, stream.step, self.stream = self, step, stream
         self._part = None
 
-    def reopened(self) -> InputDraft:
-        """Return the input of a call whose message is continued: its text so far, to go on with."""
+    def reopened(self) -> ToolInput:
+        """Return the streaming input of a call in a message that is continued, with its text so far."""
         raw = self.fields.get("raw_input")
-        return InputDraft(
+        return ToolInput(
             self.name,
             dynamic=self.dynamic,
             title=self.fields.get("title"),
@@ -173,7 +169,7 @@ class ToolDraft:
         )
 
     def settle(self) -> None:
-        """Stop following the stream; keep what it has now."""
+        """Stop following the stream and keep what it has now."""
         if self.stream is not None:
             raw = _Cut(self.stream, raw=True) if self.show_raw else MISSING
             self.set(input=_Cut(self.stream, raw=False), raw_input=raw)
@@ -200,5 +196,5 @@ class ToolDraft:
         return cls(tool_name=self.name, tool_call_id=self.call_id, **fields)
 
 
-Draft: TypeAlias = FixedDraft | TextDraft | ToolDraft
-"""Any part that grows."""
+PartBuilder: TypeAlias = FixedPart | TextPartBuilder | ToolPartBuilder
+"""Builds any part."""

@@ -1,43 +1,32 @@
-"""The data of an event comes in; a typed, frozen event goes out.
+"""The events of an answer's stream: one frozen class per type of the AI SDK's "UI message stream".
 
-One class a type of the AI SDK's "UI message stream", versions 5, 6 and 7; each class says which
-versions send it. The annotation of a field is its schema: a field without a default is required,
-the wire's name is the field's in camelCase. What a type does not know is kept in ``extra``, a type
-that is not known becomes :class:`UnknownEvent`. Null in an optional field counts as absent; where
-null means something, :data:`~mintlify_async.wire.MISSING` stands for absence.
+Each class says which versions of the protocol (5, 6, 7) send it. Fields that a class does not know are
+kept in ``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field
+counts as absent; in a field of type ``Any``, ``None`` is null and ``MISSING`` is absence.
 
-A thread's key never stays in an event: it is masked here, and ``to_wire()`` leaves it out.
-
->>> parse_event('{"type":"text-delta","id":"0","delta":"Hi"}')
-TextDelta(id='0', delta='Hi')
+A thread's key never stays in an event: it is masked when it is read, and ``to_wire()`` leaves it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast, get_args
+from typing import Any, ClassVar, Final, TypeAlias, get_args
 
+import attrs
 from attrs import frozen
 
-from .errors import StreamDecodeError, printable
-from .wire import (
+from .wire_value import (
+    EMPTY,
+    LOCAL,
     MISSING,
-    NO_EXTRA,
     JSONObject,
-    NotReadable,
+    MaskedJSON,
     Objects,
     ProviderMetadata,
     ThreadId,
-    Value,
-    blank,
-    decode_json,
-    mask_keys,
-    mask_text,
-    open_twin,
-    schema,
-    structure,
-    unstructure,
+    WireValue,
+    write_value,
 )
 
 __all__ = [
@@ -75,20 +64,22 @@ __all__ = [
     "ToolOutputDenied",
     "ToolOutputError",
     "UnknownEvent",
-    "build_event",
-    "parse_event",
 ]
 
 
-class Event(Value):
-    """What every event has: a ``type``, its name on the wire, and :meth:`to_wire`."""
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Event(WireValue):
+    """Base of all events. Each has a ``type``: its name on the wire.
 
-    __slots__ = ()
+    Args:
+        extra: Everything that was sent and that the class has no field for.
+    """
+
+    extra: Mapping[str, Any] = EMPTY
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the wire's object, valid JSON: without the thread's key, infinity as None."""
-        event = cast("StreamEvent", self)
-        return unstructure(event, schema(type(event)), {"type": event.type})
+        """Return the JSON object: valid JSON, without the thread's key, infinity as None."""
+        return write_value(self)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -97,13 +88,12 @@ class Start(Event):
 
     Args:
         message_id: The message's id, or None.
-        message_metadata: Whatever the server says of the message.
+        message_metadata: The server's metadata of the message, any JSON value.
     """
 
     type: ClassVar[str] = "start"
     message_id: str | None = None
-    message_metadata: Any = MISSING
-    extra: Mapping[str, Any] = NO_EXTRA
+    message_metadata: MaskedJSON = MISSING
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -111,7 +101,6 @@ class StartStep(Event):
     """A step begins: one call of the model, with its tools. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "start-step"
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -119,7 +108,6 @@ class FinishStep(Event):
     """A step has ended. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "finish-step"
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -129,22 +117,20 @@ class TextStart(Event):
     type: ClassVar[str] = "text-start"
     id: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class TextDelta(Event):
-    r"""The text part *id* goes on. Versions 5, 6, 7.
+    r"""The next piece of the text part *id*. Versions 5, 6, 7.
 
-    A character outside the basic plane may come in two deltas, a half in each; the reply's
-    text and its ``text_stream`` join them.
+    A character outside the basic plane may be split into two deltas, one surrogate in each; the
+    reply's ``text`` and ``text_stream`` join them.
     """
 
     type: ClassVar[str] = "text-delta"
     id: str
     delta: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -155,7 +141,6 @@ class TextEnd(Event):
     id: str
     provider_metadata: ProviderMetadata | None = None
     citations: Objects | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -165,18 +150,16 @@ class ReasoningStart(Event):
     type: ClassVar[str] = "reasoning-start"
     id: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningDelta(Event):
-    """The reasoning part *id* goes on. Versions 5, 6, 7."""
+    """The next piece of the reasoning part *id*. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "reasoning-delta"
     id: str
     delta: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -186,7 +169,6 @@ class ReasoningEnd(Event):
     type: ClassVar[str] = "reasoning-end"
     id: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -202,17 +184,15 @@ class ToolInputStart(Event):
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: JSONObject | None = None
     input_encoding: str | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputDelta(Event):
-    """A tool's input goes on: JSON text, in pieces. Versions 5, 6, 7."""
+    """The next piece of a tool's input: part of a JSON text. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "tool-input-delta"
     tool_call_id: str
     input_text_delta: str
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -228,7 +208,6 @@ class ToolInputAvailable(Event):
     dynamic: bool | None = None
     title: str | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -245,7 +224,6 @@ class ToolInputError(Event):
     dynamic: bool | None = None
     title: str | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -254,12 +232,12 @@ class ToolOutputAvailable(Event):
 
     Args:
         tool_call_id: The call.
-        output: The result; the ``search`` tool's holds ``results``.
-        provider_executed: Whether the model's provider ran it.
-        dynamic: Whether the tool is none of the server's own.
+        output: The result. That of the ``search`` tool has a list ``results``.
+        provider_executed: Whether the model's provider ran the tool.
+        dynamic: Whether the tool was defined at run time, not in the server's code.
         preliminary: Whether another result will replace this one.
-        provider_metadata: What the provider adds.
-        tool_metadata: What the tool adds.
+        provider_metadata: Metadata of the model's provider.
+        tool_metadata: Metadata of the tool.
     """
 
     type: ClassVar[str] = "tool-output-available"
@@ -270,7 +248,6 @@ class ToolOutputAvailable(Event):
     preliminary: bool | None = None
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -284,12 +261,11 @@ class ToolOutputError(Event):
     dynamic: bool | None = None
     provider_metadata: ProviderMetadata | None = None
     tool_metadata: JSONObject | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolApprovalRequest(Event):
-    """A tool waits for the user's consent. Versions 6, 7; ``reason`` and ``is_automatic`` since 7."""
+    """A tool call needs the user's approval. Versions 6, 7; ``reason`` and ``is_automatic`` since 7."""
 
     type: ClassVar[str] = "tool-approval-request"
     approval_id: str
@@ -299,12 +275,11 @@ class ToolApprovalRequest(Event):
     input_schema_input: Any = MISSING
     reason: str | None = None
     is_automatic: bool | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolApprovalResponse(Event):
-    """The consent was given or refused. Version 7."""
+    """The tool call was approved or denied. Version 7."""
 
     type: ClassVar[str] = "tool-approval-response"
     approval_id: str
@@ -312,33 +287,30 @@ class ToolApprovalResponse(Event):
     reason: str | None = None
     provider_executed: bool | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolOutputDenied(Event):
-    """The tool was not run. Versions 6, 7."""
+    """The tool was not run, because the approval was denied. Versions 6, 7."""
 
     type: ClassVar[str] = "tool-output-denied"
     tool_call_id: str
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceUrl(Event):
-    """A page that the answer rests on. Versions 5, 6, 7."""
+    """A page that the answer is based on. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "source-url"
     source_id: str
     url: str
     title: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceDocument(Event):
-    """A document that the answer rests on. Versions 5, 6, 7."""
+    """A document that the answer is based on. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "source-document"
     source_id: str
@@ -346,7 +318,6 @@ class SourceDocument(Event):
     title: str
     filename: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -357,7 +328,6 @@ class File(Event):
     url: str
     media_type: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -368,35 +338,32 @@ class ReasoningFile(Event):
     url: str
     media_type: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Custom(Event):
-    """A part of a kind that only the provider knows. Version 7."""
+    """A part that is specific to the model's provider. Version 7."""
 
     type: ClassVar[str] = "custom"
     kind: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Data(Event):
-    """Data of the server's own, of type ``data-NAME``. Versions 5, 6, 7.
+    """Application data, of type ``data-NAME``. Versions 5, 6, 7.
 
     Args:
-        name: What follows ``data-`` in the type.
-        data: Anything.
-        id: Names the data: a later event of the same type and id replaces it. May be None.
-        transient: Whether it is left out of the message.
+        name: The type without ``data-``.
+        data: Any JSON value.
+        id: Identifies the data, or None: a later event with the same type and id replaces it.
+        transient: Whether the message leaves it out.
     """
 
-    name: str
+    name: str = attrs.field(metadata=LOCAL)
     data: Any = MISSING
     id: str | None = None
     transient: bool | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
     @property
     def type(self) -> str:
@@ -406,11 +373,10 @@ class Data(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class MessageMetadata(Event):
-    """What the server says of the message. Versions 5, 6, 7."""
+    """Metadata of the message. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "message-metadata"
-    message_metadata: Any = MISSING
-    extra: Mapping[str, Any] = NO_EXTRA
+    message_metadata: MaskedJSON = MISSING
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -419,16 +385,15 @@ class Finish(Event):
 
     Args:
         finish_reason: ``stop``, ``length``, ``content-filter``, ``tool-calls``, ``error``, ``other``,
-            ``unknown`` (5), ``interrupted`` (7), or a word that this version does not know.
-        message_metadata: Whatever the server says of the message.
-        thread_id: The thread's id, where this event names it; ``reply.thread`` looks elsewhere, too.
+            ``unknown`` (5), ``interrupted`` (7), or a word that this version does not list.
+        message_metadata: The server's metadata of the message, any JSON value.
+        thread_id: The thread's id, if this event has one. ``reply.thread`` also looks in other places.
     """
 
     type: ClassVar[str] = "finish"
     finish_reason: str | None = None
-    message_metadata: Any = MISSING
-    thread_id: ThreadId | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
+    message_metadata: MaskedJSON = MISSING
+    thread_id: ThreadId = None
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -437,34 +402,30 @@ class AbortEvent(Event):
 
     type: ClassVar[str] = "abort"
     reason: str | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ErrorEvent(Event):
-    """The answer failed. Versions 5, 6, 7. ``AssistantError`` follows."""
+    """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``."""
 
     type: ClassVar[str] = "error"
     error_text: str
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ResetStep(Event):
-    """Everything since the step began is void. Version 7 (7.0.70)."""
+    """The step is void: the message drops everything since it began. Version 7 (7.0.70)."""
 
     type: ClassVar[str] = "reset-step"
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SteeringMessage(Event):
-    """Something the user said while the answer ran. Version 7."""
+    """A message that the user sent while the answer was streaming. Version 7."""
 
     type: ClassVar[str] = "steering-message"
     id: str
     parts: Objects
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -473,16 +434,15 @@ class UnknownEvent(Event):
 
     Args:
         type: The type's name on the wire.
-        raw: The whole object, the thread's key masked.
+        extra: All other fields, the thread's key masked.
     """
 
     type: str
-    raw: Mapping[str, Any]
 
     @property
-    def extra(self) -> Mapping[str, Any]:
-        """Everything but the type."""
-        return {name: content for name, content in self.raw.items() if name != "type"}
+    def raw(self) -> Mapping[str, Any]:
+        """The whole JSON object."""
+        return {"type": self.type, **self.extra}
 
 
 StreamEvent: TypeAlias = (
@@ -525,106 +485,3 @@ EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {cls.type: cls for cls in get_args(StreamEvent) if cls is not Data and cls is not UnknownEvent}
 )
 """The class of each type on the wire; ``data-*`` is :class:`Data`, any other :class:`UnknownEvent`."""
-
-
-EXCERPT: Final = 2000
-"""Characters of an event's data that an error keeps."""
-
-
-def unreadable(problem: str, data: str) -> StreamDecodeError:
-    """Return the error for an event that cannot be read, keys masked."""
-    excerpt = mask_text(data[:EXCERPT])
-    return StreamDecodeError(f"{problem}: {printable(excerpt)}", excerpt=excerpt)
-
-
-def parse_event(data: str) -> StreamEvent:
-    """Return the event that *data*, the data of one server-sent event, stands for.
-
-    Raises:
-        StreamDecodeError: It is no JSON object with a ``type``, lacks a field that its type
-            requires, or has one of another type.
-    """
-    try:
-        content = decode_json(data)
-    except NotReadable as error:
-        problem = str(error)
-    else:
-        return build_event(content, data)
-    raise unreadable(f"the event {problem}", data)
-
-
-def build_event(content: Any, data: str) -> StreamEvent:
-    """Return the event for *content*, the JSON read from *data*.
-
-    Raises:
-        StreamDecodeError: As :func:`parse_event`.
-    """
-    wire: dict[str, Any] = content if isinstance(content, dict) else {}  # pyright: ignore[reportUnknownVariableType] - JSON
-    kind = wire.get("type")
-    if not isinstance(kind, str):
-        raise unreadable("the event is no object with a type", data)
-    if kind in _DELTAS and len(wire) == 3:
-        delta = _delta(kind, wire)
-        if delta is not None:
-            return delta
-    cls = EVENT_TYPES.get(kind)
-    try:
-        if cls is not None:
-            event: Any = structure(cls, wire)
-            return event  # type: ignore[no-any-return]  # one of them
-        if kind.startswith("data-"):
-            return structure(Data, wire, given={"name": kind[5:]})
-    except NotReadable as error:
-        problem = str(error)
-    else:
-        return UnknownEvent(type=kind, raw=mask_keys(wire))
-    raise unreadable(kind + problem, data)
-
-
-_EventT = TypeVar("_EventT", bound=Event)
-
-
-def _two_texts(cls: type[_EventT], first: str, second: str) -> Callable[[str, str], _EventT]:
-    """Return a function that makes a *cls* of its two texts, with plain stores."""
-
-    def make(one: str, two: str) -> _EventT:
-        event = blank(cls)
-        setattr(event, first, one)
-        setattr(event, second, two)
-        event.__class__ = cls
-        return event  # type: ignore[no-any-return]  # its class was set the line before
-
-    return make
-
-
-_open_text_delta: Final = open_twin(TextDelta)
-
-
-def make_text_delta(id: str, delta: str) -> TextDelta:
-    """Make a text delta with plain stores: nine of ten events are one, and a setter is a call."""
-    event = _open_text_delta()
-    event.id = id
-    event.delta = delta
-    event.provider_metadata = None
-    event.extra = NO_EXTRA
-    event.__class__ = TextDelta
-    return event  # type: ignore[no-any-return]  # its class was set the line before
-
-
-_DELTAS: Final[dict[str, tuple[str, str, Callable[[str, str], StreamEvent]]]] = {
-    "text-delta": ("id", "delta", make_text_delta),
-    "reasoning-delta": ("id", "delta", _two_texts(ReasoningDelta, "id", "delta")),
-    "tool-input-delta": (
-        "toolCallId",
-        "inputTextDelta",
-        _two_texts(ToolInputDelta, "tool_call_id", "input_text_delta"),
-    ),
-}
-"""The types that come in hundreds: their two fields, and what makes them."""
-
-
-def _delta(kind: str, wire: dict[str, Any]) -> StreamEvent | None:
-    """Return the event when it is a delta with its two texts and nothing else."""
-    first, second, make = _DELTAS[kind]
-    name, delta = wire.get(first), wire.get(second)
-    return make(name, delta) if isinstance(name, str) and isinstance(delta, str) else None

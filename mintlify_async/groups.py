@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Literal, Self, cast, overload
 
 from .errors import ConfigurationError, JobTimeoutError, StateError
+from .job import Job
 from .jobs import JobHandle
-from .models import Job
 from .waiting import DEFAULT_TIMEOUT, JobWait, WaitRules, check_timeout
 
 __all__ = ["AsCompleted", "as_completed", "wait_all"]

@@ -14,7 +14,7 @@ from attrs import evolve, frozen
 
 from .errors import ConfigurationError
 from .parts import FilePart, Message, MessagePart, TextPart
-from .wire import NO_EXTRA
+from .wire_value import EMPTY
 
 __all__ = ["HISTORY_PARTS", "HistoryBounds", "check_bound", "messages_to_send", "newest_turns", "turn_start"]
 
@@ -101,7 +101,7 @@ def turn_start(messages: Sequence[Message]) -> int | None:
 def _words(message: Message, parts: Collection[str] | None) -> Message:
     """Return *message* with only the parts that are sent again, and without what is said about it."""
     kept = message.parts if parts is None else tuple(p for p in message.parts if p.type in parts and _says(p))
-    return evolve(message, parts=kept, metadata=None, extra=NO_EXTRA)
+    return evolve(message, parts=kept, metadata=None, extra=EMPTY)
 
 
 def _says(part: MessagePart) -> bool:

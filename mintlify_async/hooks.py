@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from .models import Job
+    from .job import Job
 
 __all__ = ["Hooks", "Observation", "Observer", "RequestSent", "ResponseReceived", "RetryScheduled"]
 

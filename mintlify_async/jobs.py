@@ -25,10 +25,11 @@ from .errors import (
     printable,
 )
 from .hooks import Observation, following, note_job
-from .models import Job, ResponseInfo
+from .job import Job
 from .polling import Look, PollScheduler
 from .protocol import Assumptions, send_message_request
 from .refs import JobRef
+from .response_info import ResponseInfo
 from .retry import PollPolicy
 from .turns import JobTrack, SettledBy
 from .waiting import (

@@ -30,7 +30,7 @@ from .errors import (
     StateError,
     printable,
 )
-from .models import Job
+from .job import Job
 from .shield import to_the_end
 
 __all__ = ["Claim", "Ledger", "MemoryLedger", "SQLiteLedger", "create_once", "fingerprint", "had_no_effect"]

@@ -1,8 +1,7 @@
-r"""JSON text that is cut anywhere comes in; the value that it has so far goes out.
+r"""Parses JSON text that is cut off at any point, as the AI SDK 7 does.
 
-While a tool's input streams, the reply shows as much of it as can be read. The rules are those of
-the AI SDK 7: what is open is closed, what cannot stay (a key without its value, a trailing comma,
-half an escape) is cut.
+What is open is closed, and what cannot stay (a key without its value, a trailing comma, half an
+escape) is removed. With it, a tool's input is shown while it streams.
 
 >>> parse_partial('{"query":"how to st')
 {'query': 'how to st'}
@@ -14,7 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
-from .wire import MISSING, NotReadable, decode_json
+from .json_text import DecodeProblem, decode_json
+from .wire_value import MISSING
 
 __all__ = ["parse_partial"]
 
@@ -27,7 +27,7 @@ _RISKY: Final = re.compile(r"__proto__|constructor|\\u")
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _LITERALS: Final = {"t": "true", "f": "false", "n": "null"}
 
-# What the parser is in. A container says what may come next in it.
+# States of the parser. In a container, the state says what may come next.
 _OBJECT, _OBJECT_COMMA, _OBJECT_KEY, _OBJECT_COLON, _OBJECT_VALUE = "{", "{,", '{"', "{:", "{v"
 _ARRAY, _ARRAY_COMMA, _ARRAY_VALUE = "[", "[,", "[v"
 _ROOT, _END = "", "$"
@@ -40,11 +40,11 @@ _AFTER_VALUE: Final = {
 
 
 def parse_partial(text: str) -> Any:
-    """Return the value of *text*, or of what can be made of it; ``MISSING`` when that is nothing."""
+    """Return the value of *text*, repaired if it must be; ``MISSING`` if that gives no value either."""
     for candidate in (text, None):
         try:
             content = decode_json(_repair(text) if candidate is None else candidate)
-        except NotReadable:
+        except DecodeProblem:
             continue
         if not _RISKY.search(text) or not _refused(content):
             return content
@@ -65,7 +65,7 @@ def _refused(content: Any) -> bool:
 
 
 def _repair(text: str) -> str:
-    """Return *text* cut after the last character that can stay, with what is open closed."""
+    """Return *text* up to the last character that can stay, with everything that is open closed."""
     repair = _Repair(text)
     at = 0
     while at < len(text):
@@ -80,12 +80,12 @@ class _Repair:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.keep = 0  # how much of the text can stay
+        self.keep = 0  # how many characters can stay
         self.stack = [_ROOT]
-        self.ending = ""  # what ends the string or literal that is open at the end
+        self.ending = ""  # completes a string or literal that is open at the end
 
     def step(self, at: int) -> int:
-        """Take what begins at *at* and return where it ends."""
+        """Consume the token at *at* and return where it ends."""
         state = self.stack[-1]
         char = self.text[at]
         if state in _AFTER_VALUE:
@@ -103,7 +103,7 @@ class _Repair:
         return self.key(at, char, state)
 
     def key(self, at: int, char: str, state: str) -> int:
-        """Take what may stand where a key may begin."""
+        """Consume what may stand where a key may begin."""
         if char == "}" and state == _OBJECT:
             return self.close(at)
         if char != '"':
@@ -113,7 +113,7 @@ class _Repair:
         return key.end() if key else len(self.text)
 
     def after_value(self, at: int) -> int:
-        """Take what may stand after a value in a container."""
+        """Consume what may stand after a value in a container."""
         char, state = self.text[at], self.stack[-1]
         in_array = state == _ARRAY_VALUE
         if char == ",":
@@ -131,7 +131,7 @@ class _Repair:
         return at + 1
 
     def value(self, at: int, char: str) -> int:
-        """Take the value that begins at *at*: all of it, or an opening bracket."""
+        """Consume the value that begins at *at*: all of it, or an opening bracket."""
         self.stack[-1] = _AFTER_VALUE[self.stack[-1]]
         if char in "{[":
             self.stack.append(char)
@@ -144,7 +144,7 @@ class _Repair:
         return self.number(at)
 
     def string(self, at: int) -> int:
-        """Take a string; half an escape at the end of the text cannot stay."""
+        """Consume a string; half an escape at the end of the text cannot stay."""
         self.keep = at = at + 1
         text = self.text
         while at < len(text):
@@ -164,7 +164,7 @@ class _Repair:
         return len(text)
 
     def literal(self, at: int) -> int:
-        """Take true, false or null, or as much of it as is there."""
+        """Consume true, false or null, or the beginning of it."""
         word, start = _LITERALS[self.text[at]], at
         while at < len(self.text) and word.startswith(self.text[start : at + 1]):
             at += 1
@@ -174,7 +174,7 @@ class _Repair:
         return self.after_scalar(at)
 
     def number(self, at: int) -> int:
-        """Take a number: its digits can stay; a sign, a point, an exponent only with digits behind."""
+        """Consume a number: digits can stay; a sign, a point or an exponent only if digits follow."""
         text = self.text
         while at < len(text):
             if "0" <= text[at] <= "9":
@@ -185,11 +185,11 @@ class _Repair:
         return self.after_scalar(at)
 
     def after_scalar(self, at: int) -> int:
-        """Skip the character that ended a number or a literal, unless the container knows it."""
+        """Skip the character that ended a number or a literal, unless it means something to the container."""
         closer = "]" if self.stack[-1] == _ARRAY_VALUE else "}"
         return at if self.text[at : at + 1] in ("", ",", closer) else at + 1
 
     def result(self) -> str:
-        """Return what can stay, with everything closed."""
+        """Return the text that can stay, with everything closed."""
         closers = "".join(_CLOSERS.get(state[:1], "") for state in reversed(self.stack))
         return self.text[: self.keep] + self.ending + closers

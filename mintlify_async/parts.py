@@ -1,40 +1,38 @@
-"""Messages: the AI SDK's UIMessage JSON comes in and goes out; frozen, typed parts between.
+"""Messages and their parts: the AI SDK's UIMessage as frozen classes, and its JSON both ways.
 
-A message is what a reply folds into, what a history is made of, and what a page shows. Its parts
-are classes named after the wire's word with ``Part``; a part of a type that this version does not
-know is kept whole as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the
-field, such as ``messages[2].parts[0].text``.
+The class of a part is named after its type on the wire, with ``Part``; a part of an unknown type is kept
+whole as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the field, such as
+``messages[2].parts[0].text``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, ClassVar, Final, TypeAlias, cast, get_args
 
 import attrs
 from attrs import frozen
 
 from .errors import ConfigurationError
-from .wire import (
+from .json_text import (
     MAX_DEPTH,
-    MISSING,
-    NO_EXTRA,
-    Field,
-    JSONObject,
-    NotReadable,
-    Objects,
-    ProviderMetadata,
-    Value,
     as_object,
     drop_keys,
     json_safe,
     mask_keys,
     require_json,
     require_text,
-    schema,
-    structure,
-    unstructure,
+)
+from .wire_value import (
+    EMPTY,
+    LOCAL,
+    MISSING,
+    JSONObject,
+    Objects,
+    ProviderMetadata,
+    WireValue,
+    read_argument,
+    write_value,
 )
 
 __all__ = [
@@ -61,28 +59,32 @@ __all__ = [
 ]
 
 
-class Part(Value):
-    """What every part has: a ``type``, its name on the wire, and :meth:`to_wire`."""
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Part(WireValue):
+    """Base of all parts. Each has a ``type``: its name on the wire.
 
-    __slots__ = ()
+    Args:
+        extra: Everything that was sent and that the class has no field for.
+    """
+
+    extra: Mapping[str, Any] = EMPTY
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the wire's object, valid JSON: infinity as None."""
-        part = cast("MessagePart", self)
-        return unstructure(part, schema(type(part)), {"type": part.type})
+        """Return the JSON object: valid JSON, infinity as None."""
+        return write_value(self)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class TextPart(Part):
-    """Text.
+    """A part of text.
 
     Args:
-        text: The text. While it streams, its last character may be half of a pair;
+        text: The text. While it streams, it may end with the first half of a surrogate pair;
             ``Message.text`` holds that half back.
         state: ``streaming`` or ``done``; None in a message that was not streamed.
-        provider_metadata: What the provider adds.
+        provider_metadata: Metadata of the model's provider.
         citations: Sources of passages.
-        extra: Whatever else was sent.
+        extra: Everything else that was sent.
     """
 
     type: ClassVar[str] = "text"
@@ -90,35 +92,33 @@ class TextPart(Part):
     state: str | None = None
     provider_metadata: ProviderMetadata | None = None
     citations: Objects | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ReasoningPart(Part):
-    """The model's reasoning, as far as it is shown."""
+    """A part of the reasoning that the model shows."""
 
     type: ClassVar[str] = "reasoning"
     text: str
     id: str | None = None
     state: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class ToolApproval(Value):
-    """A user's consent to a tool's call, asked for or given.
+class ToolApproval(WireValue):
+    """A user's approval of a tool call, asked for or given.
 
     Args:
         id: The request's id.
         approved: The answer, or None while there is none.
         reason: The answer's reason.
         request_reason: The request's reason.
-        is_automatic: Whether a rule answered, not a person.
-        descriptor: What the server says of it.
-        input_schema_input: The input as the tool's schema reads it.
-        signature: The server's proof.
-        extra: Whatever else was sent.
+        is_automatic: Whether a rule answered instead of a person.
+        descriptor: The server's description of the request.
+        input_schema_input: The input in the form of the tool's schema.
+        signature: The server's signature of the request.
+        extra: Everything else that was sent.
     """
 
     id: str
@@ -129,38 +129,38 @@ class ToolApproval(Value):
     descriptor: Any = MISSING
     input_schema_input: Any = MISSING
     signature: str | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
+    extra: Mapping[str, Any] = EMPTY
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the wire's object."""
-        return unstructure(self, schema(ToolApproval), {})
+        """Return the JSON object."""
+        return write_value(self)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolPart(Part):
-    """A tool's call: its input, and its result when there is one. On the wire ``tool-NAME``.
+    """A tool call: its input, and its result when there is one. On the wire ``tool-NAME``.
 
     Args:
         tool_name: The tool.
         tool_call_id: The call.
         state: ``input-streaming``, ``input-available``, ``output-available``, ``output-error``,
             ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of later versions.
-        input: The input; while it streams, as much as can be read of it.
+        input: The input; while it streams, the part that can be parsed so far.
         output: The result.
-        error_text: Why it failed.
-        raw_input: The input's text so far, or an input that fits no schema.
+        error_text: Why the tool failed.
+        raw_input: The text of the input so far, or an input that does not fit the tool's schema.
         preliminary: Whether another result will replace this one.
-        provider_executed: Whether the model's provider ran it.
-        title: A name for people.
-        tool_metadata: What the tool adds.
+        provider_executed: Whether the model's provider ran the tool.
+        title: A name to show to people.
+        tool_metadata: Metadata of the tool.
         input_encoding: ``json`` or ``text``.
-        call_provider_metadata: What the provider adds to the call.
-        result_provider_metadata: What the provider adds to the result.
-        approval: The consent.
-        extra: Whatever else was sent.
+        call_provider_metadata: The provider's metadata of the call.
+        result_provider_metadata: The provider's metadata of the result.
+        approval: The user's approval, or None when none was asked for.
+        extra: Everything else that was sent.
     """
 
-    tool_name: str
+    tool_name: str = attrs.field(metadata=LOCAL)
     tool_call_id: str
     state: str
     input: Any = MISSING
@@ -175,48 +175,41 @@ class ToolPart(Part):
     call_provider_metadata: ProviderMetadata | None = None
     result_provider_metadata: ProviderMetadata | None = None
     approval: ToolApproval | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
     @property
     def type(self) -> str:
         """The type's name on the wire."""
         return "tool-" + self.tool_name
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the wire's object, valid JSON: infinity as None."""
-        wire: dict[str, Any] = {"type": self.type}
-        if isinstance(self, DynamicToolPart):
-            wire["toolName"] = self.tool_name
-        if self.approval is not None:
-            wire["approval"] = self.approval.to_wire()
-        return unstructure(self, _tool_schema(), wire)
-
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class DynamicToolPart(ToolPart):
-    """A call of a tool that is none of the server's own. On the wire ``dynamic-tool``."""
+    """A call of a tool that was defined at run time. On the wire ``dynamic-tool``."""
 
     @property
     def type(self) -> str:
         """The type's name on the wire."""
         return "dynamic-tool"
 
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object: valid JSON, infinity as None."""
+        return {"type": self.type, "toolName": self.tool_name, **write_value(self)}
+
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceUrlPart(Part):
-    """A page that the answer rests on."""
+    """A page that the answer is based on."""
 
     type: ClassVar[str] = "source-url"
     source_id: str
     url: str
     title: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceDocumentPart(Part):
-    """A document that the answer rests on."""
+    """A document that the answer is based on."""
 
     type: ClassVar[str] = "source-document"
     source_id: str
@@ -224,7 +217,6 @@ class SourceDocumentPart(Part):
     title: str
     filename: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -236,7 +228,6 @@ class FilePart(Part):
     url: str
     filename: str | None = None
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -247,27 +238,24 @@ class ReasoningFilePart(Part):
     media_type: str
     url: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class CustomPart(Part):
-    """A part of a kind that only the provider knows."""
+    """A part that is specific to the model's provider."""
 
     type: ClassVar[str] = "custom"
     kind: str
     provider_metadata: ProviderMetadata | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class DataPart(Part):
-    """Data of the server's own. On the wire ``data-NAME``."""
+    """Application data. On the wire ``data-NAME``."""
 
-    name: str
+    name: str = attrs.field(metadata=LOCAL)
     data: Any = MISSING
     id: str | None = None
-    extra: Mapping[str, Any] = NO_EXTRA
 
     @property
     def type(self) -> str:
@@ -277,20 +265,18 @@ class DataPart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class StepStartPart(Part):
-    """Where a step begins."""
+    """Marks the beginning of a step."""
 
     type: ClassVar[str] = "step-start"
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SteeringMessagePart(Part):
-    """Something the user said while the answer ran."""
+    """A message that the user sent while the answer was streaming."""
 
     type: ClassVar[str] = "steering-message"
     id: str
     parts: Objects
-    extra: Mapping[str, Any] = NO_EXTRA
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -299,16 +285,15 @@ class UnknownPart(Part):
 
     Args:
         type: The type's name on the wire.
-        raw: The whole object.
+        extra: All other fields.
     """
 
     type: str
-    raw: Mapping[str, Any]
 
     @property
-    def extra(self) -> Mapping[str, Any]:
-        """Everything but the type."""
-        return {name: content for name, content in self.raw.items() if name != "type"}
+    def raw(self) -> Mapping[str, Any]:
+        """The whole JSON object."""
+        return {"type": self.type, **self.extra}
 
 
 MessagePart: TypeAlias = (
@@ -331,63 +316,34 @@ MessagePart: TypeAlias = (
 _CLASSES: Final[dict[str, type[Part]]] = {
     cls.type: cls for cls in get_args(MessagePart) if isinstance(cls.type, str)
 }
-"""The class of each type that has one name; those of tools and data have a name in theirs."""
-
-
-@cache
-def _tool_schema() -> tuple[Field, ...]:
-    """Return the fields of a tool's part that are on the wire as they are here."""
-    return tuple(field for field in schema(ToolPart) if field.name not in ("tool_name", "approval"))
+"""The class of each type; the types of tools and of data contain a name, and are not here."""
 
 
 def part_from_wire(wire: object, where: str = "part") -> MessagePart:
     """Read one part of a UIMessage.
 
     Raises:
-        ConfigurationError: It is no such part; *where* begins the name of the field to blame.
+        ConfigurationError: It is not such a part; *where* begins the name of the wrong field.
     """
     content = as_object(wire)
     if content is None:
         raise ConfigurationError(f"{where} must be an object, not {type(wire).__name__}", field=where)
     kind = require_text(content.get("type"), f"{where}.type")
-    try:
-        return _read_part(kind, content)
-    except NotReadable as error:
-        problem = str(error)
-    raise ConfigurationError(where + problem, field=where + problem.partition(" ")[0])
-
-
-def _read_part(kind: str, content: dict[str, Any]) -> MessagePart:
     cls = _CLASSES.get(kind)
     if cls is not None:
-        return cast("MessagePart", structure(cls, content))
+        return cast("MessagePart", read_argument(cls, content, where))
     if kind == "dynamic-tool":
-        name = content.pop("toolName", None)
-        if not isinstance(name, str):
-            raise NotReadable(".toolName must be a string")
-        return _read_tool(DynamicToolPart, name, content)
+        name = require_text(content.pop("toolName", None), f"{where}.toolName", empty=True)
+        return read_argument(DynamicToolPart, content, where, tool_name=name)
     if kind.startswith("tool-"):
-        return _read_tool(ToolPart, kind[5:], content)
+        return read_argument(ToolPart, content, where, tool_name=kind.removeprefix("tool-"))
     if kind.startswith("data-"):
-        return structure(DataPart, content, given={"name": kind[5:]})
-    return UnknownPart(type=kind, raw=content)
-
-
-def _read_tool(cls: type[ToolPart], name: str, content: dict[str, Any]) -> ToolPart:
-    approval = content.pop("approval", None)
-    if approval is None:
-        return structure(cls, content, _tool_schema(), {"tool_name": name})
-    if not isinstance(approval, dict):
-        raise NotReadable(".approval must be an object")
-    try:
-        consent = structure(ToolApproval, cast("dict[str, Any]", approval))
-    except NotReadable as error:
-        raise NotReadable(f".approval{error}") from None
-    return structure(cls, content, _tool_schema(), {"tool_name": name, "approval": consent})
+        return read_argument(DataPart, content, where, name=kind.removeprefix("data-"))
+    return UnknownPart(type=kind, extra={k: v for k, v in content.items() if k != "type"})
 
 
 def join_surrogates(text: str) -> str:
-    r"""Return *text* with the halves of a character that came in two pieces joined; others stay.
+    r"""Return *text* with surrogate pairs joined; lone halves stay.
 
     >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
     True
@@ -402,9 +358,9 @@ def join_surrogates(text: str) -> str:
 
 
 def clean_text(text: str, *, streaming: bool = False) -> str:
-    """Return *text* fit to be shown: halves joined, a lone half as U+FFFD.
+    """Return *text* fit for display: surrogate pairs joined, a lone half as U+FFFD.
 
-    While it is *streaming*, a half at the end is held back: its other half may come.
+    While it is *streaming*, a half at the end is left out: its other half may follow.
     """
     joined = join_surrogates(text)
     if streaming and joined and "\ud800" <= joined[-1] <= "\udbff":
@@ -414,35 +370,35 @@ def clean_text(text: str, *, streaming: bool = False) -> str:
     return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _as_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
+def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
     return tuple(parts)
 
 
 ROLES: Final = ("system", "user", "assistant")
-"""Whose a message may be."""
+"""The roles of messages."""
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Message(Value):
+class Message(WireValue):
     """One message of a conversation: a UIMessage.
 
     Args:
-        id: The message's id; empty when the server gave none.
+        id: The message's id; empty if the server gave none.
         role: ``system``, ``user`` or ``assistant``.
-        parts: What it consists of.
-        metadata: Whatever the server says of it, or None.
-        extra: Whatever else a stored message held.
+        parts: The parts of the message, in order.
+        metadata: The server's metadata, any JSON value, or None.
+        extra: Further fields of a stored message.
     """
 
     id: str
     role: str
-    parts: tuple[MessagePart, ...] = attrs.field(default=(), converter=_as_tuple)
+    parts: tuple[MessagePart, ...] = attrs.field(default=(), converter=_to_tuple)
     metadata: Any = None
-    extra: Mapping[str, Any] = NO_EXTRA
+    extra: Mapping[str, Any] = EMPTY
 
     @property
     def text(self) -> str:
-        """The text parts, one after the other. Never half a character."""
+        """The text parts joined. Never ends with half a character."""
         return "".join(
             clean_text(part.text, streaming=part.state == "streaming")
             for part in self.parts
@@ -451,7 +407,7 @@ class Message(Value):
 
     @classmethod
     def user(cls, text: str, id: str | None = None) -> Message:
-        """Return a user's message of one text; without an *id* it gets one when it is sent."""
+        """Return a user message of one text; without an *id* it gets one when it is sent."""
         return cls(id=id or "", role="user", parts=(TextPart(text=require_text(text, "text")),))
 
     @classmethod
@@ -474,7 +430,7 @@ class Message(Value):
         """Read UIMessage JSON.
 
         Raises:
-            ConfigurationError: It is no such message; *where* begins the name of the field to blame.
+            ConfigurationError: It is not such a message; *where* begins the name of the wrong field.
         """
         content = as_object(wire)
         if content is None:
@@ -494,20 +450,20 @@ class Message(Value):
                 for i, part in enumerate(cast("Sequence[Any]", parts))
             ),
             metadata=mask_keys(content.pop("metadata", None)),
-            extra=content or NO_EXTRA,
+            extra=content or EMPTY,
         )
 
 
 def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:
-    """Return the messages that *given* stands for, each with an id.
+    """Return *given* as messages, each with an id.
 
     Args:
-        given: A question as text, a :class:`Message`, a UIMessage as a dict, or a list of those.
+        given: Text, a :class:`Message`, a UIMessage as a dict, or a list of those.
         make_id: Makes an id for a message that has none.
-        field: What the argument is called, for errors.
+        field: The name of the argument, for errors.
 
     Raises:
-        ConfigurationError: There is none, or one is wrong: the error names the field.
+        ConfigurationError: There is no message, or one is wrong; the error names the field.
     """
     if isinstance(given, str):
         return [Message.user(require_text(given, field), make_id())]
@@ -544,22 +500,18 @@ def _with_id(message: Message, make_id: Callable[[], str]) -> Message:
 
 
 def _checked(message: Message, where: str) -> Message:
-    """Return *message*, whose fields may hold anything, when they hold what they should."""
+    """Return *message* if its fields, which the caller may have set to anything, are valid."""
     _check_role(message.role, where)
     require_text(message.id, f"{where}.id", empty=True)
     for i, part in enumerate(cast("Sequence[object]", message.parts)):
         at = f"{where}.parts[{i}]"
         if not isinstance(part, Part):
             raise ConfigurationError(f"{at} must be a part, not {type(part).__name__}", field=at)
-        for field in schema(type(part)):
-            content = getattr(part, field.name)
-            absent = content is MISSING or (content is None and not field.nullable)
-            if field.required if absent else not field.check(content):
-                raise ConfigurationError(
-                    f"{at}.{field.wire} must be {field.what}", field=f"{at}.{field.wire}"
-                )
     try:
-        require_json(message.to_wire(), where)
+        wire = message.to_wire()
+        require_json(wire, where)
+        for i, part in enumerate(wire["parts"]):
+            part_from_wire(part, f"{where}.parts[{i}]")
     except RecursionError:
         pass
     else:

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from .clock import Clock, Timer
 from .errors import APIStatusError, StateError, UnexpectedResponseError
-from .models import Job
+from .job import Job
 from .retry import PollPolicy, retry_after_seconds
 
 __all__ = ["Look", "PollCalls", "PollScheduler", "Poller"]

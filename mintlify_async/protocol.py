@@ -24,9 +24,13 @@ from .errors import (
     printable,
     status_error_class,
 )
-from .models import ContextItem, Headers, Job, ResponseInfo, SearchFilter, Thread, make_response_info
+from .job import Job
+from .json_text import mask_text, scan_json, too_deep
 from .parts import Message, coerce_messages
-from .wire import NO_EXTRA, mask_text, scan_json, too_deep
+from .question import ContextItem, SearchFilter
+from .response_info import Headers, ResponseInfo
+from .thread import Thread
+from .wire_value import EMPTY
 
 __all__ = ["Answer", "Assumptions", "Operation", "Request"]
 
@@ -221,7 +225,7 @@ def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
         ConfigurationError: A name or a value is no header, or the header is ours to set.
     """
     if headers is None or (headers.__class__ is dict and not headers):  # nearly always
-        return NO_EXTRA
+        return EMPTY
     if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise ConfigurationError("headers must be a mapping of names to values", field="headers")
     checked: dict[str, str] = {}
@@ -244,7 +248,7 @@ def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
 
 def _extra(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if extra_body is None or (extra_body.__class__ is dict and not extra_body):  # nearly always
-        return NO_EXTRA
+        return EMPTY
     if not isinstance(extra_body, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
         raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
     return dict(extra_body)
@@ -542,7 +546,9 @@ def response_info(
 ) -> ResponseInfo:
     """Return what is kept of an answer's envelope; the thread's key is masked."""
     kept = Headers(headers, hidden=assumptions.thread_key_header)
-    return make_response_info(status, kept, request_id(assumptions, headers), attempts)
+    return ResponseInfo(
+        status=status, headers=kept, request_id=request_id(assumptions, headers), attempts=attempts
+    )
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -13,10 +13,10 @@ from attrs import evolve, frozen
 from .errors import ConfigurationError, StateError
 from .gate import TurnGate, shared_gate
 from .history import newest_turns
-from .models import Thread
+from .json_text import as_object
 from .parts import Message, coerce_messages
 from .stores import ConversationStore, check_name, store_conflict
-from .wire import as_object
+from .thread import Thread
 
 __all__ = ["FORMAT", "Record", "Said", "new_message_id", "read_said", "seed_messages", "system_message"]
 

@@ -32,10 +32,10 @@ from .hooks import (
     RetryScheduled,
     following,
 )
+from .job import Job
 from .jobs import JobHandle, handle_for
 from .keys import KeySource
 from .loops import LoopLocal
-from .models import ContextItem, Job, SearchFilter, Thread
 from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .parts import Message, clean_text
 from .polling import PollScheduler
@@ -49,8 +49,10 @@ from .protocol import (
     check_thread,
     create_job_request,
 )
+from .question import ContextItem, SearchFilter
 from .refs import JobRef
 from .retry import PollPolicy, RetryBudget, RetryPolicy
+from .thread import Thread
 from .timeouts import Timeouts, check_seconds
 from .transport import LiveResponse, Transport
 from .waiting import DEFAULT_TIMEOUT, check_timeout
@@ -60,8 +62,9 @@ if TYPE_CHECKING:
 
     from .conversation import Conversation
     from .ledger import Ledger
-    from .quota import Quota, QuotaRemaining
+    from .quota import Quota
     from .stores import ConversationStore
+    from .windows import QuotaRemaining
 
 __all__ = ["MintlifySession"]
 

@@ -9,14 +9,15 @@ from typing import Final, Literal, cast
 import attrs
 from attrs import frozen
 
+from .json_text import as_object
 from .parts import Message, SourceDocumentPart, SourceUrlPart, ToolPart
-from .wire import Value, as_object
+from .wire_value import WireValue
 
 __all__ = ["AnswerSource", "Suggestion", "fence_of", "sources_of", "split_suggestions"]
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class AnswerSource(Value):
+class AnswerSource(WireValue):
     """Something that an answer rests on.
 
     Args:
@@ -79,7 +80,7 @@ def _search_results(output: object) -> Iterator[AnswerSource]:
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Suggestion(Value):
+class Suggestion(WireValue):
     """A page that an answer suggests.
 
     Args:

@@ -1,8 +1,8 @@
-r"""Bytes of a server-sent event stream come in, in any pieces; the data of each event goes out.
+r"""Splits a stream of bytes into server-sent events and returns the data of each.
 
 A line ends with LF, CRLF or CR and with nothing else; one byte order mark at the start is
-dropped; what is not UTF-8 becomes U+FFFD. Event names, ids, retries and comments say nothing
-in this protocol and are skipped. Whatever way the bytes are split, the same data goes out.
+dropped; invalid UTF-8 becomes U+FFFD. Event names, ids, retries and comments mean nothing in
+this protocol and are skipped. The result does not depend on how the bytes are split.
 
 >>> decoder = SSEDecoder()
 >>> decoder.feed(b'data: {"a":'), decoder.feed(b'1}\n\nda'), decoder.feed(b'ta: 2\n\n')
@@ -17,9 +17,9 @@ from .errors import StreamDecodeError
 
 __all__ = ["DEFAULT_MAX_EVENT_BYTES", "SSEDecoder", "whole_events"]
 
+# A tool's result is 50 to 100 KB on one line. A line that never ends must not fill the memory.
 DEFAULT_MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
-"""Largest event accepted, in bytes. A tool's result is 50 to 100 KB on one line; what is a hundred
-times that is no answer, and a line without an end would fill the memory."""
+"""Largest event accepted, in bytes."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELDS: Final = ("data", "event", "id", "retry")
@@ -35,12 +35,12 @@ class SSEDecoder:
 
     Args:
         max_event_bytes: Largest size of a line, and of an event's lines together, in bytes.
-        begun: Whether events came before, found by :func:`whole_events`.
+        begun: Whether :func:`whole_events` found events before.
 
     Attributes:
         data_seen: Whether a ``data`` line was seen.
-        foreign: The first line that belongs to no event stream, cut at 2,000 characters, or None.
-        too_large: Whether the bound was passed; nothing is read after that.
+        foreign: The first line that is not part of an event stream, cut at 2,000 characters, or None.
+        too_large: Whether the limit was exceeded; nothing is read after that.
     """
 
     __slots__ = (
@@ -68,13 +68,13 @@ class SSEDecoder:
         self._started = begun
 
     def feed(self, data: bytes) -> list[str]:
-        """Take the next bytes and return the data of each event that they end.
+        """Add the next bytes and return the data of each event that they complete.
 
         Raises:
-            StreamDecodeError: An earlier piece passed ``max_event_bytes``. The piece that
-                passes it still returns the events before, and sets ``too_large``.
+            StreamDecodeError: An earlier call exceeded ``max_event_bytes``. The call that
+                exceeds it still returns the events before, and sets ``too_large``.
         """
-        if not self._started and not self._tail and data[:5] == b"data:":  # no byte order mark will come
+        if not self._started and not self._tail and data[:5] == b"data:":  # there is no byte order mark
             self._started = True
         if not (self._tail or self._data is not None or self._after_cr or self.too_large):
             events = whole_events(data, self.max_event_bytes)
@@ -108,7 +108,7 @@ class SSEDecoder:
         """End the stream; return the data of an event that was not ended by a blank line, or None.
 
         Raises:
-            StreamDecodeError: The stream passed ``max_event_bytes``.
+            StreamDecodeError: The stream exceeded ``max_event_bytes``.
         """
         if self.too_large:
             raise self.size_error()
@@ -124,13 +124,13 @@ class SSEDecoder:
         return None if pending is None else "\n".join(pending)
 
     def size_error(self) -> StreamDecodeError:
-        """Return the error that says that an event is too large."""
+        """Return the error for an event that is too large."""
         return StreamDecodeError(f"an event is larger than max_event_bytes ({self.max_event_bytes} bytes)")
 
     def _keep(self, piece: bytes) -> None:
-        """Keep a piece of a line whose end has not come."""
+        """Keep a piece of a line that is not complete."""
         self._tail += piece
-        bom = 0 if self._started else len(_BOM)  # it may be in there, and does not count
+        bom = 0 if self._started else len(_BOM)  # it may be among the bytes, and does not count
         if len(self._tail) + self._data_bytes > self.max_event_bytes + bom:
             self._give_up(self._tail[:_EXCERPT].decode("utf-8", "replace"))
 
@@ -141,7 +141,7 @@ class SSEDecoder:
         self._data = None
 
     def _block(self, block: bytes) -> list[str]:
-        """Return the events in *block*, which is whole lines."""
+        """Return the events in *block*, which consists of whole lines."""
         if not self._started:
             self._started = True
             block = block.removeprefix(_BOM)
@@ -149,7 +149,7 @@ class SSEDecoder:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         text = block.decode("utf-8", "replace")
         if self._data is None and text.endswith("\n\n") and 3 * len(block) <= self.max_event_bytes:
-            # Three times: a byte that is not UTF-8 becomes three, and the bound counts those.
+            # Three times, because an invalid byte becomes a character of three bytes, which count.
             events = _usual(text)
             if events is not None:
                 self.data_seen = True
@@ -184,7 +184,7 @@ class SSEDecoder:
             self._see(line)
 
     def _add(self, content: str, size: int) -> None:
-        """Add a data line to the event in progress; its line end counts, too, so that empty lines do."""
+        """Add a data line to the event in progress; its line end counts, so that empty lines count, too."""
         self.data_seen = True
         self._data_bytes += size + 1
         if self._data is None:
@@ -193,21 +193,21 @@ class SSEDecoder:
             self._data.append(content)
 
     def _see(self, line: str) -> None:
-        """Remember the first line that is of no event stream."""
+        """Remember the first line that is not part of an event stream."""
         if self.foreign is None and line[0] != ":" and line.partition(":")[0] not in _FIELDS and line.strip():
             self.foreign = line[:_EXCERPT]
 
     def _last_line(self, line: str) -> None:
-        """Take the line that the end of the stream cut; a field's name may be cut, too."""
+        """Handle the last line, which has no line end; the name of its field may be cut off, too."""
         if ":" in line or not any(field.startswith(line) for field in _FIELDS):
             self._line(line)
 
 
 def whole_events(data: bytes, max_event_bytes: int) -> list[str] | None:
-    """Return the events in *data*, which begins with a line, if it is whole ones in the usual shape, or None.
+    """Return the events in *data* if it consists of whole events of one ``data: `` line each, else None.
 
-    What a live stream mostly sends: five times faster than line by line, and nothing is kept from one
-    piece to the next.
+    *data* must begin at the beginning of a line. Live streams mostly send such pieces; this is five
+    times faster than reading them line by line.
     """
     if data[-2:] != b"\n\n" or len(data) > max_event_bytes or b"\r" in data:
         return None
@@ -218,7 +218,7 @@ def whole_events(data: bytes, max_event_bytes: int) -> list[str] | None:
 
 
 def _usual(text: str) -> list[str] | None:
-    """Return the events of *text*, which ends with a blank line, if each is one ``data: `` line."""
+    """Return the events in *text*, which ends with a blank line, if each is one ``data: `` line."""
     if text[:6] != "data: ":
         return None
     body = text[6:-2]

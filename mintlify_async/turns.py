@@ -6,7 +6,7 @@ from typing import Literal
 
 from attrs import define
 
-from .models import Job
+from .job import Job
 from .refs import JobRef
 from .retry import PollPolicy
 

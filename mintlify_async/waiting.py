@@ -23,7 +23,7 @@ from .errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from .models import Job
+from .job import Job
 from .polling import Look
 from .retry import PollPolicy
 from .turns import JobTrack

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mintlify_async.clock import SystemClock
 from mintlify_async.errors import OutcomeUnknownError
+from mintlify_async.job import Job
 from mintlify_async.ledger import Claim, SQLiteLedger, create_once, fingerprint
-from mintlify_async.models import Job
 
 STEPS = [
     "before the claim",

@@ -20,11 +20,12 @@ from mintlify_async.errors import (
     StreamInterruptedError,
 )
 from mintlify_async.events import Finish, TextDelta
-from mintlify_async.models import ContextItem, Thread
 from mintlify_async.parts import FilePart, Message, TextPart
+from mintlify_async.question import ContextItem
 from mintlify_async.stores import MemoryConversationStore, SQLiteConversationStore, StoredConversation
 from mintlify_async.testing import LocalService, ThreadStyle, VirtualClock
 from mintlify_async.testing.faults import Cut
+from mintlify_async.thread import Thread
 
 
 @pytest.fixture

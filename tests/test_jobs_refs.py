@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from job_fakes import FakeAgent
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.jobs import JobRef, Turn
+from mintlify_async.jobs import Turn
+from mintlify_async.refs import JobRef
 
 REFS = [
     JobRef("docs", "job_1"),

@@ -23,7 +23,8 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
-from mintlify_async.jobs import JobRef, Turn
+from mintlify_async.jobs import Turn
+from mintlify_async.refs import JobRef
 from mintlify_async.retry import PollPolicy
 from mintlify_async.turns import JobTrack, StaleGuard
 

@@ -26,7 +26,7 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
-from mintlify_async.jobs import JobRef
+from mintlify_async.refs import JobRef
 from mintlify_async.retry import PollPolicy
 
 PULL = "https://github.com/a/b/pull/1"

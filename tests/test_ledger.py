@@ -22,8 +22,8 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
+from mintlify_async.job import Job
 from mintlify_async.ledger import Claim, MemoryLedger, SQLiteLedger, create_once, fingerprint, had_no_effect
-from mintlify_async.models import Job
 from mintlify_async.testing import VirtualClock
 
 LEASE = 65.0

@@ -9,27 +9,35 @@ from typing import Any
 import pytest
 from oracle_data import ORACLE, joined
 
-from mintlify_async.drafts import TextDraft
+from mintlify_async.decode import parse_event
+from mintlify_async.drafts import TextPartBuilder
 from mintlify_async.errors import StreamStateError
-from mintlify_async.events import StreamEvent, parse_event
-from mintlify_async.message import AnswerSource, MessageFold, Suggestion, sources_of, split_suggestions
+from mintlify_async.events import StreamEvent
+from mintlify_async.json_text import json_safe
+from mintlify_async.message import MessageBuilder
 from mintlify_async.partial_json import parse_partial
 from mintlify_async.parts import Message, ToolPart
-from mintlify_async.wire import MISSING, json_safe
+from mintlify_async.sources import (
+    AnswerSource,
+    Suggestion,
+    sources_of,
+    split_suggestions,
+)
+from mintlify_async.wire_value import MISSING
 
 
 def event(type: str, **fields: Any) -> StreamEvent:
     return parse_event(json.dumps({"type": type, **fields}))
 
 
-def fold(*events: StreamEvent, message: Message | None = None) -> MessageFold:
-    folded = MessageFold(message)
+def fold(*events: StreamEvent, message: Message | None = None) -> MessageBuilder:
+    folded = MessageBuilder(message)
     for one in events:
         folded.apply(one)
     return folded
 
 
-def parts(folded: MessageFold) -> list[dict[str, Any]]:
+def parts(folded: MessageBuilder) -> list[dict[str, Any]]:
     return folded.message.to_wire()["parts"]
 
 
@@ -65,7 +73,7 @@ RANDOM = json.loads((ORACLE / "random-folds.json").read_text(encoding="utf-8"))
 @pytest.mark.parametrize("case", RANDOM, ids=[str(i) for i in range(len(RANDOM))])
 def test_random_sequences_fold_as_in_javascript(case: dict[str, Any]) -> None:
     """Any order of events, also into a message that is continued, makes JavaScript's message."""
-    folded = MessageFold(Message.from_wire(case["initial"]) if case["initial"] else None)
+    folded = MessageBuilder(Message.from_wire(case["initial"]) if case["initial"] else None)
     written, message = 0, {}
     for wire in case["events"]:
         if folded.apply(event(**wire)):
@@ -97,7 +105,7 @@ def test_a_snapshot_never_changes() -> None:
 
 def test_metadata_is_merged_key_by_key() -> None:
     """Objects merge, anything else replaces; keys that JavaScript refuses are skipped in a merge."""
-    folded = MessageFold()
+    folded = MessageBuilder()
     for metadata in (
         "text",
         {"a": [1], "__proto__": 1},
@@ -311,7 +319,7 @@ def test_a_message_is_continued() -> None:
 
 def test_events_without_effect_publish_nothing() -> None:
     """Unknown types, transient data, steps, abort and error leave the message alone."""
-    folded = MessageFold()
+    folded = MessageBuilder()
     for one in (
         event("future", n=1),
         event("data-x", data=1, transient=True),
@@ -339,9 +347,9 @@ def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
         folded.apply(text)
     for _ in range(20_000):
         folded.apply(piece)
-    pending = [len(draft) for draft in folded._drafts if isinstance(draft, TextDraft)]
+    pending = [len(part.pieces) for part in folded._parts if isinstance(part, TextPartBuilder)]
     assert pending[0] == 100_000
-    assert len(folded._index.inputs["c"].pieces) == 20_001
+    assert len(folded._inputs["c"].pieces) == 20_001
     assert len(folded.text) == 200_000
     tool = folded.message.parts[1]
     assert isinstance(tool, ToolPart)
@@ -352,13 +360,13 @@ def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
 def test_a_stored_message_with_one_call_many_times_is_not_searched() -> None:
     """Of many parts of one call in one step, the first of each kind is found, and no other is looked at."""
     stored = {"type": "tool-f", "toolCallId": "c", "state": "input-available", "input": {}}
-    folded = MessageFold(Message.from_wire({"id": "m", "role": "assistant", "parts": [stored] * 100}))
+    folded = MessageBuilder(Message.from_wire({"id": "m", "role": "assistant", "parts": [stored] * 100}))
     for dynamic in (True, True, False):
         folded.apply(event("tool-input-available", toolCallId="c", toolName="f", input=1, dynamic=dynamic))
     parts = folded.message.parts
     assert [parts[at].input for at in (0, 1, 99, 100)] == [1, {}, {}, 1]
     assert len(parts) == 101
-    assert len(folded._index.step_calls["c"]) == 2
+    assert len(folded._step_calls["c"]) == 2
 
 
 # Sources and suggestions ------------------------------------------------------------------------

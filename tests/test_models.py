@@ -16,19 +16,13 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from mintlify_async.errors import ConfigurationError, UnexpectedResponseError
-from mintlify_async.models import (
-    ContextItem,
-    Headers,
-    Job,
-    JobStatus,
-    ResponseInfo,
-    SearchFilter,
-    Source,
-    Thread,
-)
+from mintlify_async.job import Job, JobStatus, Source
+from mintlify_async.json_text import drop_keys, json_safe, mask_keys, mask_text
 from mintlify_async.parts import coerce_messages
 from mintlify_async.protocol import Assumptions, response_info
-from mintlify_async.wire import drop_keys, json_safe, mask_keys, mask_text
+from mintlify_async.question import ContextItem, SearchFilter
+from mintlify_async.response_info import Headers, ResponseInfo
+from mintlify_async.thread import Thread
 
 JOB: dict[str, Any] = {
     "id": "job_1",

@@ -142,7 +142,7 @@ def test_no_invalid_json_is_written() -> None:
         parts=(
             DataPart(name="x", data=bad),
             ToolPart(tool_name="f", tool_call_id="c", state="output-available", output=bad),
-            UnknownPart(type="y", raw={"type": "y", "a": bad}),
+            UnknownPart(type="y", extra={"a": bad}),
         ),
     )
     json.dumps(message.to_wire(), allow_nan=False)

@@ -9,8 +9,14 @@ import anyio
 import pytest
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota import Limit, MemoryQuotaStore, Quota, QuotaScope, QuotaStore
+from mintlify_async.quota import (
+    MemoryQuotaStore,
+    Quota,
+    QuotaScope,
+    QuotaStore,
+)
 from mintlify_async.testing.virtual_clock import VirtualClock
+from mintlify_async.windows import Limit
 
 ACME = QuotaScope(project="acme")
 SITE = QuotaScope(domain="acme.com", key="fp-1")

@@ -17,7 +17,8 @@ from limits.storage import MemoryStorage, storage_from_string  # noqa: E402
 from mintlify_async.clock import SystemClock  # noqa: E402
 from mintlify_async.contrib.limits import LimitsQuotaStore  # noqa: E402
 from mintlify_async.errors import ConfigurationError, QuotaExceededError  # noqa: E402
-from mintlify_async.quota import Limit, Quota, QuotaScope, QuotaStore  # noqa: E402
+from mintlify_async.quota import Quota, QuotaScope, QuotaStore
+from mintlify_async.windows import Limit
 
 ACME = QuotaScope(project="acme")
 SITE = QuotaScope(domain="acme.com", key="fp-1")

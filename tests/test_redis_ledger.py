@@ -14,8 +14,8 @@ from redis_server import RedisServer, Stutter, run_all, run_python
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
+from mintlify_async.job import Job
 from mintlify_async.ledger import Claim, create_once
-from mintlify_async.models import Job
 
 
 def a_claim(key: str = "k", token: str = "t1", at: float | None = None, lease: float = 65.0) -> Claim:
@@ -154,7 +154,7 @@ import asyncio, json, sys
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.ledger import create_once
-from mintlify_async.models import Job
+from mintlify_async.job import Job
 from redis.asyncio import Redis
 
 url, number, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -192,7 +192,7 @@ from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import OutcomeUnknownError
 from mintlify_async.ledger import create_once
-from mintlify_async.models import Job
+from mintlify_async.job import Job
 from redis.asyncio import Redis
 
 url, step = sys.argv[1:]

@@ -15,8 +15,14 @@ from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, Re
 from mintlify_async.contrib.redis.quota import _ENTER as ENTER
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.ledger import Claim
-from mintlify_async.quota import Limit, MemoryQuotaStore, Quota, QuotaScope, QuotaStore
+from mintlify_async.quota import (
+    MemoryQuotaStore,
+    Quota,
+    QuotaScope,
+    QuotaStore,
+)
 from mintlify_async.testing.virtual_clock import VirtualClock
+from mintlify_async.windows import Limit
 
 ACME = QuotaScope(project="acme-secret-project")
 SITE = QuotaScope(domain="acme-secret-domain.com", key="fp-1")

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, LENIENT, OLDER_QUIRKS, ORACLE, READER_WINS, Scenario, joined, scenarios
 
+from mintlify_async.decode import parse_event
 from mintlify_async.errors import (
     AssistantError,
     MintlifyError,
@@ -23,12 +24,11 @@ from mintlify_async.errors import (
     StreamStateError,
     UnexpectedResponseError,
 )
-from mintlify_async.events import parse_event
-from mintlify_async.message import MessageFold
-from mintlify_async.models import Thread
+from mintlify_async.message import MessageBuilder
 from mintlify_async.parts import Message
 from mintlify_async.sse import SSEDecoder
 from mintlify_async.stream import MessageStream
+from mintlify_async.thread import Thread
 
 ALL = [scenario for version in ("v7", "v6", "v5") for scenario in scenarios(version)]
 LATEST = scenarios("v7")
@@ -571,7 +571,7 @@ def test_short_way_of_text_deltas_is_the_careful_one(deltas):
     """However a delta is written, whatever came before it: event and fold are the parser's own."""
     starts = [json.dumps({"type": "text-start", "id": id}) for id in dict.fromkeys(id for id, _, _ in deltas)]
     events = [*starts, *(write(id, delta) for id, delta, write in deltas)]
-    fold = MessageFold()
+    fold = MessageBuilder()
     careful = [parse_event(data) for data in events]
     for event in careful:
         fold.apply(event)

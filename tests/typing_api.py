@@ -86,7 +86,6 @@ from mintlify_async.events import (
     ToolOutputError,
 )
 from mintlify_async.ledger import Claim, Ledger
-from mintlify_async.models import ResponseInfo
 from mintlify_async.parts import (
     CustomPart,
     DataPart,
@@ -103,8 +102,9 @@ from mintlify_async.parts import (
     ToolPart,
     UnknownPart,
 )
-from mintlify_async.quota import QuotaRemaining
+from mintlify_async.response_info import ResponseInfo
 from mintlify_async.stores import ConversationStore, StoredConversation
+from mintlify_async.windows import QuotaRemaining
 
 
 async def sessions() -> None:

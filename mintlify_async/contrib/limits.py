@@ -24,7 +24,13 @@ except ImportError as error:  # pragma: no cover - tested in an environment with
     raise ImportError("mintlify_async.contrib.limits needs limits: pip install limits") from error
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, QuotaExceededError
-from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
+from mintlify_async.quota import MemoryQuotaStore
+from mintlify_async.windows import (
+    QuotaGate,
+    QuotaRemaining,
+    QuotaVerdict,
+    QuotaWindow,
+)
 
 if TYPE_CHECKING:
     from mintlify_async.clock import Clock

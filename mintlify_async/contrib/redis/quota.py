@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
-from mintlify_async.windows import FIRST_BLOCK, LONGEST_DOUBLED_BLOCK, SAME_PERIOD
+from mintlify_async.quota import MemoryQuotaStore
+from mintlify_async.windows import (
+    FIRST_BLOCK,
+    LONGEST_DOUBLED_BLOCK,
+    SAME_PERIOD,
+    QuotaGate,
+    QuotaRemaining,
+    QuotaVerdict,
+    QuotaWindow,
+)
 
 from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
 
