@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, Self
 from attrs import evolve
 
 from .clock import Clock
+from .create_once import had_no_effect
 from .errors import (
     APIConnectionError,
     APIStatusError,
@@ -308,8 +309,6 @@ class JobHandle:
                 self.id, prompt, project_id=self.project_id, headers=headers, extra_body=extra_body
             )
         except BaseException as error:
-            from .ledger import had_no_effect  # loaded when it is used: it brings SQLite and anyio
-
             if had_no_effect(error):
                 self._track.unsent(change)
             else:

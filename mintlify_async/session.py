@@ -17,6 +17,7 @@ from attrs import define, evolve, field, fields
 from .agent import AgentClient, Resources, merged
 from .assistant import Reply, ReplySettings
 from .clock import Clock, SystemClock
+from .create_once import create_once, fingerprint
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, StateError
 from .hooks import (
@@ -299,8 +300,6 @@ class MintlifySession:
         )
         if dedupe_key is None:
             return self._handle(project, await agent.post(request, timeout=timeout))
-        from .ledger import create_once, fingerprint  # loaded when it is used: it brings SQLite
-
         self._check_open()  # before the claim, which would stay open
         limit = timeout if timeout is not None else self._options.timeouts.request
         created = await create_once(

@@ -13,8 +13,9 @@ from redis_server import RedisServer, Stutter, run_all, run_python
 
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.create_once import create_once
 from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
-from mintlify_async.ledger import Claim, create_once
+from mintlify_async.ledger import Claim
 from mintlify_async.models import Job
 
 
@@ -153,7 +154,7 @@ RACER = """
 import asyncio, json, sys
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
-from mintlify_async.ledger import create_once
+from mintlify_async.create_once import create_once
 from mintlify_async.models import Job
 from redis.asyncio import Redis
 
@@ -191,7 +192,7 @@ import asyncio, os, signal, sys
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import OutcomeUnknownError
-from mintlify_async.ledger import create_once
+from mintlify_async.create_once import create_once
 from mintlify_async.models import Job
 from redis.asyncio import Redis
 
