@@ -36,7 +36,7 @@ from mintlify_async import (
     UnexpectedResponseError,
 )
 from mintlify_async.loops import LoopLocal
-from mintlify_async.quota import MemoryQuotaStore
+from mintlify_async.memory_store import MemoryQuotaStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Raw, Redirect
 

@@ -46,6 +46,9 @@ PLACES = {
     "ledger": ACTIVE,
     "stores": ACTIVE,
     "windows": PURE,
+    "store": PURE,
+    "memory_store": PURE,
+    "waiters": PURE,
     "quota": PURE,
     "protocol": PURE,
     "keys": ACTIVE,
@@ -81,7 +84,10 @@ IMPURE_MODULES = {"aiohttp", "anyio", "asyncio", "time", "random"}
 SEPARATE = {
     "retry": {"errors"},
     "windows": {"errors"},
-    "quota": {"errors", "clock", "windows"},
+    "store": {"clock", "windows"},
+    "memory_store": {"clock", "windows"},
+    "waiters": {"clock", "store", "windows"},
+    "quota": {"errors", "clock", "windows", "store", "memory_store", "waiters"},
     "sse": {"errors"},
 }
 """Rooms that know nothing of the wire's or the session's other rooms."""

@@ -240,7 +240,7 @@ async def test_a_waiter_that_gives_up_leaves_its_slot_to_the_next(clock: Virtual
     await asyncio.gather(*quitters, return_exceptions=True)
     lease = await patient
     assert lease.waited < 75
-    assert not quota._lines
+    assert not quota._queues
 
 
 async def test_a_refund_serves_the_first_in_line_soon(clock: VirtualClock):
@@ -306,7 +306,7 @@ async def test_a_429_stops_everybody_who_shares_the_limit(clock: VirtualClock):
     mine, yours = Quota.interface(store=store), Quota.interface(store=store)
     await mine.acquire("create_job", ACME, clock=clock)
     await mine.observe("create_job", ACME, 429, {}, 30.0)
-    with pytest.raises(QuotaExceededError, match="asked to be left alone") as refused:
+    with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
         await yours.acquire("create_job", ACME, clock=clock)
     assert refused.value.retry_after == pytest.approx(30)
     await yours.acquire("create_job", QuotaScope(project="other"), clock=clock)

@@ -554,7 +554,7 @@ async def test_an_answer_is_not_lost_over_the_store(clock: SystemClock):
     await asyncio.sleep(0.002)
     await quota.observe("create_job", ACME, 429, {}, 60.0)
     await lease.refund()
-    with pytest.raises(QuotaExceededError, match="asked to be left alone"):
+    with pytest.raises(QuotaExceededError, match="asked for a pause"):
         await quota.acquire("create_job", ACME, clock=clock)
 
 
