@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from .parts import ToolApproval as ToolApproval
     from .parts import ToolPart as ToolPart
     from .parts import UnknownPart as UnknownPart
+    from .polling import PollPolicy as PollPolicy
     from .protocol import Assumptions as Assumptions
     from .quota import Limit as Limit
     from .quota import MemoryQuotaStore as MemoryQuotaStore
@@ -128,7 +129,6 @@ if TYPE_CHECKING:
     from .quota import QuotaScope as QuotaScope
     from .quota import QuotaStore as QuotaStore
     from .refs import JobRef as JobRef
-    from .retry import PollPolicy as PollPolicy
     from .retry import RetryPolicy as RetryPolicy
     from .session import MintlifySession as MintlifySession
     from .sources import AnswerSource as AnswerSource
@@ -275,6 +275,7 @@ _ROOMS = {
         "ToolPart",
         "UnknownPart",
     ),
+    "polling": ("PollPolicy",),
     "protocol": ("Assumptions",),
     "quota": (
         "Limit",
@@ -285,10 +286,7 @@ _ROOMS = {
         "QuotaStore",
     ),
     "refs": ("JobRef",),
-    "retry": (
-        "PollPolicy",
-        "RetryPolicy",
-    ),
+    "retry": ("RetryPolicy",),
     "session": ("MintlifySession",),
     "sources": ("AnswerSource",),
     "stores": (

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Literal, Self, cast, overload
 
 from .errors import ConfigurationError, JobTimeoutError, StateError
-from .jobs import JobHandle
+from .jobs import JobHandle, begin_wait, scheduler_of
 from .models import Job
 from .waiting import DEFAULT_TIMEOUT, JobWait, WaitRules, check_timeout
 
@@ -110,9 +110,9 @@ class _Group:
     """Waits that are entered and left together."""
 
     def __init__(self, handles: list[JobHandle], rules: WaitRules, timeout: float | None) -> None:
-        self.waits = [handle.begin(rules, timeout) for handle in handles]
+        self.waits = [begin_wait(handle, rules, timeout) for handle in handles]
         self.open = len(self.waits)
-        self._schedulers = [handle.scheduler() for handle in handles]
+        self._schedulers = [scheduler_of(handle) for handle in handles]
 
     def enter(self, over: Callable[[JobWait], object]) -> None:
         """Enter all; *over* is told of each that is over."""

@@ -23,6 +23,7 @@ from .errors import ConfigurationError, UnexpectedResponseError, printable
 from .wire import MASK, NO_EXTRA, Value, as_object, json_safe, mask_keys, open_twin, require_text
 
 __all__ = [
+    "TERMINAL_STATES",
     "ContextItem",
     "Headers",
     "Job",
@@ -136,7 +137,8 @@ class JobStatus(StrEnum):
     FAILED = "failed"
 
 
-_DONE: Final = frozenset({"completed", "archived", "failed"})
+TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
+"""The statuses that a job ends with."""
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -193,7 +195,7 @@ class Job(Value):
     @property
     def done(self) -> bool:
         """Whether the status is one that a job ends with; an unknown one is not."""
-        return self.status in _DONE
+        return self.status in TERMINAL_STATES
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire's object; instants in ISO 8601."""

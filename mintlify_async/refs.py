@@ -32,7 +32,7 @@ def _is_segment(instance: object, attribute: Any, value: Any) -> None:
 class JobRef:
     """Names a job, to go on with elsewhere: ``session.job(ref)``. Holds no secret.
 
-    A reference that was taken from a turn is *armed*: whoever waits with it
+    A reference that was taken from a turn is *awaiting_turn*: whoever waits with it
     guards against the answer of the turn before, too.
 
     ``str(ref)`` and :meth:`parse` are each other's inverse; so are :meth:`to_json`
@@ -41,7 +41,7 @@ class JobRef:
     Args:
         project_id: The job's project.
         id: The job's identifier.
-        armed: Whether a follow-up was sent whose own result has not been seen yet.
+        awaiting_turn: Whether a follow-up was sent whose own result has not been seen yet.
         baseline: The job's status before that follow-up; None when it was not seen.
 
     Raises:
@@ -50,21 +50,23 @@ class JobRef:
 
     project_id: str = field(validator=_is_segment)
     id: str = field(validator=_is_segment)
-    armed: bool = field(default=False, kw_only=True)
+    awaiting_turn: bool = field(default=False, kw_only=True)
     baseline: str | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check what is left to check."""
-        if not isinstance(self.armed, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - it may come from JSON
-            raise ConfigurationError("armed must be true or false", field="armed")
+        if not isinstance(self.awaiting_turn, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - it may come from JSON
+            raise ConfigurationError("awaiting_turn must be true or false", field="awaiting_turn")
         if self.baseline is not None:
-            if not self.armed:
-                raise ConfigurationError("a reference that is not armed has no baseline", field="baseline")
+            if not self.awaiting_turn:
+                raise ConfigurationError(
+                    "a reference that is not awaiting_turn has no baseline", field="baseline"
+                )
             path_segment(self.baseline, "baseline")
 
     def __str__(self) -> str:
         """Return one word of printable ASCII, such as ``mintlify-job:1:docs:job_1:plain:8f3a09bc``."""
-        state = _UNARMED if not self.armed else _ARMED
+        state = _UNARMED if not self.awaiting_turn else _ARMED
         if self.baseline is not None:
             state = f"{_ARMED}={quote(self.baseline, safe='')}"
         text = f"{SCHEME}:{VERSION}:{quote(self.project_id, safe='')}:{quote(self.id, safe='')}:{state}"
@@ -93,7 +95,7 @@ class JobRef:
         return cls(
             unquote(fields[2]),
             unquote(fields[3]),
-            armed=state == _ARMED,
+            awaiting_turn=state == _ARMED,
             baseline=unquote(baseline) or None,
         )
 
@@ -103,7 +105,7 @@ class JobRef:
             "version": VERSION,
             "project_id": self.project_id,
             "id": self.id,
-            "armed": self.armed,
+            "awaiting_turn": self.awaiting_turn,
             "baseline": self.baseline,
         }
 
@@ -124,7 +126,7 @@ class JobRef:
         return cls(
             found.get("project_id", ""),
             found.get("id", ""),
-            armed=found.get("armed", False),
+            awaiting_turn=found.get("awaiting_turn", False),
             baseline=found.get("baseline"),
         )
 

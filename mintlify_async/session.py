@@ -30,12 +30,12 @@ from .hooks import (
     RetryScheduled,
     following,
 )
-from .jobs import JobHandle, handle_for
+from .jobs import JobHandle, handle_for, handle_over
 from .keys import Key, KeySource
 from .loops import LoopLocal
 from .models import ContextItem, Job, SearchFilter, Thread
 from .parts import Message, clean_text
-from .polling import PollScheduler
+from .polling import PollPolicy, PollScheduler
 from .protocol import (
     ANONYMOUS,
     DEFAULT_RETRIEVAL_PAGE_SIZE,
@@ -51,7 +51,7 @@ from .protocol import (
     path_segment,
 )
 from .refs import JobRef
-from .retry import PollPolicy, RetryBudget, RetryPolicy
+from .retry import RetryBudget, RetryPolicy
 from .timeouts import Timeouts, check_seconds
 from .transport import LiveResponse, Transport, TransportSettings
 from .waiting import DEFAULT_TIMEOUT, check_timeout
@@ -394,7 +394,7 @@ class MintlifySession:
             )
             if on_created is not None:
                 on_created(handle)
-            waiting = handle.through(agent.owned_by(self))
+            waiting = handle_over(handle, agent.owned_by(self))
             return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
 
         check_timeout(timeout)

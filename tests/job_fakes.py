@@ -9,9 +9,8 @@ from typing import Any
 from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
 from mintlify_async.jobs import JobHandle, handle_for
 from mintlify_async.models import Job, ResponseInfo
-from mintlify_async.polling import PollScheduler
+from mintlify_async.polling import PollPolicy, PollScheduler
 from mintlify_async.refs import JobRef
-from mintlify_async.retry import PollPolicy
 from mintlify_async.testing import VirtualClock
 
 Seen = str | Job | Exception
@@ -89,7 +88,7 @@ class FakeAgent:
     def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
         """Nobody follows."""
 
-    def rng(self) -> float:
+    def random(self) -> float:
         return self.roll
 
     async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:

@@ -16,9 +16,9 @@ from mintlify_async.jobs import JobRef, Turn
 
 REFS = [
     JobRef("docs", "job_1"),
-    JobRef("docs", "job_1", armed=True),
-    JobRef("docs", "job_1", armed=True, baseline="completed"),
-    JobRef("a:b/c", "job 1?é:=", armed=True, baseline="odd=word:x"),
+    JobRef("docs", "job_1", awaiting_turn=True),
+    JobRef("docs", "job_1", awaiting_turn=True, baseline="completed"),
+    JobRef("a:b/c", "job 1?é:=", awaiting_turn=True, baseline="odd=word:x"),
 ]
 
 
@@ -41,7 +41,7 @@ names = st.text(min_size=1).filter(
 @given(project=names, job=names, baseline=st.none() | names)
 def test_any_identifier_survives_the_text(project, job, baseline):
     """Colons, slashes, spaces and letters of any script are encoded, and the text is one ASCII word."""
-    ref = JobRef(project, job, armed=True, baseline=baseline)
+    ref = JobRef(project, job, awaiting_turn=True, baseline=baseline)
     assert JobRef.parse(str(ref)) == ref
     assert str(ref).isascii()
     assert not any(character.isspace() for character in str(ref))
@@ -135,7 +135,7 @@ def test_only_an_armed_reference_has_a_baseline():
     with pytest.raises(ConfigurationError):
         JobRef("docs", "job_1", baseline="completed")
     with pytest.raises(ConfigurationError):
-        JobRef.from_dict({**REFS[0].to_dict(), "armed": "yes"})
+        JobRef.from_dict({**REFS[0].to_dict(), "awaiting_turn": "yes"})
 
 
 def test_a_reference_is_frozen():

@@ -24,8 +24,8 @@ from mintlify_async.errors import (
     UnexpectedResponseError,
 )
 from mintlify_async.jobs import JobRef, Turn
-from mintlify_async.retry import PollPolicy
-from mintlify_async.turns import JobTrack, StaleGuard
+from mintlify_async.polling import PollPolicy
+from mintlify_async.turns import JobState, StaleGuard
 
 POLICY = PollPolicy()
 TERMINAL = ["completed", "archived", "failed"]
@@ -155,7 +155,7 @@ def test_a_guard_that_ended_stays_ended():
 
 def test_one_look_counts_once():
     """Several waits that share a look hand it on several times."""
-    track = JobTrack(JobRef("docs", "job_1", armed=True, baseline="completed"))
+    track = JobState(JobRef("docs", "job_1", awaiting_turn=True, baseline="completed"))
     for at in (0.0, 59.0, 60.0):
         job = record("completed")
         for _ in range(5):
@@ -246,7 +246,7 @@ async def test_the_answer_to_the_follow_up_is_no_evidence():
     assert turn.status == "active"
     assert not turn.done
     assert turn.settled_by is None
-    assert turn.ref == JobRef("docs", "job_1", armed=True, baseline="completed")
+    assert turn.ref == JobRef("docs", "job_1", awaiting_turn=True, baseline="completed")
 
 
 async def test_a_follow_up_that_answers_completed_is_not_done():
@@ -313,11 +313,11 @@ async def test_evidence_disarms_the_reference():
     """Once the turn was seen at work, whoever goes on may believe the next end."""
     agent = FakeAgent(in_turn("completed"))
     turn = await agent.job().send("Again")
-    assert turn.ref.armed
+    assert turn.ref.awaiting_turn
     agent.scripts["job_1"] = in_turn("active")
     await turn.refresh()
     assert turn.settled_by == "evidence"
-    assert not turn.ref.armed
+    assert not turn.ref.awaiting_turn
     agent.scripts["job_1"] = in_turn("completed")
     began = agent.clock.now()
     await agent.job(turn.ref)
@@ -330,8 +330,8 @@ async def test_a_reference_from_before_is_unarmed():
     job = agent.job()
     before = job.ref
     await job.send("Again")
-    assert not before.armed
-    assert job.ref.armed
+    assert not before.awaiting_turn
+    assert job.ref.awaiting_turn
 
 
 async def test_refresh_knows_of_the_guard():
@@ -365,7 +365,7 @@ async def test_follow_ups_at_once_that_are_refused_change_nothing(delays):
     agent.on_send = refuse
     outcomes = await asyncio.gather(job.send("a"), job.send("b"), return_exceptions=True)
     assert [outcome.status for outcome in outcomes] == [429, 429]
-    assert not job.ref.armed
+    assert not job.ref.awaiting_turn
     assert (await job).status == "completed"
     assert agent.clock.now() == 2
 
@@ -412,7 +412,7 @@ async def test_other_failures_leave_the_baseline_unseen(error):
     agent = FakeAgent(in_turn(error))
     turn = await agent.job().send("Again")
     assert len(agent.sent) == 1
-    assert turn.ref == JobRef("docs", "job_1", armed=True)
+    assert turn.ref == JobRef("docs", "job_1", awaiting_turn=True)
     agent.scripts["job_1"] = in_turn("active", "completed")
     await turn
     assert turn.settled_by == "grace"
@@ -484,7 +484,7 @@ async def test_on_active_wait():
     turn = await agent.job().send("Again", on_active="wait")
     assert agent.clock.now() >= 100
     assert len(agent.sent) == 1
-    assert turn.ref == JobRef("docs", "job_1", armed=True, baseline="failed")
+    assert turn.ref == JobRef("docs", "job_1", awaiting_turn=True, baseline="failed")
 
 
 async def test_an_unknown_status_counts_as_active():
@@ -519,7 +519,7 @@ async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
     job = agent.job()
     with pytest.raises(type(error)):
         await job.send("Again")
-    assert not job.ref.armed
+    assert not job.ref.awaiting_turn
     assert job.done
     assert (await job).status == "completed"
 
@@ -538,7 +538,7 @@ async def test_a_follow_up_of_unknown_outcome_is_guarded(error):
     job = agent.job()
     with pytest.raises(type(error)):
         await job.send("Again")
-    assert job.ref == JobRef("docs", "job_1", armed=True, baseline="completed")
+    assert job.ref == JobRef("docs", "job_1", awaiting_turn=True, baseline="completed")
     agent.scripts["job_1"] = at_times((0, "completed"), (30, "active"), (50, second()))
     assert await job == second()
 
@@ -553,7 +553,7 @@ async def test_a_cancelled_follow_up_is_guarded():
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    assert job.ref.armed
+    assert job.ref.awaiting_turn
 
 
 # Several turns ---------------------------------------------------------------------------------
@@ -665,7 +665,7 @@ async def test_two_follow_ups_at_once(refused_first):
     results = await asyncio.gather(job.send("One"), job.send("Two"), return_exceptions=True)
     turn = results[1 if refused_first else 0]
     assert isinstance(turn, Turn)
-    assert turn.ref.armed
+    assert turn.ref.awaiting_turn
     assert not turn.done
     now = agent.clock.now()
     agent.scripts["job_1"] = at_times((0, "completed"), (now + 40, "active"), (now + 50, second()))
@@ -679,6 +679,6 @@ async def test_a_timeout_around_a_turn_leaves_nothing():
     with anyio.CancelScope() as scope:
         scope.cancel()
         await turn
-    assert turn.ref.armed
+    assert turn.ref.awaiting_turn
     assert len(agent.scheduler()) == 0
     assert tasks_left() == []

@@ -27,7 +27,7 @@ from mintlify_async.errors import (
     UnexpectedResponseError,
 )
 from mintlify_async.jobs import JobRef
-from mintlify_async.retry import PollPolicy
+from mintlify_async.polling import PollPolicy
 
 PULL = "https://github.com/a/b/pull/1"
 
@@ -438,7 +438,7 @@ async def test_a_follow_up_within_the_grace():
     await job.send("Again")
     with pytest.raises(JobTimeoutError) as caught:
         await wait
-    assert caught.value.ref.armed
+    assert caught.value.ref.awaiting_turn
 
 
 # Seeing it change ------------------------------------------------------------------------------
