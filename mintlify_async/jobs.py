@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from attrs import evolve
 
@@ -63,7 +63,13 @@ class JobHandle:
     __slots__ = ("__weakref__", "_calls", "_state")
 
     def __init__(
-        self, calls: AgentCalls, ref: JobRef, *, job: Job | None = None, created: bool = False
+        self,
+        calls: AgentCalls,
+        ref: JobRef,
+        *,
+        job: Job | None = None,
+        created: bool = False,
+        state: JobState | None = None,
     ) -> None:
         """Make a handle of the job that *ref* names.
 
@@ -72,9 +78,10 @@ class JobHandle:
             ref: Names the job.
             job: Its record, when there is one already.
             created: Whether it was created just now, so that a 404 is tolerated for a while.
+            state: The state of another handle of the same job, to share it.
         """
         self._calls = calls
-        self._state = JobState(ref, job, calls.clock.now() if created else None)
+        self._state = state or JobState(ref, job, calls.clock.now() if created else None)
 
     @property
     def ref(self) -> JobRef:
@@ -255,7 +262,7 @@ class JobHandle:
                 self._state.sent(change)  # it may have been accepted: keep the guard
             raise
         self._state.sent(change, job)
-        return _sharing_state(Turn, self, self._calls)
+        return Turn(self._calls, self.ref, state=self._state)
 
     async def _baseline(self, on_active: OnActive) -> str | None:
         """Return the status before a follow-up, or None when it is not known."""
@@ -324,26 +331,23 @@ def handle_for(calls: AgentCalls, named: JobRef | str, *, project_id: str | None
 
 def handle_over(handle: JobHandle, calls: AgentCalls) -> JobHandle:
     """Return another handle of the same job that shares what *handle* knows, and uses *calls*."""
-    return _sharing_state(JobHandle, handle, calls)
+    _, state = _parts(handle)
+    return JobHandle(calls, state.ref, state=state)
 
 
 def begin_wait(handle: JobHandle, rules: WaitRules, timeout: float | None) -> JobWait:
     """Return a wait for the job of *handle*, which the caller enters in a scheduler."""
-    return JobWait(handle._state, rules, handle._calls, timeout)
+    calls, state = _parts(handle)
+    return JobWait(state, rules, calls, timeout)
 
 
 def scheduler_of(handle: JobHandle) -> PollScheduler:
     """Return the scheduler of the session of *handle* on the running loop."""
-    return handle._calls.scheduler()
+    return _parts(handle)[0].scheduler()
 
 
-_Handle = TypeVar("_Handle", bound=JobHandle)
-
-
-def _sharing_state(kind: type[_Handle], handle: JobHandle, calls: AgentCalls) -> _Handle:
-    made = kind.__new__(kind)
-    made._calls, made._state = calls, handle._state
-    return made
+def _parts(handle: JobHandle) -> tuple[AgentCalls, JobState]:
+    return handle._calls, handle._state  # pyright: ignore[reportPrivateUsage] - for this module, not for users
 
 
 class JobWatch:

@@ -27,7 +27,7 @@ BUSY_SECONDS: Final = 30.0
 
 @frozen(kw_only=True)
 class Claim:
-    """A claim: whoever holds it may send the request for *key*.
+    """A claim on a key: the call that holds it may send the request for *key*.
 
     Args:
         key: The ``dedupe_key``.

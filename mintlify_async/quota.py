@@ -280,18 +280,19 @@ class Quota:
         call = queue.join()
         began = clock.now()
         try:
-            while verdict.slot is None:
+            while True:
                 margin = _margin(gate, verdict)
                 until = clock.now() + max(verdict.wait + margin, SHORTEST_SLEEP)
                 if until == math.inf or (deadline is not None and until >= deadline):
                     raise _refusal(verdict)
                 await queue.sleep(call, until, margin, clock)
                 verdict = await queue.take(call, self.store, gate, clock)
+                if verdict.slot is not None:
+                    return self._lease(gate, verdict.slot, clock, waited=clock.now() - began)
         finally:
             queue.leave(call, served=verdict.slot is not None)
             if not queue:
                 self._queues.pop(gate.key, None)
-        return self._lease(gate, verdict.slot, clock, waited=clock.now() - began)
 
 
 def _margin(gate: QuotaGate, verdict: QuotaVerdict) -> float:

@@ -223,8 +223,10 @@ class JobWait:
     def _judge_failure(self, result: PollResult) -> None:
         self.state.miss()
         if not self._tolerates(result):
+            error = result.error
+            assert error is not None  # a poll without a record has one
             # Several waits may raise the error of one poll; each needs its own traceback.
-            raise copy.copy(result.error) if isinstance(result.error, MintlifyError) else result.error
+            raise copy.copy(error) if isinstance(error, MintlifyError) else error
         if self._pr_grace_ends is not None and result.ended >= self._pr_grace_ends:
             self._end(self.state.job)
 

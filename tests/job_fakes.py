@@ -1,4 +1,4 @@
-"""A scripted agent in place of a session: what each look shows comes in; when it was asked goes out."""
+"""A scripted agent API in place of a session's: it plays statuses, and records when it was polled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mintlify_async.testing import VirtualClock
 
 Seen = str | Job | Exception
 Script = Callable[[float], Seen]
-"""The time comes in; a status, a record or an error goes out."""
+"""A function from the time to a status, a record or an error."""
 
 
 def record(status: str, job_id: str = "job_1", **fields: Any) -> Job:
@@ -54,7 +54,7 @@ def at_times(*steps: tuple[float, Seen]) -> Script:
 
 
 def in_turn(*seen: Seen) -> Script:
-    """Show one thing a look, and the last for ever."""
+    """Show one thing per poll, then the last one for good."""
     left = list(seen)
 
     def show(now: float) -> Seen:
@@ -64,7 +64,7 @@ def in_turn(*seen: Seen) -> Script:
 
 
 class FakeAgent:
-    """What handles call in place of a session; ``scripts`` says what a look at each job shows."""
+    """The agent API for handles; ``scripts`` says what a poll of each job shows."""
 
     def __init__(
         self, script: Script | None = None, *, poll: PollPolicy | None = None, roll: float = 0.5
@@ -86,7 +86,7 @@ class FakeAgent:
         self.closed = False
 
     def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
-        """Nobody follows."""
+        """No observer."""
 
     def random(self) -> float:
         return self.roll

@@ -1,4 +1,4 @@
-"""References: a job's name that travels."""
+"""Job references: their text, JSON and pickle forms."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_no_identifier_is_refused(name):
         JobRef(name, "job_1")
 
 
-def test_only_an_armed_reference_has_a_baseline():
+def test_only_a_reference_that_awaits_a_turn_has_a_baseline():
     """A baseline without a guard means nothing."""
     with pytest.raises(ConfigurationError):
         JobRef("docs", "job_1", baseline="completed")
@@ -145,7 +145,7 @@ def test_a_reference_is_frozen():
 
 
 def test_a_session_takes_every_form():
-    """A reference, its text and a bare id name the same job; an armed one makes a turn."""
+    """A reference, its text and a bare id name the same job; one that awaits a turn makes a turn."""
     agent = FakeAgent()
     plain = JobRef("docs", "job_1")
     for named in (plain, str(plain), "job_1"):

@@ -461,7 +461,7 @@ async def test_a_key_creates_one_job(service, tmp_path, kind):
 
 
 async def test_the_loser_of_a_race_bears_404_too(service):
-    """The job was created just now, whoever did it."""
+    """The job was created just now, by this call or another."""
     service.script.create_job(life=JobLife(seconds=30, not_found=20))
     async with service.session(ledger=MemoryLedger()) as session:
         jobs = await asyncio.gather(*(session.create_job("Fix it", dedupe_key="issue-7") for _ in range(2)))

@@ -192,7 +192,7 @@ SCHEDULES = [
 @pytest.mark.parametrize("baseline", ["completed", "failed", "active", "unseen"])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_turn_never_ends_with_the_first_answer(stale, poll, baseline, elsewhere):
-    """However long the first answer is still shown, and whoever waits: the turn ends with its own."""
+    """However long the first answer is still shown, and whichever handle waits: the turn ends with its own."""
     agent = FakeAgent(poll=poll, roll=0.99)
     before = {"active": "active", "failed": record("failed", pr_link=PULL + "1")}.get(baseline, first())
     stale_answer = before if baseline == "failed" else first()
@@ -310,7 +310,7 @@ async def test_the_window_begins_anew_elsewhere():
 
 
 async def test_evidence_disarms_the_reference():
-    """Once the turn was seen at work, whoever goes on may believe the next end."""
+    """Once the turn was seen active, the next terminal state may be believed."""
     agent = FakeAgent(in_turn("completed"))
     turn = await agent.job().send("Again")
     assert turn.ref.awaiting_turn
@@ -324,7 +324,7 @@ async def test_evidence_disarms_the_reference():
     assert agent.clock.now() == began
 
 
-async def test_a_reference_from_before_is_unarmed():
+async def test_a_reference_from_before_awaits_no_turn():
     """Taken before the follow-up, it names the job and guards nothing."""
     agent = FakeAgent(in_turn("completed"))
     job = agent.job()
@@ -387,7 +387,7 @@ async def test_a_baseline_from_before_another_follow_up_is_none():
 
 
 async def test_one_look_and_one_post():
-    """The baseline is one look without retries; then the follow-up goes out once."""
+    """The baseline is one poll without retries; then the follow-up is sent once."""
     agent = FakeAgent(in_turn("completed"))
     turn = await agent.job().send("Mention the CLI too")
     assert agent.asked == [("docs", "job_1", False)]
@@ -408,7 +408,7 @@ async def test_a_refusal_of_the_baseline_raises_before_the_post(status):
     "error", [lost(), down(), refused(429), refused(400), refused(409), UnexpectedResponseError("no job")]
 )
 async def test_other_failures_leave_the_baseline_unseen(error):
-    """The follow-up goes out all the same, and its result must settle."""
+    """The follow-up is sent all the same, and its result must settle."""
     agent = FakeAgent(in_turn(error))
     turn = await agent.job().send("Again")
     assert len(agent.sent) == 1
@@ -479,7 +479,7 @@ async def test_on_active_raise_wants_to_know():
 
 
 async def test_on_active_wait():
-    """The follow-up goes out when the turn before has ended; that end is the baseline."""
+    """The follow-up is sent when the turn before has ended; that end is the baseline."""
     agent = FakeAgent(at_times((0, "active"), (100, "failed")))
     turn = await agent.job().send("Again", on_active="wait")
     assert agent.clock.now() >= 100
@@ -528,7 +528,7 @@ async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
     "error", [OutcomeUnknownError("?", operation="send_message"), lost(), down(), RuntimeError("odd")]
 )
 async def test_a_follow_up_of_unknown_outcome_is_guarded(error):
-    """It may be at work: whoever waits for the job does not take the old end for the new."""
+    """It may be active: a wait for the job does not take the old end for the new."""
     agent = FakeAgent(in_turn("completed"))
 
     async def fail():
@@ -605,7 +605,7 @@ async def test_a_turn_after_a_settled_one_is_guarded_by_its_own_baseline():
 
 
 async def test_a_turn_of_another_process():
-    """Its armed reference is all that is needed to wait for it, also while its first answer is stale."""
+    """Its reference is all that is needed to wait for it, also while its first answer is stale."""
     here, there = FakeAgent(in_turn(first())), FakeAgent(in_turn(first()))
     text = str((await there.job().send("From there")).ref)
     here.scripts["job_1"] = at_times((0, first()), (45, "active"), (60, second()))

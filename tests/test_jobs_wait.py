@@ -1,4 +1,4 @@
-"""The wait for one job: when it looks, what it bears, how it ends."""
+"""The wait for one job: when it polls, what it tolerates, how it ends."""
 
 from __future__ import annotations
 
@@ -476,7 +476,7 @@ async def test_what_on_change_raises_ends_its_wait_only():
 
 
 async def test_on_change_runs_in_the_waiters_context():
-    """Polls run in an empty context, callbacks in that of whoever waits."""
+    """Polls run in an empty context, callbacks in that of the caller."""
     name = contextvars.ContextVar("name", default="nobody")
     seen, polled = [], []
     agent = FakeAgent(in_turn("active", "completed"))

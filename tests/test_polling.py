@@ -133,7 +133,7 @@ async def test_a_cancelled_wait_is_not_told_of_later_looks():
     assert one.cancelled()
 
 
-async def test_a_poll_that_somebody_else_cancels_is_made_again():
+async def test_a_poll_that_other_code_cancels_is_made_again():
     """A stranger's ``task.cancel()`` on everything does not stall who still waits."""
     agent = FakeAgent(in_turn("completed"))
     agent.latency = 5.0

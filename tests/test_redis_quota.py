@@ -160,7 +160,7 @@ async def test_what_is_left_is_told(store: QuotaStore, clock: SystemClock, opera
 
 
 async def test_waiters_are_all_served(store: QuotaStore, clock: SystemClock):
-    """Twelve callers, four in 0.2 s: three waves, nobody is forgotten."""
+    """Twelve callers, four in 0.2 s: three waves, none is forgotten."""
     quota = Quota.interface(create_job=Limit(4, per=0.2), mode="wait", store=store)
     order: list[int] = []
 
@@ -264,7 +264,7 @@ async def test_the_keys_of_one_look_live_on_one_node(redis_client: Any, clock: S
 
 
 async def test_a_cancelled_look_gives_its_slot_back(redis_client: Any, clock: SystemClock):
-    """Cancelled after Redis granted and before the caller had it: nobody would use it, so it goes back."""
+    """Cancelled after Redis granted and before the caller had it: it would not be used, so it is given back."""
     granted_there = asyncio.Event()
 
     class Slow:
@@ -350,7 +350,7 @@ async def silent_server() -> tuple[asyncio.Server, int]:
 async def test_closed_when_redis_is_away(
     own_redis: Callable[..., RedisServer], clock: SystemClock, caplog: pytest.LogCaptureFixture
 ):
-    """By default nobody passes while Redis is down; one line says so, one that it is back."""
+    """By default every call is refused while Redis is down; one line says so, one that it is back."""
     server = own_redis()
     async with server.client() as client:
         quota = Quota.interface(store=RedisQuotaStore(client, probe_every=0.05, timeout=5))
@@ -519,7 +519,7 @@ async def test_a_restart_in_the_middle_gives_no_slot_twice(
 
 @pytest.mark.parametrize("on_store_error", ["raise", "local"])
 async def test_a_partition_is_no_hang(clock: SystemClock, on_store_error: Any):
-    """A Redis that never answers costs one timeout; then nobody waits for it for a while."""
+    """A Redis that never answers costs one timeout; then no call waits for it for a while."""
     server, port = await silent_server()
     from redis.asyncio import Redis
 

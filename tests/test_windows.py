@@ -35,7 +35,7 @@ def most_in_any_window(times: list[float], seconds: float) -> int:
 @pytest.mark.parametrize("exact", [True, False])
 @given(gaps=st.lists(st.floats(0, 60, allow_nan=False), max_size=150))
 def test_no_window_ever_holds_more_than_the_limit(gaps: list[float], exact: bool):
-    """Callers come in any pattern; in no window of 100 s do more than 10 get through."""
+    """Calls arrive in any pattern; in no window of 100 s do more than 10 get through."""
     win, log, now, granted = window(exact=exact), SlidingLog() if exact else BucketCounter(), 0.0, []
     for gap in gaps:
         now += gap
