@@ -192,7 +192,7 @@ SCHEDULES = [
 @pytest.mark.parametrize("baseline", ["completed", "failed", "active", "unseen"])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_turn_never_ends_with_the_first_answer(stale, poll, baseline, elsewhere):
-    """However long the first answer is still shown, and whichever handle waits: the turn ends with its own."""
+    """However long the first answer is still shown, and in each process: the turn ends with its own."""
     agent = FakeAgent(poll=poll, roll=0.99)
     before = {"active": "active", "failed": record("failed", pr_link=PULL + "1")}.get(baseline, first())
     stale_answer = before if baseline == "failed" else first()

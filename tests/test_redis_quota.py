@@ -264,7 +264,7 @@ async def test_the_keys_of_one_look_live_on_one_node(redis_client: Any, clock: S
 
 
 async def test_a_cancelled_look_gives_its_slot_back(redis_client: Any, clock: SystemClock):
-    """Cancelled after Redis granted and before the caller had it: it would not be used, so it is given back."""
+    """Cancelled after Redis granted it and before the caller had it: the slot is given back."""
     granted_there = asyncio.Event()
 
     class Slow:
