@@ -41,7 +41,7 @@ _MODULES = {
     "NotFoundError": "errors",
     "Observer": "hooks",
     "OutcomeUnknownError": "errors",
-    "PollPolicy": "retry",
+    "PollPolicy": "polling",
     "Quota": "quota",
     "QuotaExceededError": "errors",
     "RateLimitError": "errors",

@@ -47,12 +47,12 @@ from .ledger import SQLiteLedger as SQLiteLedger
 from .markdown import answer_markdown as answer_markdown
 from .markdown import extras_markdown as extras_markdown
 from .parts import Message as Message
+from .polling import PollPolicy as PollPolicy
 from .protocol import Assumptions as Assumptions
 from .question import ContextItem as ContextItem
 from .question import SearchFilter as SearchFilter
 from .quota import Quota as Quota
 from .refs import JobRef as JobRef
-from .retry import PollPolicy as PollPolicy
 from .retry import RetryPolicy as RetryPolicy
 from .session import MintlifySession as MintlifySession
 from .sources import AnswerSource as AnswerSource

@@ -13,9 +13,8 @@ from .dispatch import Dispatcher
 from .hooks import Fact, Observation, Observer, PartOf, following, note_job
 from .job import Job
 from .loops import LoopLocal
-from .polling import PollScheduler
+from .polling import PollPolicy, PollScheduler
 from .protocol import Assumptions, Request, get_job_request, send_message_request
-from .retry import PollPolicy
 from .shield import to_the_end
 from .timeouts import Timeouts
 from .transport import Transport
@@ -77,7 +76,7 @@ class AgentClient:
         """Return a copy that keeps *owner* alive."""
         return evolve(self, owner=owner)
 
-    def rng(self) -> float:
+    def random(self) -> float:
         """Return a number from 0 up to 1; it spreads polls, it guards nothing."""
         return random.random()
 

@@ -1,16 +1,15 @@
-"""Handles come in; all their records, or the handles as their jobs end, go out. No task for each."""
+"""Waiting for many jobs: all of them, or each as it ends. No task is started per job."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Literal, Self, cast, overload
+from typing import Literal, Self, overload
 
 from .errors import ConfigurationError, JobTimeoutError, StateError
 from .job import Job
-from .jobs import JobHandle
+from .jobs import JobHandle, begin_wait, scheduler_of
 from .waiting import DEFAULT_TIMEOUT, JobWait, WaitRules, check_timeout
 
 __all__ = ["AsCompleted", "as_completed", "wait_all"]
@@ -41,18 +40,19 @@ async def wait_all(
 ) -> list[Job] | list[Job | Exception]:
     """Wait for many jobs, and return their records in the order of *jobs*.
 
-    Cheaper than a task for each; they share their session's cap on polls.
+    This is cheaper than one task per job. The limits of the session's poll policy
+    apply to all of them together.
 
     Args:
         jobs: The handles.
-        timeout: Bounds the whole wait, in seconds; None waits without end.
-        return_exceptions: Return what a wait ended with in its place, rather than raise
-            the first and leave the others.
-        check: Take a failed job for an error.
+        timeout: Limits the whole wait, in seconds; None waits without end.
+        return_exceptions: Return each error in the place of its record, rather than raise
+            the first one and end the other waits.
+        check: Treat a failed job as an error.
 
     Raises:
-        MintlifyError: What the first wait to fail ended with; see :meth:`JobHandle.wait`.
-        ConfigurationError: *jobs* holds something else than handles.
+        MintlifyError: The error of the first wait that fails; see :meth:`JobHandle.wait`.
+        ConfigurationError: *jobs* contains something else than handles.
     """
     handles = _handles(jobs)
     check_timeout(timeout)
@@ -77,61 +77,62 @@ async def wait_all(
 
 
 def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIMEOUT) -> AsCompleted:
-    """Return an async iterator that yields each handle when its job has ended, the first first.
+    """Return an async iterator that yields each handle when its job has ended.
 
-    A failed job is yielded like any other, and so is one that can be waited for no
-    longer (401, 404, no answer for five minutes): look at ``job.status`` and
-    ``job.done``, or await it to have the error raised anew.
+    A failed job is yielded like any other, and so is a job whose wait failed (401,
+    404, no answer for five minutes): check ``job.status`` and ``job.done``, or await
+    the handle to raise the error again.
 
     ``break`` ends the polling. So does leaving ``async with as_completed(jobs) as done:``,
-    which is the better way where handles are kept in reference cycles.
+    which is better where the iterator is kept in a reference cycle.
 
     Args:
         jobs: The handles.
-        timeout: Bounds the whole iteration from its first step, in seconds; None has no end.
+        timeout: Limits the whole iteration from its first step, in seconds; None sets no limit.
 
     Raises:
-        ConfigurationError: *jobs* holds something else than handles.
+        ConfigurationError: *jobs* contains something else than handles.
     """
     check_timeout(timeout)
     return AsCompleted(_handles(jobs), timeout)
 
 
 def _handles(jobs: Iterable[JobHandle]) -> list[JobHandle]:
-    handles: list[object] = list(jobs) if isinstance(jobs, Iterable) else [jobs]  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-    if not all(isinstance(handle, JobHandle) for handle in handles):
+    given: list[object] = list(jobs) if isinstance(jobs, Iterable) else [jobs]  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+    handles = [handle for handle in given if isinstance(handle, JobHandle)]
+    if len(handles) != len(given):
         raise ConfigurationError(
             "jobs must be an iterable of JobHandle; session.job(ref) makes one", field="jobs"
         )
-    return cast("list[JobHandle]", handles)
+    return handles
 
 
 class _Group:
-    """Waits that are entered and left together."""
+    """Waits that enter and leave their schedulers together."""
 
     def __init__(self, handles: list[JobHandle], rules: WaitRules, timeout: float | None) -> None:
-        self.waits = [handle.begin(rules, timeout) for handle in handles]
+        self.waits = [begin_wait(handle, rules, timeout) for handle in handles]
         self.open = len(self.waits)
-        self._schedulers = [handle.scheduler() for handle in handles]
+        self._schedulers = [scheduler_of(handle) for handle in handles]
 
-    def enter(self, over: Callable[[JobWait], object]) -> None:
-        """Enter all; *over* is told of each that is over."""
+    def enter(self, on_over: Callable[[JobWait], object]) -> None:
+        """Enter all waits; *on_over* is called with each one that is over."""
 
         def count(wait: JobWait) -> None:
             self.open -= 1
-            over(wait)
+            on_over(wait)
 
         for scheduler, wait in zip(self._schedulers, self.waits, strict=True):
             wait.notify = count
             scheduler.enter(wait)
 
     def leave(self) -> None:
-        """Leave all; those that are over have left."""
+        """Leave with all waits; those that are over have left already."""
         for scheduler, wait in zip(self._schedulers, self.waits, strict=True):
             scheduler.leave(wait)
 
     async def drained(self) -> None:
-        """Return when no poll is left that nobody waits for."""
+        """Return when every cancelled poll has ended."""
         for scheduler in set(self._schedulers):
             await scheduler.drained()
 
@@ -140,13 +141,16 @@ class AsCompleted:
     """An async iterator over handles whose jobs have ended; see :func:`as_completed`."""
 
     def __init__(self, handles: list[JobHandle], timeout: float | None) -> None:
-        """Keep *handles*; nothing is asked before the first step."""
+        """Keep *handles*; no poll is made before the first step."""
         self._handles = handles
         self._timeout = timeout
         self._group: _Group | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._owners: dict[JobWait, JobHandle] = {}
-        self._finished = _Finished()
+        # The waits that are over, then None when the iterator is closed. A queue of its own, so that the
+        # scheduler does not keep alive an iterator that was left with ``break``.
+        self._finished: asyncio.Queue[JobWait | None] = asyncio.Queue()
+        self._stepping = False
         self._ended = not handles
 
     def __aiter__(self) -> Self:
@@ -157,15 +161,15 @@ class AsCompleted:
         """Return the next handle whose job has ended.
 
         Raises:
-            JobTimeoutError: The time is up; the jobs go on at the service.
+            JobTimeoutError: The timeout has passed; the jobs go on at the service.
             StateError: The session is closed, or another task is in a step.
         """
         if self._ended:
             raise StopAsyncIteration
         if self._group is None:
             self._enter()
-        wait = await self._finished.next()
-        if wait is None:
+        wait = await self._next_wait()
+        if wait is None or self._ended:
             raise StopAsyncIteration
         handle = self._owners.pop(wait)
         self._ended = not self._owners
@@ -173,6 +177,15 @@ class AsCompleted:
             await self.aclose()
             raise wait.error
         return handle
+
+    async def _next_wait(self) -> JobWait | None:
+        if self._stepping:
+            raise StateError("another task is already in a step of this iterator; one consumer at a time")
+        self._stepping = True
+        try:
+            return await self._finished.get()
+        finally:
+            self._stepping = False
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -185,16 +198,16 @@ class AsCompleted:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop polling; twice is harmless."""
+        """Stop polling; safe to repeat."""
         self._ended = True
-        self._finished.close()
+        self._finished.put_nowait(None)  # wakes a step that waits
         group, self._group = self._group, None
         if group is not None:
             group.leave()
             await group.drained()
 
     def __del__(self) -> None:
-        """Stop polling when the loop was left with ``break``."""
+        """Stop polling when the iteration was left with ``break``."""
         group, loop = self._group, self._loop
         if group is None or not group.open or loop is None or loop.is_closed():
             return
@@ -208,7 +221,7 @@ class AsCompleted:
         self._group = group = _Group(self._handles, WaitRules(check=False), self._timeout)
         self._owners = dict(zip(group.waits, self._handles, strict=True))
         try:
-            group.enter(self._finished.add)
+            group.enter(self._finished.put_nowait)
         except BaseException:
             group.leave()
             raise
@@ -219,38 +232,3 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-class _Finished:
-    """Waits that are over and not handed out yet. Knows nothing of the iterator, which can so be dropped."""
-
-    def __init__(self) -> None:
-        self._waits: deque[JobWait] = deque()
-        self._woken: asyncio.Future[None] | None = None
-        self._closed = False
-
-    def add(self, wait: JobWait) -> None:
-        """Take in a wait that is over."""
-        self._waits.append(wait)
-        self._wake()
-
-    def close(self) -> None:
-        """Hand out no more, not to a step that waits either."""
-        self._closed = True
-        self._wake()
-
-    async def next(self) -> JobWait | None:
-        """Return the next, or None when closed; a cancelled call loses none."""
-        if self._woken is not None:
-            raise StateError("this iterator is already being stepped; one consumer at a time")
-        try:
-            while not self._waits and not self._closed:
-                self._woken = asyncio.get_running_loop().create_future()
-                await self._woken
-        finally:
-            self._woken = None
-        return None if self._closed else self._waits.popleft()
-
-    def _wake(self) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)

@@ -29,7 +29,7 @@ from .wire_value import (
     write_value,
 )
 
-__all__ = ["Job", "JobStatus", "Source"]
+__all__ = ["TERMINAL_STATES", "Job", "JobStatus", "Source"]
 
 
 class JobStatus(StrEnum):
@@ -41,7 +41,7 @@ class JobStatus(StrEnum):
     FAILED = "failed"
 
 
-_DONE: Final = frozenset({"completed", "archived", "failed"})
+TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -99,7 +99,7 @@ class Job(WireValue):
     @property
     def done(self) -> bool:
         """Whether a job ends with this status. An unknown status does not end it."""
-        return self.status in _DONE
+        return self.status in TERMINAL_STATES
 
     def to_wire(self) -> dict[str, Any]:
         """Return the JSON object; instants in ISO 8601."""

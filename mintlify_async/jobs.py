@@ -1,18 +1,18 @@
-"""A session's agent calls come in; handles that wait, follow, and can be carried elsewhere go out.
+"""Job handles: waiting for a job, watching it, and sending follow-ups.
 
-A handle makes no task and no I/O by itself. Everything that waits stands in the
-session's one :class:`~mintlify_async.polling.PollScheduler`.
+A handle starts no task and does no I/O by itself. All waits of a session on one
+event loop share one :class:`~mintlify_async.polling.PollScheduler`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import Any, Literal, Protocol, Self
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Literal, Self
 
 from attrs import evolve
 
-from .clock import Clock
+from .create_once import had_no_effect
 from .errors import (
     APIConnectionError,
     APIStatusError,
@@ -26,12 +26,11 @@ from .errors import (
 )
 from .hooks import Observation, following, note_job
 from .job import Job
-from .polling import Look, PollScheduler
+from .polling import AgentCalls, PollResult, PollScheduler
 from .protocol import Assumptions, send_message_request
 from .refs import JobRef
 from .response_info import ResponseInfo
-from .retry import PollPolicy
-from .turns import JobTrack, SettledBy
+from .turns import JobState, SettledBy
 from .waiting import (
     DEFAULT_PR_GRACE,
     DEFAULT_TIMEOUT,
@@ -42,147 +41,105 @@ from .waiting import (
 )
 
 __all__ = [
-    "AgentCalls",
     "JobHandle",
     "JobRef",
     "JobWatch",
     "Turn",
+    "begin_wait",
     "handle_for",
+    "handle_over",
+    "scheduler_of",
 ]
 
 OnActive = Literal["send", "wait", "raise"]
 
 
-class AgentCalls(Protocol):
-    """What a handle needs of its session."""
-
-    @property
-    def clock(self) -> Clock:
-        """The session's clock."""
-        ...
-
-    @property
-    def poll(self) -> PollPolicy:
-        """When to look at jobs."""
-        ...
-
-    @property
-    def project_id(self) -> str | None:
-        """The session's project, which a bare job id means."""
-        ...
-
-    def rng(self) -> float:
-        """Return a number from 0 up to 1."""
-        ...
-
-    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
-        """Look at a job; once, when *retry* is false."""
-        ...
-
-    async def send_message(
-        self,
-        job_id: str,
-        prompt: str,
-        *,
-        project_id: str,
-        headers: Mapping[str, str] | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> Job:
-        """Send a follow-up: one POST, at most once."""
-        ...
-
-    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
-        """Begin to follow an operation, when the session has an observer."""
-        ...
-
-    def scheduler(self) -> PollScheduler:
-        """Return the scheduler of the running loop, the same one each time.
-
-        Raises:
-            StateError: The session is closed.
-        """
-        ...
-
-
 class JobHandle:
-    """One agent job. Awaiting it waits until the job has ended, as :meth:`wait` with its defaults does.
+    """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
     The properties show what was last seen and never do I/O. A handle belongs to
-    its session and cannot be pickled: carry :attr:`ref`.
+    its session and cannot be pickled: pass on :attr:`ref` instead.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_track")
+    __slots__ = ("__weakref__", "_calls", "_state")
 
     def __init__(
-        self, calls: AgentCalls, ref: JobRef, *, job: Job | None = None, created: bool = False
+        self,
+        calls: AgentCalls,
+        ref: JobRef,
+        *,
+        job: Job | None = None,
+        created: bool = False,
+        state: JobState | None = None,
     ) -> None:
-        """Handle the job that *ref* names.
+        """Make a handle of the job that *ref* names.
 
         Args:
-            calls: The session.
+            calls: The agent API.
             ref: Names the job.
             job: Its record, when there is one already.
-            created: Whether it was created just now, so that 404 means "not there yet" for a while.
+            created: Whether it was created just now, so that a 404 is tolerated for a while.
+            state: The state of another handle of the same job, to share it.
         """
         self._calls = calls
-        self._track = JobTrack(ref, job, calls.clock.now() if created else None)
+        self._state = state or JobState(ref, job, calls.clock.now() if created else None)
 
     @property
     def ref(self) -> JobRef:
-        """Names the job, for another process; armed while a follow-up's own result has not been seen."""
-        return self._track.ref
+        """Names the job, for another process; ``awaiting_turn`` while a follow-up's result was not seen."""
+        return self._state.ref
 
     @property
     def id(self) -> str:
         """The job's identifier."""
-        return self._track.id
+        return self._state.id
 
     @property
     def project_id(self) -> str:
         """The job's project."""
-        return self._track.project_id
+        return self._state.project_id
 
     @property
     def job(self) -> Job | None:
-        """The last record; None before the first look. After a follow-up it may be the turn before's."""
-        return self._track.job
+        """The last record; None before the first poll. After a follow-up it may be the turn before's."""
+        return self._state.job
 
     @property
     def raw(self) -> ResponseInfo | None:
         """Status, headers and request id of the last answer, or None."""
-        return None if self._track.job is None else self._track.job.raw
+        return None if self._state.job is None else self._state.job.raw
 
     @property
     def status(self) -> str | None:
-        """The last status, as it came; None before the first look."""
-        return None if self._track.job is None else self._track.job.status
+        """The last status, as it was received; None before the first poll."""
+        return None if self._state.job is None else self._state.job.status
 
     @property
     def pr_link(self) -> str | None:
         """The pull request's address, as last seen."""
-        return None if self._track.job is None else self._track.job.pr_link
+        return None if self._state.job is None else self._state.job.pr_link
 
     @property
     def done(self) -> bool:
-        """Whether the job was last seen ended, and that is not the end of the turn before."""
-        return self._track.done
+        """Whether the job had ended when last seen, and this is not the end of the turn before."""
+        return self._state.done
 
     @property
     def settled_by(self) -> SettledBy | None:
-        """How the guard against the turn before's answer ended.
+        """How the guard against the result of the turn before ended.
 
-        ``"evidence"``: the newest turn was seen at work, or with another end.
-        ``"grace"``: nothing of it was seen, and the end lasted through the settle
-        window. None: the guard still stands, or no follow-up was sent.
+        ``"evidence"``: the newest turn was seen active, or with another result.
+        ``"grace"``: it was not, and the result lasted through the settle window.
+        None: the guard has not ended, or no follow-up was sent.
         """
-        return self._track.settled_by
+        return self._state.settled_by
 
     def __repr__(self) -> str:
         """Show the id and the last status."""
         return f"<{type(self).__name__} {printable(self.id)} {printable(self.status or 'not seen yet')}>"
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuse: a session's connections do not travel."""
+        """Raise ``TypeError``: a session's connections cannot be pickled."""
         raise TypeError(
             f"{type(self).__name__} cannot be pickled or copied; use its .ref and session.job(ref)"
         )
@@ -200,71 +157,62 @@ class JobHandle:
         pr_grace: float = DEFAULT_PR_GRACE,
         on_change: OnChange | None = None,
     ) -> Job:
-        """Wait until the job has ended, and return its record; looks afresh at least once.
+        """Wait until the job has ended, and return its record. Polls at least once.
 
         Args:
-            timeout: Bounds the whole wait, in seconds; None waits without end. One last
-                look begins at the deadline, and has a second.
+            timeout: Limits the whole wait, in seconds; None waits without end. One last
+                poll begins at the deadline, and may take a second.
             check: Raise when the job has failed.
             until: ``"pr"`` also waits for the pull request of a completed job.
-            pr_grace: How long, in seconds; then the job is returned without one.
-            on_change: A plain function, called with the first record and with each that differs
-                from the one before. What it raises ends the wait.
+            pr_grace: For how long, in seconds; then the job is returned without one.
+            on_change: A plain function, called with the first record and with each one that
+                differs from the one before. An exception from it ends the wait.
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The time is up; the job goes on at the service.
-            AuthenticationError: 401; so do 403 and other refusals, at once.
-            NotFoundError: There is no such job; for 30 s after its creation that is borne.
-            APIConnectionError: The service could not be reached for five minutes; likewise
+            JobTimeoutError: The timeout has passed; the job goes on at the service.
+            AuthenticationError: 401. Other refusals, such as 403, also end the wait at once.
+            NotFoundError: The job does not exist. Tolerated for 30 s after its creation.
+            APIConnectionError: The service could not be reached for five minutes. Likewise
                 ``RateLimitError``, ``ServerError`` and ``UnexpectedResponseError``.
             StateError: The session is closed, or was closed meanwhile.
-            ConfigurationError: An argument is none of what it can be.
+            ConfigurationError: An argument is invalid.
         """
         rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
         check_timeout(timeout)
         observation = self._calls.observe("wait", self.project_id, self.id)
-        if observation is not None:
-            rules = evolve(rules, on_look=_note_polls(observation))
-        wait = self.begin(rules, timeout)
         if observation is None:
-            await _until_over(self.scheduler(), wait)
-            return wait.result()
+            return await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
         with following(observation):
-            await _until_over(self.scheduler(), wait)
-            note_job(observation, wait.result())
-            return wait.result()
-
-    def through(self, calls: AgentCalls) -> JobHandle:
-        """Return another handle of the same job, which knows what this one knows, over other *calls*."""
-        handle = JobHandle.__new__(JobHandle)
-        handle._calls, handle._track = calls, self._track
-        return handle
+            rules = evolve(rules, on_poll=_note_polls(observation))
+            job = await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
+            note_job(observation, job)
+            return job
 
     async def refresh(self) -> Job:
-        """Look once, and return the record as it came.
+        """Poll once, and return the record as it was received.
 
-        For a queue's task that reschedules itself: ask :attr:`done`, which knows of
-        follow-ups, rather than the record, which may be the turn before's.
+        For a queue's task that reschedules itself: check :attr:`done`, which takes
+        follow-ups into account, rather than the record, which may be the turn before's.
 
         Raises:
             APIStatusError: The service refuses.
             APIConnectionError: It cannot be reached.
-            UnexpectedResponseError: Its answer is no job.
+            UnexpectedResponseError: Its answer is not a job.
         """
-        return await self._look(retry=True)
+        return await self._poll(retry=True)
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first, then each that differs.
 
-        It ends after a terminal record, a failed one, too, without raising. Nothing is
-        asked between two steps.
+        It ends after a terminal record; a failed job does not raise. No poll is made
+        between two steps.
 
         Args:
-            timeout: Bounds the whole watch from its first step, in seconds; None has no end.
+            timeout: Limits the whole watch from its first step, in seconds; None sets no limit.
 
         Raises:
-            ConfigurationError: *timeout* is no number of seconds.
+            ConfigurationError: *timeout* is not a number of seconds.
         """
         check_timeout(timeout)
         return JobWatch(self, timeout)
@@ -279,53 +227,51 @@ class JobHandle:
     ) -> Turn:
         """Send a follow-up, at most once, and return its turn.
 
-        One look goes before it, so that the turn can tell its own result from the one
-        that is there already. Of a job with several turns, every handle waits for the newest.
+        The job is polled once before, so that the turn can distinguish its own result from
+        the one before. When a job has several turns, every handle waits for the newest.
 
         Args:
             prompt: The instruction, at least 1 character.
-            on_active: What to do while the job is active: ``"send"`` all the same; ``"wait"``
-                until it has ended, at most 30 minutes; ``"raise"``.
+            on_active: What to do while the job is active: ``"send"`` anyway; ``"wait"``
+                until it has ended, at most 30 minutes; or ``"raise"``.
             headers: Further headers.
             extra_body: Further fields of the body.
 
         Raises:
-            ConfigurationError: An argument is none of what it can be; nothing was sent.
-            AuthenticationError: 401; likewise 403 and 404; nothing was sent.
+            ConfigurationError: An argument is invalid; nothing was sent.
+            AuthenticationError: 401. Likewise 403 and 404; nothing was sent.
             StateError: The job is active, and *on_active* is ``"raise"``; nothing was sent.
             JobTimeoutError: It was still active after the 30 minutes of ``"wait"``; nothing was sent.
-            OutcomeUnknownError: The follow-up went out, and what became of it is not known. This
-                handle then waits as if it had been taken: it guards against the turn before's end.
+            OutcomeUnknownError: The follow-up was sent, and its outcome is not known. This
+                handle then waits as if it had been accepted.
             APIStatusError: The service refuses it.
         """
-        send_message_request(  # built once before the look, so that what cannot be sent is told first
+        send_message_request(  # checks the arguments before anything is sent
             Assumptions(), self.project_id, self.id, prompt, headers=headers, extra_body=extra_body
         )
         if on_active not in ("send", "wait", "raise"):
             raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
-        change = self._track.arm(await self._baseline(on_active))
+        change = self._state.before_send(await self._baseline(on_active))
         try:
             job = await self._calls.send_message(
                 self.id, prompt, project_id=self.project_id, headers=headers, extra_body=extra_body
             )
         except BaseException as error:
-            from .ledger import had_no_effect  # loaded when it is used: it brings SQLite and anyio
-
             if had_no_effect(error):
-                self._track.unsent(change)
+                self._state.not_sent(change)
             else:
-                self._track.sent(change)  # it may be at work: the guard stands
+                self._state.sent(change)  # it may have been accepted: keep the guard
             raise
-        self._track.sent(change, job)
-        return Turn.of(self)
+        self._state.sent(change, job)
+        return Turn(self._calls, self.ref, state=self._state)
 
     async def _baseline(self, on_active: OnActive) -> str | None:
-        """Return the status before a follow-up, or None when it cannot be seen."""
+        """Return the status before a follow-up, or None when it is not known."""
         if on_active == "wait":
             return (await self.wait(check=False)).status
-        era = self._track.era
+        turn_number = self._state.turn_number
         try:
-            job = await self._look(retry=False)
+            job = await self._poll(retry=False)
         except (AuthenticationError, PermissionDeniedError, NotFoundError):
             raise
         except (APIConnectionError, APIStatusError, UnexpectedResponseError):
@@ -337,31 +283,23 @@ class JobHandle:
                 f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
                 'wait for it, or pass on_active="wait" or "send"'
             )
-        return job.status if era == self._track.era else None  # else another follow-up went out meanwhile
+        return job.status if turn_number == self._state.turn_number else None  # another follow-up was sent
 
-    async def _look(self, *, retry: bool) -> Job:
-        track, calls = self._track, self._calls
-        era = track.era
-        job = await calls.get_job(track.id, project_id=track.project_id, retry=retry)
-        if era == track.era:  # else a follow-up went out meanwhile
-            track.see(job, calls.clock.now(), calls.poll)
+    async def _poll(self, *, retry: bool) -> Job:
+        state, calls = self._state, self._calls
+        turn_number = state.turn_number
+        job = await calls.get_job(state.id, project_id=state.project_id, retry=retry)
+        if turn_number == state.turn_number:  # else a follow-up was sent meanwhile
+            state.see(job, calls.clock.now(), calls.poll)
         return job
 
-    def begin(self, rules: WaitRules, timeout: float | None) -> JobWait:
-        """Return a wait for this job that has not entered the scheduler; for this package's own use."""
-        return JobWait(self._track, rules, self._calls, timeout)
 
-    def scheduler(self) -> PollScheduler:
-        """Return the session's scheduler on this loop; for this package's own use."""
-        return self._calls.scheduler()
-
-
-def _note_polls(observation: Observation) -> Callable[[Look], None]:
-    def note(look: Look) -> None:
-        if look.job is not None:
-            observation.event("poll", {"status": look.job.status})
+def _note_polls(observation: Observation) -> Callable[[PollResult], None]:
+    def note(result: PollResult) -> None:
+        if result.job is not None:
+            observation.event("poll", {"status": result.job.status})
         else:
-            observation.event("poll", {"error": type(look.error).__name__})
+            observation.event("poll", {"error": type(result.error).__name__})
 
     return note
 
@@ -369,40 +307,55 @@ def _note_polls(observation: Observation) -> Callable[[Look], None]:
 class Turn(JobHandle):
     """A follow-up: a handle whose waits end with this turn's own result, or a newer one's.
 
-    Its :attr:`~JobHandle.ref` is armed until that result can be told from the one
-    before, and guards in another process, too; :attr:`~JobHandle.settled_by` says how it was told.
+    Until that result can be distinguished from the one before, its
+    :attr:`~JobHandle.ref` has ``awaiting_turn``, so that another process waits for it
+    as well; :attr:`~JobHandle.settled_by` says how it was distinguished.
     """
 
     __slots__ = ()
 
-    @classmethod
-    def of(cls, handle: JobHandle) -> Turn:
-        """Return the newest turn of the job of *handle*, which it shares what it knows with."""
-        turn = cls.__new__(cls)
-        turn._calls, turn._track = handle._calls, handle._track
-        return turn
-
 
 def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = None) -> JobHandle:
-    """Return the handle of the job that a reference, its text, or a bare id names; a turn when it is armed.
+    """Return a handle of the job that *named* names; a turn for a reference that awaits one.
 
     Args:
-        calls: The session.
-        named: Names the job.
-        project_id: What a bare id is taken to be in; the session's project by default.
+        calls: The agent API.
+        named: A reference, its text, or a bare job id.
+        project_id: The project of a bare id; the session's project by default.
 
     Raises:
-        ConfigurationError: It names none.
+        ConfigurationError: *named* is invalid.
     """
     ref = JobRef.of(named, project_id if project_id is not None else calls.project_id)
-    return Turn(calls, ref) if ref.armed else JobHandle(calls, ref)
+    return Turn(calls, ref) if ref.awaiting_turn else JobHandle(calls, ref)
+
+
+def handle_over(handle: JobHandle, calls: AgentCalls) -> JobHandle:
+    """Return another handle of the same job that shares what *handle* knows, and uses *calls*."""
+    _, state = _parts(handle)
+    return JobHandle(calls, state.ref, state=state)
+
+
+def begin_wait(handle: JobHandle, rules: WaitRules, timeout: float | None) -> JobWait:
+    """Return a wait for the job of *handle*, which the caller enters in a scheduler."""
+    calls, state = _parts(handle)
+    return JobWait(state, rules, calls, timeout)
+
+
+def scheduler_of(handle: JobHandle) -> PollScheduler:
+    """Return the scheduler of the session of *handle* on the running loop."""
+    return _parts(handle)[0].scheduler()
+
+
+def _parts(handle: JobHandle) -> tuple[AgentCalls, JobState]:
+    return handle._calls, handle._state  # pyright: ignore[reportPrivateUsage] - for this module, not for users
 
 
 class JobWatch:
     """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
 
     def __init__(self, handle: JobHandle, timeout: float | None) -> None:
-        """Watch *handle*; nothing is asked before the first step."""
+        """Watch *handle*; no poll is made before the first step."""
         self._handle = handle
         self._timeout = timeout
         self._wait: JobWait | None = None
@@ -417,13 +370,13 @@ class JobWatch:
         """Return the next record that differs.
 
         Raises:
-            JobTimeoutError: The time is up; the job goes on at the service.
+            JobTimeoutError: The timeout has passed; the job goes on at the service.
             StateError: Another task is in a step, or the session is closed.
         """
         if self._ended:
             raise StopAsyncIteration
         if self._stepping:
-            raise StateError("this watch is already being stepped; make one watch for each consumer")
+            raise StateError("another task is already in a step of this watch; make one watch per consumer")
         self._stepping = True
         try:
             job = await self._step()
@@ -441,14 +394,14 @@ class JobWatch:
 
     async def _step(self) -> Job:
         if self._wait is None:
-            self._wait = self._handle.begin(WaitRules(check=False, until="change"), self._timeout)
-        if not self._wait.over:  # else the step before was cancelled with a record in hand
-            await _until_over(self._handle.scheduler(), self._wait)
+            self._wait = begin_wait(self._handle, WaitRules(check=False, until="change"), self._timeout)
+        if not self._wait.over:  # else the step before was cancelled after its record had arrived
+            await _result_of(self._wait, scheduler_of(self._handle))
         return self._wait.take()
 
 
-async def _until_over(scheduler: PollScheduler, wait: JobWait) -> None:
-    """Stand in the scheduler until *wait* is over."""
+async def _result_of(wait: JobWait, scheduler: PollScheduler) -> Job:
+    """Keep *wait* in the scheduler until it is over; return its record, or raise its error."""
     wait.woken = woken = asyncio.get_running_loop().create_future()
     try:
         scheduler.enter(wait)
@@ -456,3 +409,4 @@ async def _until_over(scheduler: PollScheduler, wait: JobWait) -> None:
     finally:
         scheduler.leave(wait)
         await scheduler.drained()
+    return wait.result()

@@ -17,8 +17,9 @@ from attrs import define, evolve, fields
 from .errors import ConfigurationError
 from .hooks import Hooks, Observer
 from .keys import Key, KeySource
+from .polling import PollPolicy
 from .protocol import Assumptions, check_base_url, check_headers, host_of, path_segment
-from .retry import PollPolicy, RetryPolicy
+from .retry import RetryPolicy
 from .timeouts import Timeouts, check_seconds
 from .transport import TransportSettings
 

@@ -1,7 +1,7 @@
-"""Waits come in, looks at their jobs go out to them: one scheduler for all waits of a session on a loop.
+"""Polling: when jobs are asked for, and one scheduler for all waits of a session on an event loop.
 
-No job is asked for twice at once, polls are spread and capped a second, and
-nothing is left when the last wait has gone: no task, no timer.
+No job is asked for twice at the same time, polls are spread out and limited per
+second, and no task and no timer is left when the last wait has ended.
 """
 
 from __future__ import annotations
@@ -9,33 +9,122 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+import math
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from .clock import Clock, Timer
-from .errors import APIStatusError, StateError, UnexpectedResponseError
+from .errors import APIStatusError, ConfigurationError, StateError, UnexpectedResponseError
 from .job import Job
-from .retry import PollPolicy, retry_after_seconds
+from .retry import retry_after_seconds
 
-__all__ = ["Look", "PollCalls", "PollScheduler", "Poller"]
+if TYPE_CHECKING:
+    from .hooks import Observation
+
+__all__ = ["AgentCalls", "PollPolicy", "PollResult", "PollScheduler", "Waiter"]
+
+MAX_SECONDS: Final = sys.float_info.max
+"""Largest figure of a policy or a timeout: an int may be larger, and cannot be added to the clock's float."""
 
 BURST: Final = 4
-"""Most polls begun in one step of the loop: each costs some 0.2 ms, and others want to run, too."""
+"""Most polls begun in one step of the loop: each takes about 0.2 ms; leave the loop to other tasks."""
 
-ENDS: Final = 64
-"""Most waits given up in one step of the loop, for the same reason; thousands may share a deadline."""
+TIMEOUT_BURST: Final = 64
+"""Most waits timed out in one step of the loop, for the same reason; thousands may share a deadline."""
 
 SLACK: Final = 0.01
-"""Seconds by which a late timer may be made up for, where polls are closer together than that."""
+"""By how many seconds a late timer may be made up for, where polls are closer together than that."""
 
-LAST_LOOK: Final = 1.0
-"""Seconds that a poll has which is under way, or due, at a deadline."""
+LAST_POLL: Final = 1.0
+"""How long a poll may take that is under way, or due, at the deadline, in seconds."""
 
 
-class PollCalls(Protocol):
-    """What polling needs of a session."""
+def _at_least(least: float) -> Callable[[object, Any, Any], None]:
+    def check(_: object, attribute: Any, figure: object) -> None:
+        kinds = (int,) if isinstance(attribute.default, int) else (int, float)
+        if isinstance(figure, bool) or not isinstance(figure, kinds) or not least <= figure <= MAX_SECONDS:
+            kind = "whole" if kinds == (int,) else "finite"
+            raise ConfigurationError(
+                f"{attribute.name} must be a {kind} number, {least:g} or more", field=attribute.name
+            )
+
+    return check
+
+
+@define(frozen=True, kw_only=True)
+class PollPolicy:
+    """Decides when a job is asked for again, and which failures a wait tolerates.
+
+    Args:
+        first: Seconds from the beginning of a wait to its first poll.
+        initial: Seconds from the first poll to the second.
+        factor: What each interval is multiplied by for the next.
+        cap: Longest interval, in seconds.
+        jitter: How much an interval may vary to either side, as a fraction of it; below 1.
+        floor: Shortest interval, in seconds.
+        per_second: Most polls per second of one session on one loop. With 50, a round
+            over 10,000 jobs takes 200 s.
+        concurrency: Most polls under way at once.
+        outage: Lost connections, 429 and 5xx are tolerated until they have lasted this
+            many seconds without a success; then the last error is raised.
+        not_found: How long after its creation a job may answer 404, in seconds.
+        retry_after_cap: Longest pause that the service may ask for, in seconds; a longer
+            ``Retry-After`` counts as this one.
+        settle_polls: How often a result must be seen before it is believed, after a follow-up
+            without evidence that the result is its own.
+        settle_seconds: For how many seconds it must also be seen.
+        settle_gap: Longest interval while a result settles, in seconds.
+
+    Raises:
+        ConfigurationError: A figure is not a number, or is too small.
+
+    Example:
+        >>> [PollPolicy().delay(polls, 0.5) for polls in range(5)]
+        [0.0, 2.0, 3.0, 4.5, 6.75]
+    """
+
+    first: float = field(default=0.0, validator=_at_least(0.0))
+    initial: float = field(default=2.0, validator=_at_least(0.0))
+    factor: float = field(default=1.5, validator=_at_least(1.0))
+    cap: float = field(default=30.0, validator=_at_least(0.0))
+    jitter: float = field(default=0.2, validator=_at_least(0.0))
+    floor: float = field(default=1.0, validator=_at_least(0.0))
+    per_second: float = field(default=50.0, validator=_at_least(0.001))
+    concurrency: int = field(default=64, validator=_at_least(1))
+    outage: float = field(default=300.0, validator=_at_least(0.0))
+    not_found: float = field(default=30.0, validator=_at_least(0.0))
+    retry_after_cap: float = field(default=300.0, validator=_at_least(0.0))
+    settle_polls: int = field(default=4, validator=_at_least(1))
+    settle_seconds: float = field(default=60.0, validator=_at_least(0.0))
+    settle_gap: float = field(default=10.0, validator=_at_least(0.001))
+
+    def __attrs_post_init__(self) -> None:
+        """Check the jitter's upper limit."""
+        if self.jitter >= 1:
+            raise ConfigurationError(
+                "jitter must be below 1: it is a fraction of the interval", field="jitter"
+            )
+
+    def delay(self, polls: int, random: float) -> float:
+        """Return the seconds until the next poll.
+
+        Args:
+            polls: How many there were; 0 asks for the first.
+            random: A number from 0 up to 1.
+        """
+        if polls == 0:
+            return self.first
+        # Both minima keep the power within what a float can hold.
+        interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
+        varied = interval * (1 + self.jitter * (2 * random - 1))
+        return max(self.floor, min(self.cap, varied))
+
+
+class AgentCalls(Protocol):
+    """What jobs need of the agent API."""
 
     @property
     def clock(self) -> Clock:
@@ -44,17 +133,58 @@ class PollCalls(Protocol):
 
     @property
     def poll(self) -> PollPolicy:
-        """When to look."""
+        """When jobs are polled."""
+        ...
+
+    @property
+    def project_id(self) -> str | None:
+        """The session's project, in which a bare job id is looked up."""
+        ...
+
+    def random(self) -> float:
+        """Return a random number from 0 up to 1."""
         ...
 
     def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
-        """Look at a job; once, when *retry* is false."""
+        """Get a job; without retries when *retry* is false."""
+        ...
+
+    async def send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        project_id: str,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Send a follow-up: one POST, at most once."""
+        ...
+
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
+        """Begin to observe an operation, when the session has an observer."""
+        ...
+
+    def scheduler(self) -> PollScheduler:
+        """Return the scheduler of the running loop, the same one each time.
+
+        Raises:
+            StateError: The session is closed.
+        """
         ...
 
 
 @frozen
-class Look:
-    """What one poll has brought: a record, or an error; when it began and ended; what pause was asked for."""
+class PollResult:
+    """The outcome of one poll.
+
+    Attributes:
+        job: The record, or None when the poll failed.
+        error: Why it failed, or None.
+        began: When the poll began.
+        ended: When it ended.
+        retry_after: The pause that the service asked for, in seconds.
+    """
 
     job: Job | None
     error: Exception | None
@@ -63,20 +193,20 @@ class Look:
     retry_after: float
 
 
-class Poller(Protocol):
-    """Somebody who waits for a job."""
+class Waiter(Protocol):
+    """A wait for one job, as the scheduler sees it."""
 
     due: float
-    """When the next look should begin."""
+    """When the next poll should begin."""
 
     deadline: float | None
     """When to give up."""
 
     over: bool
-    """Whether it has what it waited for."""
+    """Whether the wait has ended."""
 
     entered: bool
-    """The scheduler's: whether it stands there."""
+    """Whether the wait is in the scheduler, which sets this."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -84,59 +214,55 @@ class Poller(Protocol):
         ...
 
     @property
-    def era(self) -> int:
-        """Which follow-up is the newest; see :class:`~mintlify_async.turns.JobTrack`."""
+    def turn_number(self) -> int:
+        """Which follow-up is the newest; see :class:`~mintlify_async.turns.JobState`."""
         ...
 
-    def hear(self, look: Look, era: int) -> None:
-        """Take in a look that began in *era*: be over, or set *due* anew."""
+    def on_poll(self, result: PollResult, turn_number: int) -> None:
+        """Take in a poll that began at *turn_number*: end the wait, or set ``due``."""
         ...
 
     def give_up(self, at: float) -> None:
-        """Be over: the deadline has come."""
+        """End the wait: its deadline has passed."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """Be over, with *error*."""
+        """End the wait with *error*."""
         ...
 
 
-class _Watch:
-    """One job, and those who wait for it."""
+@define(eq=False)
+class PolledJob:
+    """One job that is polled, and the waits for it."""
 
-    __slots__ = ("began", "due", "key", "not_before", "pollers", "task")
-
-    def __init__(self, key: tuple[str, str], pollers: list[Poller]) -> None:
-        self.key = key
-        self.pollers = pollers
-        self.due = float("inf")
-        self.not_before = 0.0  # the service asked for a pause until then
-        self.began = 0.0
-        self.task: asyncio.Task[None] | None = None
+    key: tuple[str, str]
+    waiters: list[Waiter] = field(factory=list["Waiter"])
+    due: float = math.inf
+    not_before: float = 0.0  # the service asked for a pause until then
+    began: float = 0.0
+    task: asyncio.Task[None] | None = None
 
 
 class PollScheduler:
-    """Polls for all the waits of one session on one event loop.
+    """Polls for all waits of one session on one event loop.
 
-    It has no life of its own: the first wait sets a timer, and when the last has
-    gone there is none. Polls run in an empty context, so that no request's tracing
-    or variables reach into another's.
+    The first wait sets a timer, and the last one to end cancels it.
     """
 
-    def __init__(self, calls: PollCalls) -> None:
+    def __init__(self, calls: AgentCalls) -> None:
         """Poll through *calls*; nothing happens before the first wait."""
         self._calls = calls
         self._clock = calls.clock
         self._policy = calls.poll
         self._spacing = 1.0 / calls.poll.per_second
         self._slack = SLACK if self._spacing < SLACK else 0.0
-        self._watches: dict[tuple[str, str], _Watch] = {}
-        self._heap: list[tuple[float, int, _Watch]] = []
-        self._order = 0
-        self._slot = float("-inf")  # when the cap lets the next poll begin
+        self._jobs: dict[tuple[str, str], PolledJob] = {}
+        self._heap: list[tuple[float, int, PolledJob]] = []
+        self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._order = 0  # keeps the heaps from comparing jobs, and equal times in order
+        self._next_slot = -math.inf  # when the limit per second allows the next poll
         self._running: set[asyncio.Task[None]] = set()
         self._dying: set[asyncio.Task[None]] = set()
-        self._deadlines: list[tuple[float, int, Poller]] = []
         self._waiting = 0
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -144,43 +270,42 @@ class PollScheduler:
 
     def __len__(self) -> int:
         """Return how many jobs are waited for."""
-        return len(self._watches)
+        return len(self._jobs)
 
-    # Waits come and go ------------------------------------------------------------------------
+    # Waits enter and leave
 
-    def enter(self, poller: Poller) -> None:
-        """Begin to look for *poller*. Whoever calls this calls :meth:`leave`, in ``finally``.
+    def enter(self, waiter: Waiter) -> None:
+        """Begin to poll for *waiter*. The caller calls :meth:`leave` in ``finally``.
 
         Raises:
             StateError: The session is closed.
         """
         if self._closed:
             raise _closed()
-        watch = self._watches.get(poller.key)
-        if watch is None:
-            watch = self._watches[poller.key] = _Watch(poller.key, [poller])
-        else:
-            watch.pollers.append(poller)
-        poller.entered = True
+        job = self._jobs.get(waiter.key)
+        if job is None:
+            job = self._jobs[waiter.key] = PolledJob(waiter.key)
+        job.waiters.append(waiter)
+        waiter.entered = True
         self._waiting += 1
-        if poller.deadline is not None:
-            self._set_deadline(poller, poller.deadline)
-        if watch.task is None:
-            self._plan(watch, min(watch.due, poller.due))
+        if waiter.deadline is not None:
+            self._set_deadline(waiter, waiter.deadline)
+        if job.task is None:
+            self._plan(job, min(job.due, waiter.due))
         self._set_timer()
 
-    def leave(self, poller: Poller) -> None:
-        """Stop looking for *poller*; harmless when it has left. Afterwards, await :meth:`drained`."""
-        if not poller.entered:
+    def leave(self, waiter: Waiter) -> None:
+        """Stop polling for *waiter*; does nothing when it has left. Afterwards, await :meth:`drained`."""
+        if not waiter.entered:
             return
-        self._release(poller)
-        watch = self._watches[poller.key]
-        watch.pollers.remove(poller)
-        if not watch.pollers:
-            self._drop(watch)
+        self._release(waiter)
+        job = self._jobs[waiter.key]
+        job.waiters.remove(waiter)
+        if not job.waiters:
+            self._drop(job)
 
     async def drained(self) -> None:
-        """Return when no poll is left that nobody waits for."""
+        """Return when every cancelled poll has ended."""
         if self._dying:
             import anyio  # loaded when it is used: a tenth of what importing the session takes
 
@@ -188,100 +313,95 @@ class PollScheduler:
                 await asyncio.wait(self._dying)
 
     def close(self) -> None:
-        """End every wait with a ``StateError``; for good. Call it on the loop that it serves."""
+        """End every wait with a ``StateError``, for good. Call it on the loop that it serves."""
         self._closed = True
-        for watch in list(self._watches.values()):
-            for poller in watch.pollers.copy():
-                poller.fail(_closed())
-                self.leave(poller)
+        for job in list(self._jobs.values()):
+            for waiter in job.waiters.copy():
+                waiter.fail(_closed())
+                self.leave(waiter)
 
-    async def aclose(self) -> None:
-        """Close, and return when no poll is left."""
-        self.close()
-        await self.drained()
-
-    def _drop(self, watch: _Watch) -> None:
-        del self._watches[watch.key]
-        watch.due = float("inf")
-        if watch.task is not None:
-            watch.task.cancel()
-            self._dying.add(watch.task)
-            watch.task.add_done_callback(self._dying.discard)
-        if not self._watches:
+    def _drop(self, job: PolledJob) -> None:
+        del self._jobs[job.key]
+        job.due = math.inf
+        if job.task is not None:
+            job.task.cancel()
+            self._dying.add(job.task)
+            job.task.add_done_callback(self._dying.discard)
+        if not self._jobs:
             self._heap.clear()
             self._deadlines.clear()
             self._cancel_timer()
 
-    def _release(self, poller: Poller) -> None:
-        poller.entered = False
+    def _release(self, waiter: Waiter) -> None:
+        waiter.entered = False
         self._waiting -= 1
-        if len(self._deadlines) > 2 * self._waiting + 64:  # most are of waits that ended well before
+        if len(self._deadlines) > 2 * self._waiting + 64:  # most belong to waits that ended long before
             self._deadlines = [entry for entry in self._deadlines if entry[2].entered]
             heapq.heapify(self._deadlines)
 
-    # Deadlines --------------------------------------------------------------------------------
+    # Deadlines
 
-    def _set_deadline(self, poller: Poller, at: float) -> None:
+    def _set_deadline(self, waiter: Waiter, at: float) -> None:
         self._order += 1
-        heapq.heappush(self._deadlines, (at, self._order, poller))
+        heapq.heappush(self._deadlines, (at, self._order, waiter))
 
     def _next_deadline(self) -> float:
-        """Return when the first of those who still wait gives up."""
         while self._deadlines and not self._deadlines[0][2].entered:
             heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else float("inf")
+        return self._deadlines[0][0] if self._deadlines else math.inf
 
-    def _end_late(self) -> None:
-        """Give up what is past its deadline; but a last look under way, or about to begin, has a moment."""
+    def _end_late_waits(self) -> None:
+        """End the waits whose deadline has passed; a poll under way or due at the deadline may still end."""
         now = self._clock.now()
-        for _ in range(ENDS):
+        for _ in range(TIMEOUT_BURST):
             if self._next_deadline() > now:
                 return
-            _, _, poller = heapq.heappop(self._deadlines)
-            until = self._last_chance(poller)
+            _, _, waiter = heapq.heappop(self._deadlines)
+            until = self._last_chance(waiter)
             if now < until:
-                self._set_deadline(poller, until)
+                self._set_deadline(waiter, until)
             else:
-                poller.give_up(now)
-                self.leave(poller)
+                waiter.give_up(now)
+                self.leave(waiter)
 
-    def _last_chance(self, poller: Poller) -> float:
-        assert poller.deadline is not None
-        watch = self._watches[poller.key]
-        if watch.task is not None:
-            return max(poller.deadline, watch.began + LAST_LOOK)
-        return poller.deadline + LAST_LOOK if watch.due <= poller.deadline else poller.deadline
+    def _last_chance(self, waiter: Waiter) -> float:
+        assert waiter.deadline is not None
+        job = self._jobs[waiter.key]
+        if job.task is not None:
+            return max(waiter.deadline, job.began + LAST_POLL)
+        return waiter.deadline + LAST_POLL if job.due <= waiter.deadline else waiter.deadline
 
-    # Polls begin and end ----------------------------------------------------------------------
+    # Polls begin and end
 
-    def _plan(self, watch: _Watch, due: float) -> None:
-        """Let the next poll of *watch* begin at *due*; what the heap held of it before is void."""
-        due = max(due, watch.not_before)
-        if due != watch.due:
-            watch.due = due
+    def _plan(self, job: PolledJob, due: float) -> None:
+        """Let the next poll of *job* begin at *due*; its earlier entries in the heap become void."""
+        due = max(due, job.not_before)
+        if due != job.due:
+            job.due = due
             self._order += 1
-            heapq.heappush(self._heap, (due, self._order, watch))
+            heapq.heappush(self._heap, (due, self._order, job))
 
-    def _next(self) -> _Watch | None:
-        """Return the job that is due first, dropping from the heap what is void."""
+    def _next(self) -> PolledJob | None:
+        """Return the job that is due first; remove void entries from the heap."""
         while self._heap:
-            due, _, watch = self._heap[0]
-            if due == watch.due and watch.task is None:
-                return watch
+            due, _, job = self._heap[0]
+            if due == job.due and job.task is None:
+                return job
             heapq.heappop(self._heap)
         return None
 
     def _set_timer(self) -> None:
-        """Wake when the next poll may begin, or the next wait gives up."""
+        """Wake when the next poll may begin, or at the next deadline."""
         at = self._next_deadline()
-        watch = self._next()
-        if watch is not None and len(self._running) < self._policy.concurrency:
-            at = min(at, max(watch.due, self._slot))
+        job = self._next()
+        if job is not None and len(self._running) < self._policy.concurrency:
+            at = min(at, max(job.due, self._next_slot))
         if self._timer is not None and self._timer_at == at:
             return
         self._cancel_timer()
-        if at < float("inf"):
+        if at < math.inf:
             self._timer_at = at
+            # An empty context: the variables and tracing of one caller must not reach another's polls.
             self._timer = contextvars.Context().run(self._clock.call_at, at, self._on_timer)
 
     def _cancel_timer(self) -> None:
@@ -292,74 +412,72 @@ class PollScheduler:
     def _on_timer(self) -> None:
         self._timer = None
         self._begin_polls()
-        self._end_late()
+        self._end_late_waits()
         self._set_timer()
 
     def _begin_polls(self) -> None:
         now = self._clock.now()
         for _ in range(BURST):
-            watch = self._next()
-            if watch is None or len(self._running) >= self._policy.concurrency:
+            job = self._next()
+            if job is None or len(self._running) >= self._policy.concurrency:
                 return
-            if max(watch.due, self._slot) > now:
+            if max(job.due, self._next_slot) > now:
                 return
             heapq.heappop(self._heap)
-            self._slot = max(self._slot, now - self._slack) + self._spacing
-            self._begin(watch, now)
+            self._next_slot = max(self._next_slot, now - self._slack) + self._spacing
+            self._begin_poll(job, now)
 
-    def _begin(self, watch: _Watch, now: float) -> None:
-        watch.began, watch.due = now, float("inf")
-        audience = [(poller, poller.era) for poller in watch.pollers]
-        task = asyncio.get_running_loop().create_task(
-            self._poll(watch, audience), name=f"poll {watch.key[1]}", context=contextvars.Context()
+    def _begin_poll(self, job: PolledJob, now: float) -> None:
+        job.began, job.due = now, math.inf
+        # For waits that enter later, the result is not fresh.
+        audience = [(waiter, waiter.turn_number) for waiter in job.waiters]
+        job.task = task = asyncio.get_running_loop().create_task(
+            self._poll(job, audience), name=f"poll {job.key[1]}", context=contextvars.Context()
         )
-        watch.task = task
         self._running.add(task)
-        task.add_done_callback(lambda done: self._ended(watch, done))
+        task.add_done_callback(lambda done: self._ended(job, done))
 
-    async def _poll(self, watch: _Watch, audience: list[tuple[Poller, int]]) -> None:
-        """Ask once and tell those who waited when it began: for those who came later it is not fresh."""
-        project_id, job_id = watch.key
-        job, error = None, None
+    async def _poll(self, job: PolledJob, audience: list[tuple[Waiter, int]]) -> None:
+        project_id, job_id = job.key
+        record, error = None, None
         try:
-            job = await self._calls.get_job(job_id, project_id=project_id, retry=False)
-        except Exception as failure:  # each wait judges for itself whether to bear it
+            record = await self._calls.get_job(job_id, project_id=project_id, retry=False)
+        except Exception as failure:  # each wait decides by itself whether to tolerate it
             error = failure
-        pause = self._pause(job, error)
-        look = Look(job, error, watch.began, self._clock.now(), pause)
-        watch.not_before = look.ended + pause
-        for poller, era in audience:
-            if poller.entered and not poller.over:
-                poller.hear(look, era)
-        self._let_go(watch)
+        pause = self._pause(record, error)
+        result = PollResult(record, error, job.began, self._clock.now(), pause)
+        job.not_before = result.ended + pause
+        for waiter, turn_number in audience:
+            if waiter.entered and not waiter.over:
+                waiter.on_poll(result, turn_number)
+        self._remove_ended(job)
 
-    def _let_go(self, watch: _Watch) -> None:
-        """Drop those of *watch* that are over, and *watch* with the last."""
-        over = [poller for poller in watch.pollers if poller.over]
-        for poller in over:
-            self._release(poller)
-        if over:
-            watch.pollers = [poller for poller in watch.pollers if not poller.over]
-        if not watch.pollers and self._watches.get(watch.key) is watch:
-            watch.task = None  # it is about to end by itself
-            self._drop(watch)
+    def _remove_ended(self, job: PolledJob) -> None:
+        """Remove the waits of *job* that have ended, and *job* with the last."""
+        for waiter in job.waiters:
+            if waiter.over:
+                self._release(waiter)
+        job.waiters = [waiter for waiter in job.waiters if not waiter.over]
+        if not job.waiters and self._jobs.get(job.key) is job:
+            job.task = None  # it is about to end by itself
+            self._drop(job)
 
-    def _ended(self, watch: _Watch, task: asyncio.Task[None]) -> None:
-        """Plan the next poll; also when somebody else cancelled this one."""
+    def _ended(self, job: PolledJob, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        watch.task = None
-        if watch.pollers:
-            earliest = watch.began + self._policy.floor if task.cancelled() else 0.0
-            self._plan(watch, max(earliest, min(poller.due for poller in watch.pollers)))
+        job.task = None
+        if job.waiters:
+            # A poll that was cancelled by other code has not set when its waits are due next.
+            earliest = job.began + self._policy.floor if task.cancelled() else 0.0
+            self._plan(job, max(earliest, min(waiter.due for waiter in job.waiters)))
         self._set_timer()
 
     def _pause(self, job: Job | None, error: Exception | None) -> float:
-        """Return the pause that the service asks for, in seconds, within the policy's cap."""
+        """Return the pause that the service asks for, in seconds, at most the policy's limit."""
         if isinstance(error, APIStatusError):
             asked = error.retry_after
         else:
             raw = error if isinstance(error, UnexpectedResponseError) else job and job.raw
-            # a reset header on a success says when a window ends, not that anybody must wait for it
+            # A reset header of a success tells when a window ends; it does not ask for a pause.
             asks = raw and ("retry-after" in raw.headers or "retry-after-ms" in raw.headers)
             asked = retry_after_seconds(raw.headers, self._clock.wall()) if raw and asks else None
         return min(asked or 0.0, self._policy.retry_after_cap)

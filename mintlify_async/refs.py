@@ -1,4 +1,4 @@
-"""What names a job comes in; a text, a JSON object or a pickle for another process goes out, and back."""
+"""Job references: what another process needs to go on with a job, as text, JSON or a pickle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
-from attrs import field, frozen
+from attrs import asdict, field, frozen
 
 from .errors import ConfigurationError, printable
 from .protocol import path_segment
@@ -16,12 +16,12 @@ from .protocol import path_segment
 __all__ = ["JobRef"]
 
 SCHEME: Final = "mintlify-job"
-"""How the text of a reference begins."""
+"""The beginning of a reference's text."""
 
 VERSION: Final = 1
-"""The version of the text and of the object. A reader refuses what it does not know."""
+"""The version of the text and of the JSON object. Other versions are refused."""
 
-_UNARMED, _ARMED = "plain", "turn"
+_PLAIN, _TURN = "plain", "turn"
 
 
 def _is_segment(instance: object, attribute: Any, value: Any) -> None:
@@ -30,101 +30,89 @@ def _is_segment(instance: object, attribute: Any, value: Any) -> None:
 
 @frozen
 class JobRef:
-    """Names a job, to go on with elsewhere: ``session.job(ref)``. Holds no secret.
+    """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
 
-    A reference that was taken from a turn is *armed*: whoever waits with it
-    guards against the answer of the turn before, too.
+    A reference taken from a turn says that this turn's result is awaited: waiting with
+    it does not return the result of the turn before.
 
-    ``str(ref)`` and :meth:`parse` are each other's inverse; so are :meth:`to_json`
-    and :meth:`from_json`, and pickling works. All of them carry a version.
+    :meth:`parse` reads ``str(ref)``, and :meth:`from_json` reads :meth:`to_json`; a
+    reference can also be pickled. All three forms have a version.
 
     Args:
         project_id: The job's project.
         id: The job's identifier.
-        armed: Whether a follow-up was sent whose own result has not been seen yet.
+        awaiting_turn: Whether a follow-up was sent whose own result was not seen yet.
         baseline: The job's status before that follow-up; None when it was not seen.
 
     Raises:
-        ConfigurationError: A field is empty, no string, or no identifier.
+        ConfigurationError: A field is empty, not a string, or not an identifier.
     """
 
     project_id: str = field(validator=_is_segment)
     id: str = field(validator=_is_segment)
-    armed: bool = field(default=False, kw_only=True)
+    awaiting_turn: bool = field(default=False, kw_only=True)
     baseline: str | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check what is left to check."""
-        if not isinstance(self.armed, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - it may come from JSON
-            raise ConfigurationError("armed must be true or false", field="armed")
+        """Check the guard's fields."""
+        if not isinstance(self.awaiting_turn, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - it may come from JSON
+            raise ConfigurationError("awaiting_turn must be true or false", field="awaiting_turn")
         if self.baseline is not None:
-            if not self.armed:
-                raise ConfigurationError("a reference that is not armed has no baseline", field="baseline")
+            if not self.awaiting_turn:
+                raise ConfigurationError("baseline needs awaiting_turn=True", field="baseline")
             path_segment(self.baseline, "baseline")
 
     def __str__(self) -> str:
         """Return one word of printable ASCII, such as ``mintlify-job:1:docs:job_1:plain:8f3a09bc``."""
-        state = _UNARMED if not self.armed else _ARMED
+        state = _PLAIN if not self.awaiting_turn else _TURN
         if self.baseline is not None:
-            state = f"{_ARMED}={quote(self.baseline, safe='')}"
+            state = f"{_TURN}={quote(self.baseline, safe='')}"
         text = f"{SCHEME}:{VERSION}:{quote(self.project_id, safe='')}:{quote(self.id, safe='')}:{state}"
         return f"{text}:{_checksum(text)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the text, which has a version and is checked when it is read."""
+        """Pickle the text, which has a version and a checksum."""
         return type(self).parse, (str(self),)
 
     @classmethod
     def parse(cls, text: str) -> JobRef:
-        """Read what ``str(ref)`` gave.
+        """Return the reference whose text is *text*.
 
         Raises:
-            ConfigurationError: It is another text, was cut or changed, or comes from a newer version.
+            ConfigurationError: *text* is not a reference, was cut or changed, or has another version.
         """
         if not is_reference(text):
             raise _broken(text, f"it does not begin with {SCHEME!r}")
         body, _, checksum = text.strip().rpartition(":")
         fields = body.split(":")
         if len(fields) > 1 and fields[1] != str(VERSION):
-            raise _broken(text, f"it has version {fields[1]!r}; this package reads version {VERSION}")
+            raise _other_version(text, fields[1])
         if len(fields) != 5 or checksum != _checksum(body):
             raise _broken(text, "it was cut or changed on the way")
         state, _, baseline = fields[4].partition("=")
-        return cls(
-            unquote(fields[2]),
-            unquote(fields[3]),
-            armed=state == _ARMED,
-            baseline=unquote(baseline) or None,
-        )
+        project_id, job_id = unquote(fields[2]), unquote(fields[3])
+        return cls(project_id, job_id, awaiting_turn=state == _TURN, baseline=unquote(baseline) or None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
-        return {
-            "version": VERSION,
-            "project_id": self.project_id,
-            "id": self.id,
-            "armed": self.armed,
-            "baseline": self.baseline,
-        }
+        return {"version": VERSION, **asdict(self)}
 
     @classmethod
     def from_dict(cls, stored: object) -> JobRef:
-        """Read what :meth:`to_dict` gave.
+        """Return the reference that :meth:`to_dict` has written.
 
         Raises:
-            ConfigurationError: It is another object, or comes from a newer version.
+            ConfigurationError: *stored* is not a reference's object, or has another version.
         """
         if not isinstance(stored, Mapping):
-            raise _broken(stored, "it is no object")
+            raise _broken(stored, "it is not a JSON object")
         found = cast("Mapping[str, Any]", stored)
         if found.get("version") != VERSION:
-            raise _broken(
-                found, f"it has version {found.get('version')!r}; this package reads version {VERSION}"
-            )
+            raise _other_version(found, found.get("version"))
         return cls(
             found.get("project_id", ""),
             found.get("id", ""),
-            armed=found.get("armed", False),
+            awaiting_turn=found.get("awaiting_turn", False),
             baseline=found.get("baseline"),
         )
 
@@ -134,10 +122,10 @@ class JobRef:
 
     @classmethod
     def from_json(cls, stored: str) -> JobRef:
-        """Read what :meth:`to_json` gave.
+        """Return the reference that :meth:`to_json` has written.
 
         Raises:
-            ConfigurationError: It is other text.
+            ConfigurationError: *stored* is not such a text.
         """
         try:
             found: object = json.loads(stored)
@@ -147,10 +135,10 @@ class JobRef:
 
     @classmethod
     def of(cls, named: object, project_id: str | None) -> JobRef:
-        """Return the reference that *named* is, spells, or means as a bare id in *project_id*.
+        """Return *named* as a reference: itself, its text, or a bare job id in *project_id*.
 
         Raises:
-            ConfigurationError: It is neither, or a bare id without a project.
+            ConfigurationError: *named* is invalid, or a bare id without a project.
         """
         if isinstance(named, JobRef):
             return named
@@ -166,26 +154,30 @@ class JobRef:
 
 
 def is_reference(text: object) -> bool:
-    """Return whether *text* means to be the text of a reference."""
+    """Return whether *text* begins like the text of a reference."""
     return isinstance(text, str) and text.strip().startswith(f"{SCHEME}:")
 
 
 def _check_bare_id(text: object) -> str:
-    """Return *text* unless it is plainly no job's id: the service would only answer 404."""
+    """Return *text* unless it cannot be a job's id; the service would answer 404."""
     path_segment(text, "job")
     assert isinstance(text, str)
     if "://" in text or text.lstrip()[:1] in "{[" or any(character.isspace() for character in text):
-        raise _broken(text, "it is neither a reference nor a job's id")
+        raise _broken(text, "it is neither a reference nor a job id")
     return text
 
 
 def _checksum(text: str) -> str:
-    """Return eight digits that tell a cut reference from a whole one; a cut one could lose its guard."""
+    # Detects a text that was cut: it could lose the part that says that a turn is awaited.
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
+
+
+def _other_version(given: Any, version: object) -> ConfigurationError:
+    return _broken(given, f"it has version {version!r}; this package reads version {VERSION}")
 
 
 def _broken(given: Any, why: str) -> ConfigurationError:
     shown = printable(repr(given), 80)
     return ConfigurationError(
-        f"this is not a job's reference: {why}: {shown}. Take it from handle.ref", field="ref"
+        f"this is not a job reference: {why}: {shown}. Take it from handle.ref", field="ref"
     )

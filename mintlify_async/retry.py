@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -17,7 +16,7 @@ from attrs import define, field
 
 from .errors import ConfigurationError
 
-__all__ = ["Failure", "PollPolicy", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
+__all__ = ["Failure", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
 
 Kind = Literal["agent_post", "get", "ask"]
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
@@ -115,103 +114,6 @@ class RetryPolicy:
                 return failure.status in _GET_RETRIED
             return failure.status != 501
         return failure.kind == "ask" and failure.outcome == "unknown" and self.resend_questions
-
-
-_MOST = sys.float_info.max  # an int may be more, and no clock can add that
-
-_POLL_LEAST: Mapping[str, float] = {
-    "first": 0.0,
-    "initial": 0.0,
-    "factor": 1.0,
-    "cap": 0.0,
-    "jitter": 0.0,
-    "floor": 0.0,
-    "per_second": 0.001,
-    "concurrency": 1,
-    "outage": 0.0,
-    "not_found": 0.0,
-    "retry_after_cap": 0.0,
-    "settle_polls": 1,
-    "settle_seconds": 0.0,
-    "settle_gap": 0.001,
-}
-
-
-@define(frozen=True, kw_only=True)
-class PollPolicy:
-    """Decides when a job is looked at again, and what a look that failed means.
-
-    Args:
-        first: Seconds from the beginning of a wait to its first look.
-        initial: Seconds from the first look to the second.
-        factor: What each interval is multiplied by for the next.
-        cap: Longest interval, in seconds.
-        jitter: How far an interval may stray to either side, as a part of it; below 1.
-        floor: Shortest interval, in seconds.
-        per_second: Most polls a second of one session on one loop. With 50, a round
-            over 10,000 jobs takes 200 s.
-        concurrency: Most polls under way at once.
-        outage: Lost connections, 429 and 5xx are borne until they have lasted so
-            many seconds without a break; then the last one is raised.
-        not_found: For so many seconds after a creation, 404 is taken for "not there yet".
-        retry_after_cap: Longest pause that the service may ask for, in seconds; a longer
-            ``Retry-After`` counts as this one.
-        settle_polls: After a follow-up that shows no evidence of its own, a result must
-            be seen so many times before it is believed.
-        settle_seconds: It must be seen for so many seconds, too.
-        settle_gap: Longest interval while a result settles, in seconds.
-
-    Raises:
-        ConfigurationError: A figure is no number, or too small.
-
-    Example:
-        >>> [PollPolicy().delay(looks, 0.5) for looks in range(5)]
-        [0.0, 2.0, 3.0, 4.5, 6.75]
-    """
-
-    first: float = field(default=0.0)
-    initial: float = field(default=2.0)
-    factor: float = field(default=1.5)
-    cap: float = field(default=30.0)
-    jitter: float = field(default=0.2)
-    floor: float = field(default=1.0)
-    per_second: float = field(default=50.0)
-    concurrency: int = field(default=64)
-    outage: float = field(default=300.0)
-    not_found: float = field(default=30.0)
-    retry_after_cap: float = field(default=300.0)
-    settle_polls: int = field(default=4)
-    settle_seconds: float = field(default=60.0)
-    settle_gap: float = field(default=10.0)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the figures."""
-        for name, least in _POLL_LEAST.items():
-            figure = getattr(self, name)
-            if (
-                isinstance(figure, bool)
-                or not isinstance(figure, int | float)
-                or not least <= figure <= _MOST
-            ):
-                raise ConfigurationError(f"{name} must be a finite number, {least:g} or more", field=name)
-        for name in ("concurrency", "settle_polls"):
-            if not isinstance(getattr(self, name), int):
-                raise ConfigurationError(f"{name} must be a whole number", field=name)
-        if self.jitter >= 1:
-            raise ConfigurationError("jitter must be below 1: it is a part of the interval", field="jitter")
-
-    def delay(self, looks: int, roll: float) -> float:
-        """Return the seconds until the next look.
-
-        Args:
-            looks: How many there were; 0 asks for the first.
-            roll: A number from 0 up to 1.
-        """
-        if looks == 0:
-            return self.first
-        interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(looks - 1, 64))
-        strayed = interval * (1 + self.jitter * (2 * roll - 1))
-        return max(self.floor, min(self.cap, strayed))
 
 
 class RetryBudget:

@@ -20,6 +20,7 @@ from attrs import evolve
 from .agent import AgentClient, Resources, merged
 from .assistant import Reply, ReplySettings
 from .clock import Clock, SystemClock
+from .create_once import create_once, fingerprint
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, JobReference, StateError, ThreadReference
 from .hooks import (
@@ -33,12 +34,12 @@ from .hooks import (
     following,
 )
 from .job import Job
-from .jobs import JobHandle, handle_for
+from .jobs import JobHandle, handle_for, handle_over
 from .keys import KeySource
 from .loops import LoopLocal
 from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .parts import Message, clean_text
-from .polling import PollScheduler
+from .polling import PollPolicy, PollScheduler
 from .protocol import (
     ANONYMOUS,
     DEFAULT_RETRIEVAL_PAGE_SIZE,
@@ -51,7 +52,7 @@ from .protocol import (
 )
 from .question import ContextItem, SearchFilter
 from .refs import JobRef
-from .retry import PollPolicy, RetryBudget, RetryPolicy
+from .retry import RetryBudget, RetryPolicy
 from .thread import Thread
 from .timeouts import Timeouts, check_seconds
 from .transport import LiveResponse, Transport
@@ -262,8 +263,6 @@ class MintlifySession:
         if dedupe_key is None:
             job: Job | str = await agent.post(request, timeout=timeout)
         else:
-            from .ledger import create_once, fingerprint  # here, because it imports sqlite3
-
             self._check_open()  # first: a refused request would leave its claim open
             limit = timeout if timeout is not None else options.timeouts.request
             job = await create_once(
@@ -339,7 +338,7 @@ class MintlifySession:
             handle = await self._create(agent, prompt, project_id, dedupe_key, None, headers, extra_body)
             if on_created is not None:
                 on_created(handle)
-            waiting = handle.through(agent.owned_by(self))
+            waiting = handle_over(handle, agent.owned_by(self))
             return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
 
         check_timeout(timeout)

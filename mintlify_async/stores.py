@@ -1,27 +1,25 @@
-"""A conversation's text and its owner come in; the same text, and who wrote it last, come out.
+"""Conversation stores: where a conversation's text is kept between two processes.
 
-A store keeps each conversation as one text that it never looks into, under its
-owner's name and its own id: another owner's conversation cannot even be named.
-A revision stands beside the text, so that of two writers one wins and the other
-is told (an optimistic lock).
+A store keeps each conversation as one text, which it does not read, under its
+owner's name and its own id, so one owner cannot load another's conversation.
+Each text has a revision: of two writers that started from the same revision one
+succeeds, and the other gets an error (an optimistic lock).
 """
 
 from __future__ import annotations
 
-import os
 import secrets
-import sqlite3
 import threading
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
-from os import PathLike, fspath
-from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from os import PathLike
+from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio.to_thread
 from attrs import frozen
 
-from .errors import ConfigurationError, StateError, StoreConflictError, printable
+from .errors import ConfigurationError, StoreConflictError, printable
+from .sqlite import SQLiteFile
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = [
     "ConversationStore",
@@ -34,139 +32,139 @@ __all__ = [
     "store_conflict",
 ]
 
-T = TypeVar("T")
-
 NAME_MAX_CHARACTERS: Final = 200
-"""Longest id and owner: fits the keys of every database in use."""
+"""Longest id and owner: short enough for the keys of every common database."""
 
 BUSY_SECONDS: Final = 5.0
-"""How long a step waits for another process to let go of the file."""
+"""How long a step waits for another process's lock on the file, in seconds."""
 
 
 @frozen(kw_only=True)
 class StoredConversation:
-    """What a store holds of one conversation.
+    """One conversation as a store keeps it.
 
     Args:
-        data: The text that was saved; JSON in plain ASCII. It holds the thread's key in clear.
-        revision: Names this version of the text.
+        data: The text that was saved: JSON in plain ASCII. It contains the thread's key in clear.
+        revision: The number of this version of the text.
     """
 
     data: str
     revision: int
 
     def __repr__(self) -> str:
-        """Show the size and the revision; the text holds a secret."""
+        """Show the size and the revision; the text contains a secret."""
         return f"StoredConversation(data=<{len(self.data)} characters>, revision={self.revision})"
 
 
 class ConversationStore(Protocol):
     """Where conversations are kept.
 
-    Every method is one step: it happens whole or not at all, among tasks, threads
-    and processes. A step must end by itself (time out) when the place cannot be
-    reached, and then raises :class:`~mintlify_async.errors.StateError`: a turn
-    being saved is shielded from cancellation.
+    Every method is one atomic step, among tasks, threads and processes. A step must
+    time out by itself when the store cannot be reached, and then raise
+    :class:`~mintlify_async.errors.StateError`: a turn that is being saved is
+    shielded from cancellation.
 
-    Id and owner are checked before they come here: texts of 1 to 200 characters
+    Ids and owners are checked by the caller: strings of 1 to 200 characters
     without NUL and lone surrogates.
     """
 
     async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return what *owner* keeps under *id*, or None."""
+        """Return the conversation *id* of *owner*, or None."""
         ...
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Write *data* over what has *revision*, and return the new revision.
+        """Replace the text that has *revision* by *data*, and return the new revision.
 
         Args:
             id: The conversation's id.
             data: The whole text.
-            owner: Whose it is.
-            revision: The revision that *data* was made from; 0 when there was nothing.
+            owner: The conversation's owner.
+            revision: The revision that *data* was made from; 0 for a new conversation.
 
         Raises:
-            StoreConflictError: By now there is another revision, or none any more.
+            StoreConflictError: The text has another revision by now, or was deleted.
         """
         ...
 
     async def delete(self, id: str, *, owner: str) -> bool:
-        """Drop what *owner* keeps under *id*, whatever its revision; return whether there was something."""
+        """Delete the conversation *id* of *owner* at any revision; return whether it existed."""
         ...
 
     async def ids(self, *, owner: str) -> list[str]:
-        """Return the ids that *owner* keeps, in order of their names."""
+        """Return the ids of the conversations of *owner*, sorted."""
         ...
 
 
-def check_name(name: object, field: str) -> str:
-    """Return *name* when every store can keep it as an id or an owner.
+def check_name(name: object, field: str, *, max_characters: int = NAME_MAX_CHARACTERS) -> str:
+    """Return *name* when every store can keep it, as an id, an owner or a key.
 
     Raises:
-        ConfigurationError: It is no text, empty, too long, or has a character that no store keeps.
+        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
     """
     if not isinstance(name, str) or not name.strip():
         raise ConfigurationError(f"{field} must be a string that is not empty", field=field)
-    if len(name) > NAME_MAX_CHARACTERS:
+    if len(name) > max_characters:
         raise ConfigurationError(
-            f"{field} has {len(name)} characters; the longest is {NAME_MAX_CHARACTERS}", field=field
+            f"{field} has {len(name)} characters; at most {max_characters} are allowed", field=field
         )
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ConfigurationError(f"{field} has a character that no store keeps", field=field)
+        raise ConfigurationError(
+            f"{field} has a NUL or a lone surrogate, which databases refuse", field=field
+        )
     return name
 
 
 def check_revision(revision: object) -> int:
-    """Return *revision* when it can be one: a whole number, 0 or above."""
+    """Return *revision* when it is a whole number, 0 or more.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
     if isinstance(revision, bool) or not isinstance(revision, int) or revision < 0:
         raise ConfigurationError(
-            "revision must be what load() or save() gave, or 0 for a new conversation", field="revision"
+            "revision must be the one that load() or save() returned, or 0 for a new conversation",
+            field="revision",
         )
     return revision
 
 
 def first_revision() -> int:
-    """Return the revision of a new conversation; each later one is 1 more.
-
-    It begins anywhere, so that a conversation that was deleted and begun anew is
-    not taken for the old one. Below 2**48, so that it stays exact in every language.
-    """
+    """Return the revision of a new conversation, a random number; each later revision is 1 more."""
+    # Random, so that a conversation that was deleted and created again is not taken for the old one.
+    # Below 2**48, so that languages whose numbers are doubles keep it exact.
     return secrets.randbits(47) + 1
 
 
 def store_conflict(id: str) -> StoreConflictError:
-    """Return the error for the writer who came second."""
+    """Return the error for a writer whose revision is no longer the newest."""
     return StoreConflictError(
-        f"conversation {printable(id, 80)!r} was changed by somebody else since it was loaded; "
+        f"conversation {printable(id, 80)!r} was changed by another writer since it was loaded; "
         "`await chat.load()` and ask again"
     )
 
 
-# In memory ------------------------------------------------------------------------------------
-
-
 class MemoryConversationStore:
-    """Conversations of this process, gone with it; safe among its threads and loops."""
+    """A conversation store in memory: lost when the process ends, safe among its threads and event loops."""
 
     def __init__(self) -> None:
-        """Begin empty."""
+        """Start empty."""
         self._kept: dict[tuple[str, str], StoredConversation] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        """Show how many there are."""
+        """Show how many conversations it has."""
         return f"<MemoryConversationStore, {len(self._kept)} conversations>"
 
     async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return what *owner* keeps under *id*, or None."""
+        """Return the conversation *id* of *owner*, or None."""
         with self._lock:
             return self._kept.get((owner, id))
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Write *data* over what has *revision* (0: nothing), and return the new revision.
+        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
 
         Raises:
-            StoreConflictError: By now there is another revision, or none any more.
+            StoreConflictError: The text has another revision by now, or was deleted.
         """
         check_revision(revision)
         with self._lock:
@@ -178,17 +176,15 @@ class MemoryConversationStore:
             return new
 
     async def delete(self, id: str, *, owner: str) -> bool:
-        """Drop what *owner* keeps under *id*; return whether there was something."""
+        """Delete the conversation *id* of *owner*; return whether it existed."""
         with self._lock:
             return self._kept.pop((owner, id), None) is not None
 
     async def ids(self, *, owner: str) -> list[str]:
-        """Return the ids that *owner* keeps, in order of their names."""
+        """Return the ids of the conversations of *owner*, sorted."""
         with self._lock:
             return sorted(id for kept_by, id in self._kept if kept_by == owner)
 
-
-# In a file ------------------------------------------------------------------------------------
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS conversations (
@@ -205,53 +201,53 @@ _UPDATE = "UPDATE conversations SET data = ?, revision = ? WHERE owner = ? AND i
 
 
 class SQLiteConversationStore:
-    """Conversations in a SQLite file, safe among threads, loops and processes of one computer.
+    """Conversations in a SQLite file, safe among threads, event loops and processes of one computer.
 
-    Each step is one transaction on a connection of its own, in a worker thread:
-    nothing stays open, and the file may be carried over a fork. The same file may
-    hold a :class:`~mintlify_async.ledger.SQLiteLedger`.
+    Each step is one transaction on its own connection, in a worker thread; no
+    connection stays open. The same file may also hold a
+    :class:`~mintlify_async.ledger.SQLiteLedger`.
 
-    The file holds threads' keys in clear: a new one is made readable by its owner
+    The file contains threads' keys in clear: a new file is readable by its owner
     alone.
 
     Args:
-        path: The file; it is made when it is not there, its folder is not. Not on a
+        path: The file; it is created when it does not exist, its folder is not. Not on a
             network drive, whose locks cannot be trusted.
 
     Raises:
-        ConfigurationError: *path* is no path, or ``:memory:``.
+        ConfigurationError: *path* is not a path, or is ``:memory:``.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        """Keep the path; nothing is opened yet."""
-        try:
-            self._path = fspath(path)
-        except TypeError:
-            self._path = ""
-        if not self._path or self._path == ":memory:":
-            raise ConfigurationError(
-                "path must name a file; in memory, use MemoryConversationStore()", field="path"
-            )
+        """Keep the path; the file is not opened yet."""
+        self._file = SQLiteFile(
+            path,
+            holds="conversation store",
+            in_memory="MemoryConversationStore",
+            table=_TABLE,
+            busy_seconds=BUSY_SECONDS,
+            private=True,
+        )
 
     def __repr__(self) -> str:
         """Show the path."""
-        return f"SQLiteConversationStore({self._path!r})"
+        return f"SQLiteConversationStore({self._file.path!r})"
 
     async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return what *owner* keeps under *id*, or None."""
+        """Return the conversation *id* of *owner*, or None."""
 
         def step(db: sqlite3.Connection) -> StoredConversation | None:
             question = "SELECT data, revision FROM conversations WHERE owner = ? AND id = ?"
             row = db.execute(question, (owner, id)).fetchone()
             return None if row is None else StoredConversation(data=row[0], revision=row[1])
 
-        return await self._run(step)
+        return await self._file.run(step)
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Write *data* over what has *revision* (0: nothing), and return the new revision.
+        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
 
         Raises:
-            StoreConflictError: By now there is another revision, or none any more.
+            StoreConflictError: The text has another revision by now, or was deleted.
         """
         check_revision(revision)
         new = revision + 1 if revision else first_revision()
@@ -261,47 +257,16 @@ class SQLiteConversationStore:
                 return db.execute(_UPDATE, (data, new, owner, id, revision)).rowcount
             return db.execute(_INSERT, (data, new, owner, id)).rowcount
 
-        if not await self._run(step):
+        if not await self._file.run(step):
             raise store_conflict(id)
         return new
 
     async def delete(self, id: str, *, owner: str) -> bool:
-        """Drop what *owner* keeps under *id*; return whether there was something."""
+        """Delete the conversation *id* of *owner*; return whether it existed."""
         change = "DELETE FROM conversations WHERE owner = ? AND id = ?"
-        return await self._run(lambda db: db.execute(change, (owner, id)).rowcount > 0)
+        return await self._file.run(lambda db: db.execute(change, (owner, id)).rowcount > 0)
 
     async def ids(self, *, owner: str) -> list[str]:
-        """Return the ids that *owner* keeps, in order of their names."""
+        """Return the ids of the conversations of *owner*, sorted."""
         question = "SELECT id FROM conversations WHERE owner = ?"
-        return await self._run(lambda db: sorted(row[0] for row in db.execute(question, (owner,))))
-
-    async def _run(self, step: Callable[[sqlite3.Connection], T]) -> T:
-        return await anyio.to_thread.run_sync(self._in_thread, step)
-
-    def _in_thread(self, step: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            with self._transaction() as db:
-                return step(db)
-        except (sqlite3.Error, OSError) as error:
-            reason = printable(str(error))
-        raise StateError(f"the conversation store {self._path!r} cannot be used: {reason}")
-
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        """Yield a connection inside one transaction that holds the write lock from its beginning."""
-        _make_private(self._path)
-        with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
-            db.execute("BEGIN IMMEDIATE")
-            try:
-                db.execute(_TABLE)
-                yield db
-            except BaseException:
-                db.execute("ROLLBACK")
-                raise
-            db.execute("COMMIT")
-
-
-def _make_private(path: str) -> None:
-    """Make the file, readable by its owner alone, when it is not there; SQLite would ask the umask."""
-    if not Path(path).exists():
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        return await self._file.run(lambda db: sorted(row[0] for row in db.execute(question, (owner,))))

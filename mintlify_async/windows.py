@@ -1,10 +1,10 @@
-"""A limit, the slots taken so far and the present moment come in; how long until the next slot comes out.
+"""Sliding windows: how long until a limit has a free slot.
 
-Pure arithmetic. Times are seconds on one clock that never goes back, and each
-is an argument. An exact window keeps every slot; a counted one keeps
-sixtieths and rounds to the careful side, so that neither ever lets more than
-the limit through in any window. Token buckets, leaky buckets, GCRA and fixed
-windows all let through up to twice as much.
+Pure arithmetic. Times are arguments, in seconds on one clock that never goes
+back. No window of any position ever contains more uses than its limit: an exact
+window stores each use, and a counted window stores counts per sixtieth of its
+length and rounds up. Token buckets, leaky buckets, GCRA and fixed windows let
+through up to twice the limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from .errors import ConfigurationError
 
@@ -24,12 +24,12 @@ __all__ = [
     "LONGEST_DOUBLED_BLOCK",
     "SAME_PERIOD",
     "BucketCounter",
-    "Gatekeeper",
     "Limit",
     "QuotaGate",
     "QuotaRemaining",
     "QuotaVerdict",
     "QuotaWindow",
+    "ServerLimits",
     "SlidingLog",
     "read_rate_headers",
 ]
@@ -37,18 +37,15 @@ __all__ = [
 HOUR = 3600.0
 
 BUCKETS = 60
-"""Parts in which a counted window is kept: 61 small numbers, and at most a sixtieth too careful."""
+"""Parts of a counted window: 61 small numbers, and a slot is free at most a sixtieth too late."""
 
 FIRST_BLOCK = 60.0
-"""Seconds to stop after a 429 that does not say for how long; doubles with the next ones."""
+"""Seconds to stop after a 429 that does not say for how long. Doubles when further ones follow."""
 LONGEST_DOUBLED_BLOCK = HOUR
-"""No doubling stops longer than the shortest window of the interface."""
+"""Longest stop after doubling, in seconds: the shortest window of the interface."""
 
 SAME_PERIOD = 2.0
-"""Reset headers that differ by less, in seconds, speak of the same period: they come in whole seconds."""
-
-
-# --------------------------------------------------------------------------- what is counted
+"""Resets that differ by less, in seconds, belong to the same period: the headers are in whole seconds."""
 
 
 def _positive(value: object, what: str) -> None:
@@ -58,7 +55,7 @@ def _positive(value: object, what: str) -> None:
 
 @frozen
 class Limit:
-    """So many uses in so many seconds.
+    """A number of uses in a window of time.
 
     Args:
         amount: Uses allowed in any window.
@@ -72,7 +69,7 @@ class Limit:
     per: float = field(kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check both."""
+        """Check both fields."""
         if isinstance(self.amount, float):
             raise ConfigurationError(f"amount must be a whole number, not {self.amount!r}", field="amount")
         _positive(self.amount, "amount")
@@ -81,14 +78,14 @@ class Limit:
 
 @frozen(kw_only=True)
 class QuotaWindow:
-    """One limit of one holder.
+    """One limit, for one project, domain, key or address.
 
     Args:
-        name: The limit's name, such as ``create_job``; enters error messages.
-        key: Names limit and holder in a store; a fingerprint, nothing in clear.
+        name: The limit's name, such as ``create_job``; part of error messages.
+        key: Identifies the limit and its holder in a store, by a hash.
         amount: Slots in any window.
         seconds: The window's length.
-        exact: True keeps a log of every slot; False counts in sixtieths of the window.
+        exact: True stores each slot; False counts slots per sixtieth of the window.
     """
 
     name: str
@@ -105,11 +102,11 @@ class QuotaWindow:
 
 @frozen(kw_only=True)
 class QuotaGate:
-    """What one attempt must pass: no block, and a free slot in every window.
+    """What one attempt needs: no block by the service, and a free slot in every window.
 
     Args:
-        key: Names those who share a block after a 429.
-        tag: The same for all keys that one look touches: they live on one node of a Redis cluster.
+        key: Identifies the calls that a 429 blocks together.
+        tag: The hash tag of all keys that one step uses, which keeps them on one node of a Redis cluster.
         windows: The limits that count the attempt.
     """
 
@@ -119,22 +116,13 @@ class QuotaGate:
 
     @property
     def longest(self) -> float:
-        """The longest window or an hour, in seconds: no block can sensibly last longer."""
-        return max(HOUR, *(window.seconds for window in self.windows), 0.0)
+        """The longest window, or an hour, in seconds. A longer block would make no sense."""
+        return max([HOUR, *(window.seconds for window in self.windows)])
 
     def share(self, sharers: int) -> QuotaGate:
         """Return this gate with each limit divided by *sharers*, rounded down."""
-        windows = tuple(
-            QuotaWindow(
-                name=window.name,
-                key=window.key,
-                amount=window.amount // sharers,
-                seconds=window.seconds,
-                exact=window.exact,
-            )
-            for window in self.windows
-        )
-        return QuotaGate(key=self.key, tag=self.tag, windows=windows)
+        windows = tuple(evolve(window, amount=window.amount // sharers) for window in self.windows)
+        return evolve(self, windows=windows)
 
 
 @frozen(kw_only=True)
@@ -142,10 +130,10 @@ class QuotaVerdict:
     """A store's answer: a slot, or how long to wait for one.
 
     Args:
-        slot: Names the slot for a refund; None when there was none.
-        wait: Seconds until there may be one; infinite when there never will be.
-        limit: The limit that refused.
-        blocked: Whether a 429 of the service, not our own count, is the reason.
+        slot: Identifies the slot for a refund; None when none was free.
+        wait: Seconds until one may be free; infinite when none ever will be.
+        limit: The name of the limit without a free slot.
+        blocked: Whether the reason is a 429 of the service rather than our own count.
     """
 
     slot: str | None = None
@@ -164,7 +152,7 @@ class QuotaRemaining:
         per: The window's length, in seconds.
         left: Slots that are free now; 0 while blocked.
         next_in: Seconds until a slot is free; 0 when one is.
-        blocked: Seconds for which a 429 of the service still stops everybody; else 0.
+        blocked: Seconds for which a 429 of the service still stops all calls; 0 without one.
     """
 
     limit: str
@@ -175,41 +163,38 @@ class QuotaRemaining:
     blocked: float = 0.0
 
 
-# --------------------------------------------------------------------------- the arithmetic
-
-
 class SlidingLog:
-    """Remembers when each slot was taken: exact in any window. All times in seconds on one clock."""
+    """Stores when each slot was taken: exact in any window."""
 
     __slots__ = ("_times",)
 
     def __init__(self) -> None:
-        """Begin with every slot free."""
+        """Start with every slot free."""
         self._times: deque[float] = deque()
 
     def __len__(self) -> int:
-        """Slots in use, as of the last look."""
+        """Return the slots in use at the last call of :meth:`forget`."""
         return len(self._times)
 
     def forget(self, window: QuotaWindow, now: float) -> None:
-        """Drop the slots that have left the window."""
+        """Drop the slots that are older than the window."""
         while self._times and self._times[0] + window.seconds <= now:
             self._times.popleft()
 
     def opens_in(self, window: QuotaWindow, now: float, ahead: int) -> float:
-        """Return the seconds until more than *ahead* slots are free; 0 when they are."""
+        """Return the seconds until more than *ahead* slots are free; 0 when they are free now."""
         self.forget(window, now)
         nth = len(self._times) - window.amount + ahead
         if nth < 0:
             return 0.0
         if not window.amount:
             return math.inf
-        rounds, place = divmod(nth, window.amount)  # more may wait than a window holds
-        taken = self._times[place] if place < len(self._times) else now  # those ahead take the free ones now
+        rounds, place = divmod(nth, window.amount)  # more calls may wait than a window has slots
+        taken = self._times[place] if place < len(self._times) else now  # calls ahead take the free ones
         return taken + window.seconds * (rounds + 1) - now
 
     def times(self) -> list[float]:
-        """Return when each slot was taken, the first one first."""
+        """Return when each slot was taken, in order."""
         return list(self._times)
 
     def take(self, window: QuotaWindow, now: float) -> None:
@@ -223,26 +208,26 @@ class SlidingLog:
 
 
 class BucketCounter:
-    """Counts slots in sixtieths of the window: small, and never more than the limit in any window."""
+    """Counts slots per sixtieth of the window: small, and never more than the limit in any window."""
 
     __slots__ = ("_counts",)
 
     def __init__(self) -> None:
-        """Begin with every slot free."""
+        """Start with every slot free."""
         self._counts: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """Slots in use, as of the last look."""
+        """Return the slots in use at the last call of :meth:`forget`."""
         return sum(self._counts.values())
 
     def forget(self, window: QuotaWindow, now: float) -> None:
-        """Drop the parts that have left the window whole."""
+        """Drop the parts that lie entirely before the window."""
         oldest = math.floor(now / window.bucket_seconds) - BUCKETS
         for index in [index for index in self._counts if index < oldest]:
             del self._counts[index]
 
     def opens_in(self, window: QuotaWindow, now: float, ahead: int) -> float:
-        """Return the seconds until more than *ahead* slots are free; 0 when they are."""
+        """Return the seconds until more than *ahead* slots are free; 0 when they are free now."""
         self.forget(window, now)
         over = len(self) - window.amount + ahead
         if over < 0:
@@ -265,13 +250,13 @@ class BucketCounter:
             self._counts[index] -= 1
 
 
-class Gatekeeper:
-    """What the service itself said about one gate: a block, and what it says is left."""
+class ServerLimits:
+    """What the service itself told about one gate: a block after a 429, and how many calls are left."""
 
     __slots__ = ("allowance", "allowance_until", "blocked_until", "doubles_until", "pause")
 
     def __init__(self) -> None:
-        """Begin with nothing learnt."""
+        """Start with nothing told."""
         self.blocked_until = -math.inf
         self.pause = 0.0
         self.doubles_until = -math.inf
@@ -279,9 +264,9 @@ class Gatekeeper:
         self.allowance_until = -math.inf
 
     def block(self, seconds: float | None, now: float) -> None:
-        """Block for *seconds*; None: 60, doubled when the last pause is not long over."""
+        """Block for *seconds*; None is 60 s, doubled when the last block was not long ago."""
         if seconds is None:
-            if now < self.blocked_until:  # answers to what was under way already; not a new refusal
+            if now < self.blocked_until:  # the answer to a call that was sent before the block
                 return
             self.pause = (
                 min(self.pause * 2, LONGEST_DOUBLED_BLOCK) if now < self.doubles_until else FIRST_BLOCK
@@ -291,14 +276,14 @@ class Gatekeeper:
         self.blocked_until = max(self.blocked_until, now + seconds)
 
     def learn(self, remaining: int, reset: float, now: float) -> None:
-        """Keep the smaller allowance while a period lasts; a new period brings its own."""
+        """Allow *remaining* calls in the next *reset* seconds; the smaller number counts within a period."""
         if now < self.allowance_until and abs(self.allowance_until - now - reset) <= SAME_PERIOD:
-            remaining = min(remaining, self.allowance)  # answers overtake each other
+            remaining = min(remaining, self.allowance)  # answers may arrive out of order
         self.allowance = remaining
         self.allowance_until = now + reset
 
     def opens_in(self, now: float, ahead: int) -> float:
-        """Return the seconds until the service would let the next one pass; 0 when it would."""
+        """Return the seconds until the service accepts more than *ahead* calls; 0 when it does now."""
         if now < self.blocked_until:
             return self.blocked_until - now
         if now < self.allowance_until and self.allowance <= ahead:
@@ -306,11 +291,9 @@ class Gatekeeper:
         return 0.0
 
     def idle(self, now: float) -> bool:
-        """Whether nothing that was learnt matters any more."""
+        """Return whether everything that the service told has expired."""
         return now >= max(self.blocked_until, self.doubles_until, self.allowance_until)
 
-
-# --------------------------------------------------------------------------- what the service tells
 
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?(?![\d.])")
 _REMAINING = ("ratelimit-remaining", "x-ratelimit-remaining", "x-rate-limit-remaining")
@@ -318,23 +301,22 @@ _RESET = ("ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset")
 _FIELD_REMAINING = re.compile(r"(?:^|[;,\s])(?:remaining|r)\s*=\s*(\d{1,15})(?!\d)", re.IGNORECASE)
 _FIELD_RESET = re.compile(r"(?:^|[;,\s])(?:reset|t)\s*=\s*(\d{1,15})(?!\d)", re.IGNORECASE)
 _EPOCH_FROM = 1e9
-"""A reset of more than 30 years is a time of day, in seconds since the epoch ..."""
+"""A reset of more than 30 years is a date, in seconds since the epoch ..."""
 _EPOCH_MS_FROM = 1e12
 """... or in milliseconds."""
 
 
 def read_rate_headers(headers: Mapping[str, str], *, wall: float) -> tuple[int | None, float | None]:
-    """Read how many calls are left and in how many seconds the count starts anew.
+    """Return how many calls are left, and in how many seconds the count restarts.
 
-    Knows ``RateLimit-Remaining``/``-Reset``, the same with ``X-``, and the
-    ``RateLimit`` field of the later drafts. The interface names none of them:
-    whatever is missing or unreadable is None.
+    Reads ``RateLimit-Remaining`` and ``RateLimit-Reset``, the same with ``X-``,
+    and the ``RateLimit`` field of the later drafts. The interface mentions none of
+    them, so a header that is missing or unreadable gives None.
 
     Args:
         headers: The answer's headers; names in any case.
-        wall: The present, in seconds since the epoch, for a reset that is a
-            time of day. The answer's own ``Date`` goes first: it is the
-            service's clock.
+        wall: The time of this computer, in seconds since the epoch, for a reset that is a
+            date. The answer's ``Date`` is used instead where there is one.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     remaining = _first_number(lower, _REMAINING)

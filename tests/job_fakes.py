@@ -1,4 +1,4 @@
-"""A scripted agent in place of a session: what each look shows comes in; when it was asked goes out."""
+"""A scripted agent API in place of a session's: it plays statuses, and records when it was polled."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any
 from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
 from mintlify_async.job import Job
 from mintlify_async.jobs import JobHandle, handle_for
-from mintlify_async.polling import PollScheduler
+from mintlify_async.polling import PollPolicy, PollScheduler
 from mintlify_async.refs import JobRef
 from mintlify_async.response_info import ResponseInfo
-from mintlify_async.retry import PollPolicy
 from mintlify_async.testing import VirtualClock
 
 Seen = str | Job | Exception
 Script = Callable[[float], Seen]
-"""The time comes in; a status, a record or an error goes out."""
+"""A function from the time to a status, a record or an error."""
 
 
 def record(status: str, job_id: str = "job_1", **fields: Any) -> Job:
@@ -56,7 +55,7 @@ def at_times(*steps: tuple[float, Seen]) -> Script:
 
 
 def in_turn(*seen: Seen) -> Script:
-    """Show one thing a look, and the last for ever."""
+    """Show one thing per poll, then the last one for good."""
     left = list(seen)
 
     def show(now: float) -> Seen:
@@ -66,7 +65,7 @@ def in_turn(*seen: Seen) -> Script:
 
 
 class FakeAgent:
-    """What handles call in place of a session; ``scripts`` says what a look at each job shows."""
+    """The agent API for handles; ``scripts`` says what a poll of each job shows."""
 
     def __init__(
         self, script: Script | None = None, *, poll: PollPolicy | None = None, roll: float = 0.5
@@ -88,9 +87,9 @@ class FakeAgent:
         self.closed = False
 
     def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
-        """Nobody follows."""
+        """No observer."""
 
-    def rng(self) -> float:
+    def random(self) -> float:
         return self.roll
 
     async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:

@@ -331,7 +331,7 @@ async def test_job_goes_on_elsewhere(service):
     waited = await run("job", "wait", ref, "--json", service=service)
     assert json.loads(waited.out)["status"] == "completed"
     turn = (await run("job", "send", ref, "More", service=service)).out.strip()
-    assert mintlify_async.JobRef.parse(turn).armed
+    assert mintlify_async.JobRef.parse(turn).awaiting_turn
     watched = await run("job", "watch", turn, "--json", service=service)
     assert [json.loads(line)["status"] for line in watched.out.splitlines()][-1] == "completed"
     shown = await run("job", "show", ref, service=service)

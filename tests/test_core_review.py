@@ -35,7 +35,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.loops import LoopLocal
-from mintlify_async.quota import MemoryQuotaStore
+from mintlify_async.memory_store import MemoryQuotaStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Raw, Redirect
 

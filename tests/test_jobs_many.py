@@ -32,7 +32,7 @@ def four(agent):
 
 
 async def test_wait_all_keeps_the_order():
-    """The records come in the order of the handles, not of the ends."""
+    """The records have the order of the handles, not of the jobs' ends."""
     agent = FakeAgent()
     done = await wait_all(four(agent), check=False)
     assert [job.id for job in done] == ["job_0", "job_1", "job_2", "job_3"]

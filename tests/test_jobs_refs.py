@@ -1,4 +1,4 @@
-"""References: a job's name that travels."""
+"""Job references: their text, JSON and pickle forms."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mintlify_async.refs import JobRef
 
 REFS = [
     JobRef("docs", "job_1"),
-    JobRef("docs", "job_1", armed=True),
-    JobRef("docs", "job_1", armed=True, baseline="completed"),
-    JobRef("a:b/c", "job 1?é:=", armed=True, baseline="odd=word:x"),
+    JobRef("docs", "job_1", awaiting_turn=True),
+    JobRef("docs", "job_1", awaiting_turn=True, baseline="completed"),
+    JobRef("a:b/c", "job 1?é:=", awaiting_turn=True, baseline="odd=word:x"),
 ]
 
 
@@ -42,7 +42,7 @@ names = st.text(min_size=1).filter(
 @given(project=names, job=names, baseline=st.none() | names)
 def test_any_identifier_survives_the_text(project, job, baseline):
     """Colons, slashes, spaces and letters of any script are encoded, and the text is one ASCII word."""
-    ref = JobRef(project, job, armed=True, baseline=baseline)
+    ref = JobRef(project, job, awaiting_turn=True, baseline=baseline)
     assert JobRef.parse(str(ref)) == ref
     assert str(ref).isascii()
     assert not any(character.isspace() for character in str(ref))
@@ -131,12 +131,12 @@ def test_no_identifier_is_refused(name):
         JobRef(name, "job_1")
 
 
-def test_only_an_armed_reference_has_a_baseline():
+def test_only_a_reference_that_awaits_a_turn_has_a_baseline():
     """A baseline without a guard means nothing."""
     with pytest.raises(ConfigurationError):
         JobRef("docs", "job_1", baseline="completed")
     with pytest.raises(ConfigurationError):
-        JobRef.from_dict({**REFS[0].to_dict(), "armed": "yes"})
+        JobRef.from_dict({**REFS[0].to_dict(), "awaiting_turn": "yes"})
 
 
 def test_a_reference_is_frozen():
@@ -146,7 +146,7 @@ def test_a_reference_is_frozen():
 
 
 def test_a_session_takes_every_form():
-    """A reference, its text and a bare id name the same job; an armed one makes a turn."""
+    """A reference, its text and a bare id name the same job; one that awaits a turn makes a turn."""
     agent = FakeAgent()
     plain = JobRef("docs", "job_1")
     for named in (plain, str(plain), "job_1"):

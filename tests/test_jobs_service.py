@@ -321,7 +321,7 @@ async def test_a_follow_up_that_is_lost_is_not_sent_again(service, session):
     with pytest.raises(OutcomeUnknownError):
         await job.send("Again")
     assert service.requests.count("send_message") == 1
-    assert job.ref.armed
+    assert job.ref.awaiting_turn
     began = service.clock.now()
     await job
     assert service.clock.now() - began >= 40
@@ -334,7 +334,7 @@ async def test_a_follow_up_that_is_refused_changes_nothing(service, session):
     service.script.send_message(status=400)
     with pytest.raises(Exception, match="400"):
         await job.send("Again")
-    assert not job.ref.armed
+    assert not job.ref.awaiting_turn
     assert job.done
 
 
@@ -461,7 +461,7 @@ async def test_a_key_creates_one_job(service, tmp_path, kind):
 
 
 async def test_the_loser_of_a_race_bears_404_too(service):
-    """The job was created just now, whoever did it."""
+    """The job was created just now, by this call or another."""
     service.script.create_job(life=JobLife(seconds=30, not_found=20))
     async with service.session(ledger=MemoryLedger()) as session:
         jobs = await asyncio.gather(*(session.create_job("Fix it", dedupe_key="issue-7") for _ in range(2)))

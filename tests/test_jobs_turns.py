@@ -24,9 +24,9 @@ from mintlify_async.errors import (
     UnexpectedResponseError,
 )
 from mintlify_async.jobs import Turn
+from mintlify_async.polling import PollPolicy
 from mintlify_async.refs import JobRef
-from mintlify_async.retry import PollPolicy
-from mintlify_async.turns import JobTrack, StaleGuard
+from mintlify_async.turns import JobState, StaleGuard
 
 POLICY = PollPolicy()
 TERMINAL = ["completed", "archived", "failed"]
@@ -156,7 +156,7 @@ def test_a_guard_that_ended_stays_ended():
 
 def test_one_look_counts_once():
     """Several waits that share a look hand it on several times."""
-    track = JobTrack(JobRef("docs", "job_1", armed=True, baseline="completed"))
+    track = JobState(JobRef("docs", "job_1", awaiting_turn=True, baseline="completed"))
     for at in (0.0, 59.0, 60.0):
         job = record("completed")
         for _ in range(5):
@@ -193,7 +193,7 @@ SCHEDULES = [
 @pytest.mark.parametrize("baseline", ["completed", "failed", "active", "unseen"])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_turn_never_ends_with_the_first_answer(stale, poll, baseline, elsewhere):
-    """However long the first answer is still shown, and whoever waits: the turn ends with its own."""
+    """However long the first answer is still shown, and in each process: the turn ends with its own."""
     agent = FakeAgent(poll=poll, roll=0.99)
     before = {"active": "active", "failed": record("failed", pr_link=PULL + "1")}.get(baseline, first())
     stale_answer = before if baseline == "failed" else first()
@@ -247,7 +247,7 @@ async def test_the_answer_to_the_follow_up_is_no_evidence():
     assert turn.status == "active"
     assert not turn.done
     assert turn.settled_by is None
-    assert turn.ref == JobRef("docs", "job_1", armed=True, baseline="completed")
+    assert turn.ref == JobRef("docs", "job_1", awaiting_turn=True, baseline="completed")
 
 
 async def test_a_follow_up_that_answers_completed_is_not_done():
@@ -311,28 +311,28 @@ async def test_the_window_begins_anew_elsewhere():
 
 
 async def test_evidence_disarms_the_reference():
-    """Once the turn was seen at work, whoever goes on may believe the next end."""
+    """Once the turn was seen active, the next terminal state may be believed."""
     agent = FakeAgent(in_turn("completed"))
     turn = await agent.job().send("Again")
-    assert turn.ref.armed
+    assert turn.ref.awaiting_turn
     agent.scripts["job_1"] = in_turn("active")
     await turn.refresh()
     assert turn.settled_by == "evidence"
-    assert not turn.ref.armed
+    assert not turn.ref.awaiting_turn
     agent.scripts["job_1"] = in_turn("completed")
     began = agent.clock.now()
     await agent.job(turn.ref)
     assert agent.clock.now() == began
 
 
-async def test_a_reference_from_before_is_unarmed():
+async def test_a_reference_from_before_awaits_no_turn():
     """Taken before the follow-up, it names the job and guards nothing."""
     agent = FakeAgent(in_turn("completed"))
     job = agent.job()
     before = job.ref
     await job.send("Again")
-    assert not before.armed
-    assert job.ref.armed
+    assert not before.awaiting_turn
+    assert job.ref.awaiting_turn
 
 
 async def test_refresh_knows_of_the_guard():
@@ -366,7 +366,7 @@ async def test_follow_ups_at_once_that_are_refused_change_nothing(delays):
     agent.on_send = refuse
     outcomes = await asyncio.gather(job.send("a"), job.send("b"), return_exceptions=True)
     assert [outcome.status for outcome in outcomes] == [429, 429]
-    assert not job.ref.armed
+    assert not job.ref.awaiting_turn
     assert (await job).status == "completed"
     assert agent.clock.now() == 2
 
@@ -388,7 +388,7 @@ async def test_a_baseline_from_before_another_follow_up_is_none():
 
 
 async def test_one_look_and_one_post():
-    """The baseline is one look without retries; then the follow-up goes out once."""
+    """The baseline is one poll without retries; then the follow-up is sent once."""
     agent = FakeAgent(in_turn("completed"))
     turn = await agent.job().send("Mention the CLI too")
     assert agent.asked == [("docs", "job_1", False)]
@@ -409,11 +409,11 @@ async def test_a_refusal_of_the_baseline_raises_before_the_post(status):
     "error", [lost(), down(), refused(429), refused(400), refused(409), UnexpectedResponseError("no job")]
 )
 async def test_other_failures_leave_the_baseline_unseen(error):
-    """The follow-up goes out all the same, and its result must settle."""
+    """The follow-up is sent all the same, and its result must settle."""
     agent = FakeAgent(in_turn(error))
     turn = await agent.job().send("Again")
     assert len(agent.sent) == 1
-    assert turn.ref == JobRef("docs", "job_1", armed=True)
+    assert turn.ref == JobRef("docs", "job_1", awaiting_turn=True)
     agent.scripts["job_1"] = in_turn("active", "completed")
     await turn
     assert turn.settled_by == "grace"
@@ -480,12 +480,12 @@ async def test_on_active_raise_wants_to_know():
 
 
 async def test_on_active_wait():
-    """The follow-up goes out when the turn before has ended; that end is the baseline."""
+    """The follow-up is sent when the turn before has ended; that end is the baseline."""
     agent = FakeAgent(at_times((0, "active"), (100, "failed")))
     turn = await agent.job().send("Again", on_active="wait")
     assert agent.clock.now() >= 100
     assert len(agent.sent) == 1
-    assert turn.ref == JobRef("docs", "job_1", armed=True, baseline="failed")
+    assert turn.ref == JobRef("docs", "job_1", awaiting_turn=True, baseline="failed")
 
 
 async def test_an_unknown_status_counts_as_active():
@@ -520,7 +520,7 @@ async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
     job = agent.job()
     with pytest.raises(type(error)):
         await job.send("Again")
-    assert not job.ref.armed
+    assert not job.ref.awaiting_turn
     assert job.done
     assert (await job).status == "completed"
 
@@ -529,7 +529,7 @@ async def test_a_follow_up_that_had_no_effect_leaves_no_guard(error):
     "error", [OutcomeUnknownError("?", operation="send_message"), lost(), down(), RuntimeError("odd")]
 )
 async def test_a_follow_up_of_unknown_outcome_is_guarded(error):
-    """It may be at work: whoever waits for the job does not take the old end for the new."""
+    """It may be active: a wait for the job does not take the old end for the new."""
     agent = FakeAgent(in_turn("completed"))
 
     async def fail():
@@ -539,7 +539,7 @@ async def test_a_follow_up_of_unknown_outcome_is_guarded(error):
     job = agent.job()
     with pytest.raises(type(error)):
         await job.send("Again")
-    assert job.ref == JobRef("docs", "job_1", armed=True, baseline="completed")
+    assert job.ref == JobRef("docs", "job_1", awaiting_turn=True, baseline="completed")
     agent.scripts["job_1"] = at_times((0, "completed"), (30, "active"), (50, second()))
     assert await job == second()
 
@@ -554,7 +554,7 @@ async def test_a_cancelled_follow_up_is_guarded():
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
-    assert job.ref.armed
+    assert job.ref.awaiting_turn
 
 
 # Several turns ---------------------------------------------------------------------------------
@@ -606,7 +606,7 @@ async def test_a_turn_after_a_settled_one_is_guarded_by_its_own_baseline():
 
 
 async def test_a_turn_of_another_process():
-    """Its armed reference is all that is needed to wait for it, also while its first answer is stale."""
+    """Its reference is all that is needed to wait for it, also while its first answer is stale."""
     here, there = FakeAgent(in_turn(first())), FakeAgent(in_turn(first()))
     text = str((await there.job().send("From there")).ref)
     here.scripts["job_1"] = at_times((0, first()), (45, "active"), (60, second()))
@@ -666,7 +666,7 @@ async def test_two_follow_ups_at_once(refused_first):
     results = await asyncio.gather(job.send("One"), job.send("Two"), return_exceptions=True)
     turn = results[1 if refused_first else 0]
     assert isinstance(turn, Turn)
-    assert turn.ref.armed
+    assert turn.ref.awaiting_turn
     assert not turn.done
     now = agent.clock.now()
     agent.scripts["job_1"] = at_times((0, "completed"), (now + 40, "active"), (now + 50, second()))
@@ -680,6 +680,6 @@ async def test_a_timeout_around_a_turn_leaves_nothing():
     with anyio.CancelScope() as scope:
         scope.cancel()
         await turn
-    assert turn.ref.armed
+    assert turn.ref.awaiting_turn
     assert len(agent.scheduler()) == 0
     assert tasks_left() == []

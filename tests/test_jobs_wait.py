@@ -1,4 +1,4 @@
-"""The wait for one job: when it looks, what it bears, how it ends."""
+"""The wait for one job: when it polls, what it tolerates, how it ends."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
+from mintlify_async.polling import PollPolicy
 from mintlify_async.refs import JobRef
-from mintlify_async.retry import PollPolicy
 
 PULL = "https://github.com/a/b/pull/1"
 
@@ -438,7 +438,7 @@ async def test_a_follow_up_within_the_grace():
     await job.send("Again")
     with pytest.raises(JobTimeoutError) as caught:
         await wait
-    assert caught.value.ref.armed
+    assert caught.value.ref.awaiting_turn
 
 
 # Seeing it change ------------------------------------------------------------------------------
@@ -476,7 +476,7 @@ async def test_what_on_change_raises_ends_its_wait_only():
 
 
 async def test_on_change_runs_in_the_waiters_context():
-    """Polls run in an empty context, callbacks in that of whoever waits."""
+    """Polls run in an empty context, callbacks in that of the caller."""
     name = contextvars.ContextVar("name", default="nobody")
     seen, polled = [], []
     agent = FakeAgent(in_turn("active", "completed"))

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.create_once import create_once, fingerprint, had_no_effect
 from mintlify_async.errors import (
     APIConnectionError,
     APIStatusError,
@@ -23,7 +24,7 @@ from mintlify_async.errors import (
     UnexpectedResponseError,
 )
 from mintlify_async.job import Job
-from mintlify_async.ledger import Claim, MemoryLedger, SQLiteLedger, create_once, fingerprint, had_no_effect
+from mintlify_async.ledger import Claim, MemoryLedger, SQLiteLedger
 from mintlify_async.testing import VirtualClock
 
 LEASE = 65.0

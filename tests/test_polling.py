@@ -14,8 +14,7 @@ from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks
 
 from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
 from mintlify_async.groups import wait_all
-from mintlify_async.polling import PollScheduler
-from mintlify_async.retry import PollPolicy
+from mintlify_async.polling import PollPolicy, PollScheduler
 
 
 def names(count):
@@ -134,7 +133,7 @@ async def test_a_cancelled_wait_is_not_told_of_later_looks():
     assert one.cancelled()
 
 
-async def test_a_poll_that_somebody_else_cancels_is_made_again():
+async def test_a_poll_that_other_code_cancels_is_made_again():
     """A stranger's ``task.cancel()`` on everything does not stall who still waits."""
     agent = FakeAgent(in_turn("completed"))
     agent.latency = 5.0
@@ -286,7 +285,8 @@ async def test_closing_twice_is_harmless():
     """And an empty scheduler closes, too."""
     scheduler = PollScheduler(FakeAgent())
     scheduler.close()
-    await scheduler.aclose()
+    scheduler.close()
+    await scheduler.drained()
 
 
 async def test_a_callback_may_close_the_session():

@@ -9,12 +9,9 @@ import anyio
 import pytest
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota import (
-    MemoryQuotaStore,
-    Quota,
-    QuotaScope,
-    QuotaStore,
-)
+from mintlify_async.memory_store import MemoryQuotaStore
+from mintlify_async.quota import Quota, QuotaScope
+from mintlify_async.store import QuotaStore
 from mintlify_async.testing.virtual_clock import VirtualClock
 from mintlify_async.windows import Limit
 
@@ -246,7 +243,7 @@ async def test_a_waiter_that_gives_up_leaves_its_slot_to_the_next(clock: Virtual
     await asyncio.gather(*quitters, return_exceptions=True)
     lease = await patient
     assert lease.waited < 75
-    assert not quota._lines
+    assert not quota._queues
 
 
 async def test_a_refund_serves_the_first_in_line_soon(clock: VirtualClock):
@@ -312,7 +309,7 @@ async def test_a_429_stops_everybody_who_shares_the_limit(clock: VirtualClock):
     mine, yours = Quota.interface(store=store), Quota.interface(store=store)
     await mine.acquire("create_job", ACME, clock=clock)
     await mine.observe("create_job", ACME, 429, {}, 30.0)
-    with pytest.raises(QuotaExceededError, match="asked to be left alone") as refused:
+    with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
         await yours.acquire("create_job", ACME, clock=clock)
     assert refused.value.retry_after == pytest.approx(30)
     await yours.acquire("create_job", QuotaScope(project="other"), clock=clock)

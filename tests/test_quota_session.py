@@ -19,7 +19,8 @@ from mintlify_async import (
     RateLimitError,
     Timeouts,
 )
-from mintlify_async.quota import MemoryQuotaStore, QuotaScope
+from mintlify_async.memory_store import MemoryQuotaStore
+from mintlify_async.quota import QuotaScope
 from mintlify_async.testing import Limits, LocalService, Reset, VirtualClock
 
 
@@ -136,7 +137,7 @@ async def test_a_refusal_of_one_session_stops_the_other(service: LocalService):
     async with service.session(quota=quotas[0]) as mine, service.session(quota=quotas[1]) as yours:
         with pytest.raises(RateLimitError):
             await mine.create_job("Fix it")
-        with pytest.raises(QuotaExceededError, match="asked to be left alone") as refused:
+        with pytest.raises(QuotaExceededError, match="asked for a pause") as refused:
             await yours.create_job("Fix it")
         await yours.ask("Hello")
     assert refused.value.retry_after == pytest.approx(300, abs=5)

@@ -13,9 +13,10 @@ from redis_server import RedisServer, Stutter, run_all, run_python
 
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.create_once import create_once
 from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
 from mintlify_async.job import Job
-from mintlify_async.ledger import Claim, create_once
+from mintlify_async.ledger import Claim
 
 
 def a_claim(key: str = "k", token: str = "t1", at: float | None = None, lease: float = 65.0) -> Claim:
@@ -153,8 +154,8 @@ RACER = """
 import asyncio, json, sys
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
-from mintlify_async.ledger import create_once
-from mintlify_async.job import Job
+from mintlify_async.create_once import create_once
+from mintlify_async.models import Job
 from redis.asyncio import Redis
 
 url, number, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -191,8 +192,8 @@ import asyncio, os, signal, sys
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import OutcomeUnknownError
-from mintlify_async.ledger import create_once
-from mintlify_async.job import Job
+from mintlify_async.create_once import create_once
+from mintlify_async.models import Job
 from redis.asyncio import Redis
 
 url, step = sys.argv[1:]

@@ -15,12 +15,9 @@ from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, Re
 from mintlify_async.contrib.redis.quota import _ENTER as ENTER
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.ledger import Claim
-from mintlify_async.quota import (
-    MemoryQuotaStore,
-    Quota,
-    QuotaScope,
-    QuotaStore,
-)
+from mintlify_async.memory_store import MemoryQuotaStore
+from mintlify_async.quota import Quota, QuotaScope
+from mintlify_async.store import QuotaStore
 from mintlify_async.testing.virtual_clock import VirtualClock
 from mintlify_async.windows import Limit
 
@@ -166,7 +163,7 @@ async def test_what_is_left_is_told(store: QuotaStore, clock: SystemClock, opera
 
 
 async def test_waiters_are_all_served(store: QuotaStore, clock: SystemClock):
-    """Twelve callers, four in 0.2 s: three waves, nobody is forgotten."""
+    """Twelve callers, four in 0.2 s: three waves, none is forgotten."""
     quota = Quota.interface(create_job=Limit(4, per=0.2), mode="wait", store=store)
     order: list[int] = []
 
@@ -270,7 +267,7 @@ async def test_the_keys_of_one_look_live_on_one_node(redis_client: Any, clock: S
 
 
 async def test_a_cancelled_look_gives_its_slot_back(redis_client: Any, clock: SystemClock):
-    """Cancelled after Redis granted and before the caller had it: nobody would use it, so it goes back."""
+    """Cancelled after Redis granted it and before the caller had it: the slot is given back."""
     granted_there = asyncio.Event()
 
     class Slow:
@@ -356,7 +353,7 @@ async def silent_server() -> tuple[asyncio.Server, int]:
 async def test_closed_when_redis_is_away(
     own_redis: Callable[..., RedisServer], clock: SystemClock, caplog: pytest.LogCaptureFixture
 ):
-    """By default nobody passes while Redis is down; one line says so, one that it is back."""
+    """By default every call is refused while Redis is down; one line says so, one that it is back."""
     server = own_redis()
     async with server.client() as client:
         quota = Quota.interface(store=RedisQuotaStore(client, probe_every=0.05, timeout=5))
@@ -525,7 +522,7 @@ async def test_a_restart_in_the_middle_gives_no_slot_twice(
 
 @pytest.mark.parametrize("on_store_error", ["raise", "local"])
 async def test_a_partition_is_no_hang(clock: SystemClock, on_store_error: Any):
-    """A Redis that never answers costs one timeout; then nobody waits for it for a while."""
+    """A Redis that never answers costs one timeout; then no call waits for it for a while."""
     server, port = await silent_server()
     from redis.asyncio import Redis
 
@@ -560,7 +557,7 @@ async def test_an_answer_is_not_lost_over_the_store(clock: SystemClock):
     await asyncio.sleep(0.002)
     await quota.observe("create_job", ACME, 429, {}, 60.0)
     await lease.refund()
-    with pytest.raises(QuotaExceededError, match="asked to be left alone"):
+    with pytest.raises(QuotaExceededError, match="asked for a pause"):
         await quota.acquire("create_job", ACME, clock=clock)
 
 

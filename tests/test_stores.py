@@ -42,7 +42,7 @@ async def test_what_is_saved_is_loaded(store):
 
 
 async def test_nothing_there_is_none(store):
-    """An id that nobody saved is no error."""
+    """An id that was never saved is no error."""
     assert await store.load("chat", owner="ada") is None
     assert await store.ids(owner="ada") == []
     assert not await store.delete("chat", owner="ada")
@@ -198,7 +198,7 @@ async def test_of_two_processes_one_wins(tmp_path):
 
 
 async def test_the_file_is_private(tmp_path):
-    """It holds keys: nobody else may read a file that the store has made."""
+    """It holds keys: no other user may read a file that the store has made."""
     path = tmp_path / "chats.sqlite"
     await SQLiteConversationStore(path).save("chat", "", owner="ada", revision=0)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

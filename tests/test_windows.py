@@ -13,9 +13,9 @@ from mintlify_async.errors import ConfigurationError
 from mintlify_async.windows import (
     BUCKETS,
     BucketCounter,
-    Gatekeeper,
     Limit,
     QuotaWindow,
+    ServerLimits,
     SlidingLog,
     read_rate_headers,
 )
@@ -35,7 +35,7 @@ def most_in_any_window(times: list[float], seconds: float) -> int:
 @pytest.mark.parametrize("exact", [True, False])
 @given(gaps=st.lists(st.floats(0, 60, allow_nan=False), max_size=150))
 def test_no_window_ever_holds_more_than_the_limit(gaps: list[float], exact: bool):
-    """Callers come in any pattern; in no window of 100 s do more than 10 get through."""
+    """Calls arrive in any pattern; in no window of 100 s do more than 10 get through."""
     win, log, now, granted = window(exact=exact), SlidingLog() if exact else BucketCounter(), 0.0, []
     for gap in gaps:
         now += gap
@@ -130,7 +130,7 @@ def test_a_counted_window_stays_small():
 
 def test_a_block_without_a_time_doubles_while_refusals_follow_each_other():
     """60, 120, 240 ... up to an hour; after a quiet time it begins with 60 again."""
-    keeper, now, pauses = Gatekeeper(), 0.0, []
+    keeper, now, pauses = ServerLimits(), 0.0, []
     for _ in range(9):
         keeper.block(None, now)
         pauses.append(keeper.opens_in(now, 0))
@@ -142,7 +142,7 @@ def test_a_block_without_a_time_doubles_while_refusals_follow_each_other():
 
 def test_many_refusals_at_once_are_one():
     """Ten answers to ten requests that were under way double nothing."""
-    keeper = Gatekeeper()
+    keeper = ServerLimits()
     for second in range(10):
         keeper.block(None, float(second))
     assert keeper.opens_in(10.0, 0) == 50.0
@@ -150,7 +150,7 @@ def test_many_refusals_at_once_are_one():
 
 def test_a_shorter_block_never_shortens_a_longer_one():
     """The longest of what the service asked for counts."""
-    keeper = Gatekeeper()
+    keeper = ServerLimits()
     keeper.block(300.0, 0.0)
     keeper.block(5.0, 0.0)
     assert keeper.opens_in(0.0, 0) == 300.0
@@ -158,7 +158,7 @@ def test_a_shorter_block_never_shortens_a_longer_one():
 
 def test_answers_that_overtake_each_other_keep_the_smaller_allowance():
     """The 3 that was sent before the 5 arrived still counts; the next period brings its own number."""
-    keeper = Gatekeeper()
+    keeper = ServerLimits()
     keeper.learn(3, 100.0, 0.0)
     keeper.learn(5, 99.0, 0.5)
     assert (keeper.allowance, keeper.opens_in(1.0, 2), keeper.opens_in(1.0, 3)) == (
@@ -172,7 +172,7 @@ def test_answers_that_overtake_each_other_keep_the_smaller_allowance():
 
 def test_another_period_replaces_what_was_known():
     """A service that tells now of its minute, now of its hour: the last word counts."""
-    keeper = Gatekeeper()
+    keeper = ServerLimits()
     keeper.learn(2, 10.0, 0.0)
     keeper.learn(90, 3600.0, 1.0)
     assert keeper.opens_in(1.0, 2) == 0

@@ -1,4 +1,4 @@
-"""A Redis that the workers of a company share comes in; their quota, ledger and conversations come out."""
+"""Quota, ledger and conversations on a Redis that several processes or machines share."""
 
 from __future__ import annotations
 

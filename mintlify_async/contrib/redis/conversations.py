@@ -1,15 +1,14 @@
-"""Conversations kept on a Redis: a chat goes on in whichever worker has the next message.
+"""A conversation store on Redis, so that any worker can continue a conversation.
 
 Each conversation is a hash with its text and revision, and each owner has a
-sorted set of ids. The names are fingerprints; the texts are not: they hold
-threads' keys in clear, so guard this Redis as you guard your users' data.
+sorted set of ids. The names of the keys are hashes. The texts are stored as they
+are and contain threads' keys, so protect this Redis like your users' data.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import Any
 
 from mintlify_async.stores import (
     StoredConversation,
@@ -18,15 +17,16 @@ from mintlify_async.stores import (
     store_conflict,
 )
 
-from .scripts import Argument, RedisClient, Runner, Script, check_namespace, lifetime_ms, text
+from .scripts import Argument, RedisStore, Script, text
 
 __all__ = ["RedisConversationStore"]
 
 # KEYS: conversation.
 _LOAD = Script("return redis.call('HMGET', KEYS[1], 'data', 'revision')")
 
-# KEYS: conversation, the owner's ids; ARGV: id, text, revision it was made from, the new one, ms to keep
-# (0: for ever), who writes: a client's own retry after a lost answer finds its own writing there.
+# KEYS: conversation, the owner's ids; ARGV: id, text, the revision that the text was made from, the new one,
+# milliseconds to keep it (0: for good), a random name of this save. redis-py repeats a script whose answer
+# was lost; by that name the repetition finds that it has already saved.
 _SAVE = Script(
     """
 local held = redis.call('HMGET', KEYS[1], 'revision', 'by')
@@ -62,48 +62,33 @@ return redis.call('ZRANGE', KEYS[1], 0, -1)
 )
 
 
-class RedisConversationStore:
-    """Conversations on a Redis, for all processes and machines that use the same one.
+class RedisConversationStore(RedisStore):
+    """Conversations on a Redis, shared by all processes and machines that use it.
 
     Args:
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
-        namespace: Begins the name of every key.
-        timeout: The longest that one step may take, in seconds.
-        keep: How long a conversation is kept after its last turn, in seconds; None is for ever.
+        namespace: The prefix of every key.
+        timeout: Longest duration of one step, in seconds.
+        keep: How long a conversation is kept after its last turn, in seconds; None keeps it for good.
 
     Raises:
-        ConfigurationError: An argument is none of these.
+        ConfigurationError: An argument is invalid.
     """
 
-    def __init__(
-        self,
-        client: RedisClient,
-        *,
-        namespace: str = "mintlify",
-        timeout: float = 2.0,
-        keep: float | None = None,
-    ) -> None:
-        """Keep the client; nothing is sent yet."""
-        self._runner = Runner(client, timeout)
-        self._namespace = check_namespace(namespace)
-        self._keep_ms = lifetime_ms(keep)
-
-    def __repr__(self) -> str:
-        """Show the namespace; the client's address may hold a password."""
-        return f"RedisConversationStore(namespace={self._namespace!r})"
+    holds = "conversation store"
 
     async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return what *owner* keeps under *id*, or None."""
-        data, revision = await self._run(_LOAD, self._keys(id, owner)[:1], [])
+        """Return the conversation *id* of *owner*, or None."""
+        data, revision = await self._run(_LOAD, self._keys(id, owner)[:1])
         if revision is None:
             return None
         return StoredConversation(data=text(data), revision=int(revision))
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Write *data* over what has *revision* (0: nothing), and return the new revision.
+        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
 
         Raises:
-            StoreConflictError: By now there is another revision, or none any more.
+            StoreConflictError: The text has another revision by now, or was deleted.
         """
         check_revision(revision)
         new = revision + 1 if revision else first_revision()
@@ -113,20 +98,17 @@ class RedisConversationStore:
         return new
 
     async def delete(self, id: str, *, owner: str) -> bool:
-        """Drop what *owner* keeps under *id*, whatever its revision; return whether there was something."""
+        """Delete the conversation *id* of *owner* at any revision; return whether it existed."""
         return bool(await self._run(_DELETE, self._keys(id, owner), [id]))
 
     async def ids(self, *, owner: str) -> list[str]:
-        """Return the ids that *owner* keeps, in order of their names."""
-        return sorted(text(one) for one in await self._run(_IDS, self._keys("", owner)[1:], []))
+        """Return the ids of the conversations of *owner*, sorted."""
+        return sorted(text(one) for one in await self._run(_IDS, self._keys("", owner)[1:]))
 
     def _keys(self, id: str, owner: str) -> list[str]:
-        """Return the conversation's key and that of the owner's ids; both carry the owner's tag."""
+        """Return the keys of the conversation and of the owner's ids, both with the owner's hash tag."""
         prefix = f"{self._namespace}:conversations:{{{_fingerprint(owner)}}}"
         return [f"{prefix}:{_fingerprint(id)}", f"{prefix}:ids"]
-
-    async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
-        return await self._runner.run_or_state_error(script, keys, args, what="conversation store")
 
 
 def _fingerprint(name: str) -> str:

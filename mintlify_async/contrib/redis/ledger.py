@@ -1,9 +1,9 @@
-"""Claims kept on a Redis: of all workers and machines that create one job, one sends the POST.
+"""A ledger on Redis: of all workers and machines that create one job, only one sends the request.
 
-A claim is a hash under a fingerprint of its ``dedupe_key``; the open ones stand
-in a second hash, for people to list. All keys carry one hash tag. Leases are
-measured on the server's clock, so that a computer whose clock is minutes off
-neither waits too long for another's claim nor gives up too early.
+A claim is a hash whose key contains a hash of the ``dedupe_key``. Open claims are
+also fields of a second hash, so that they can be listed. All keys have one hash
+tag. Leases are measured on the server's clock, so that a computer whose clock is
+minutes off does not wait too long for another computer's claim, or too briefly.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from mintlify_async.errors import ConfigurationError, printable
-from mintlify_async.ledger import Claim
+from mintlify_async.ledger import Claim, check_job_id, no_open_claim
 
-from .scripts import Argument, RedisClient, Runner, Script, check_namespace, lifetime_ms, text
+from .scripts import Argument, RedisStore, Script, text
 
 __all__ = ["RedisLedger"]
 
 SKEW: Final = 1.0
-"""Clocks that differ by less, in seconds, are taken to agree."""
+"""Differences between two computers' clocks up to this, in seconds, are ignored."""
 
 # KEYS: claim, open claims; ARGV: key, fingerprint, token, claimed_at, lease_until, the claim as JSON.
 _CLAIM = Script(
@@ -47,7 +46,7 @@ return redis.call('HMGET', KEYS[1],
 """
 )
 
-# KEYS: claim, open claims; ARGV: token, job id, ms to keep it (0: for ever).
+# KEYS: claim, open claims; ARGV: token, job id, ms to keep it (0: for good).
 _RECORD = Script(
     """
 if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return 0 end
@@ -69,7 +68,7 @@ return 1
 """
 )
 
-# KEYS: claim, open claims; ARGV: job id, ms to keep it (0: for ever).
+# KEYS: claim, open claims; ARGV: job id, ms to keep it (0: for good).
 _RESOLVE = Script(
     """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
@@ -89,85 +88,69 @@ _FORGET = Script("redis.call('HDEL', KEYS[2], KEYS[1]) return redis.call('DEL', 
 _OPEN = Script("return redis.call('HVALS', KEYS[1])")
 
 
-class RedisLedger:
-    """Claims on a Redis, for all processes and machines that use the same one.
+class RedisLedger(RedisStore):
+    """A ledger on a Redis, shared by all processes and machines that use it.
 
-    As safe as the Redis is durable: a claim that Redis forgets can be sent
-    again. Run it with ``appendonly yes`` (and ``appendfsync always`` to outlive
-    a power cut), and ``maxmemory-policy noeviction``.
+    It is as safe as the Redis is durable: the request of a claim that Redis lost
+    can be sent again. Run Redis with ``appendonly yes`` (and ``appendfsync always`` against
+    power cuts), and ``maxmemory-policy noeviction``.
 
     Args:
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
-        namespace: Begins the name of every key.
-        timeout: The longest that one step may take, in seconds. A claim that cannot be
-            written in time raises, and nothing is sent.
-        keep: How long a key is remembered after its job was recorded, in seconds; None is for
-            ever. Open claims are always kept.
+        namespace: The prefix of every key.
+        timeout: Longest duration of one step, in seconds. When a claim cannot be written in
+            time, an error is raised and nothing is sent.
+        keep: How long a key is kept after its job was recorded, in seconds; None keeps it for
+            good. Open claims are always kept.
 
     Raises:
-        ConfigurationError: An argument is none of these.
+        ConfigurationError: An argument is invalid.
     """
 
-    def __init__(
-        self,
-        client: RedisClient,
-        *,
-        namespace: str = "mintlify",
-        timeout: float = 2.0,
-        keep: float | None = None,
-    ) -> None:
-        """Keep the client; nothing is sent yet."""
-        self._runner = Runner(client, timeout)
-        self._namespace = check_namespace(namespace)
-        self._keep_ms = lifetime_ms(keep)
-        self._ahead: float | None = None
+    holds = "ledger"
 
-    def __repr__(self) -> str:
-        """Show the namespace; the client's address may hold a password."""
-        return f"RedisLedger(namespace={self._namespace!r})"
+    _server_ahead: float | None = None
+    """By how many seconds the server's clock was ahead of this computer's at the last claim."""
 
     async def claim(self, claim: Claim) -> Claim:
-        """Keep *claim* unless its key is taken; return what the key holds now."""
+        """Keep *claim* unless its key is taken; return the claim that the key has now."""
         args: list[Argument] = [claim.key, claim.fingerprint, claim.token]
         args += [repr(claim.claimed_at), repr(claim.lease_until), _to_json(claim)]
         now, held = await self._run(_CLAIM, self._keys(claim.key), args)
-        self._ahead = int(now) / 1e6 - claim.claimed_at
+        self._server_ahead = int(now) / 1e6 - claim.claimed_at
         found = self._read(held)
         return claim if found is None or (found.token == claim.token and found.job_id is None) else found
 
     async def record(self, claim: Claim, job_id: str) -> None:
-        """Write *job_id* beside *claim*; nothing when the key holds another claim by now."""
+        """Add *job_id* to *claim*; do nothing when the key has another claim by now."""
         await self._run(_RECORD, self._keys(claim.key), [claim.token, job_id, self._keep_ms])
 
     async def release(self, claim: Claim) -> None:
-        """Drop *claim* while it is open; nothing when the key holds another claim, or none."""
+        """Delete *claim* while it is open; do nothing when the key has another claim, or none."""
         await self._run(_RELEASE, self._keys(claim.key), [claim.token])
 
     async def find(self, key: str) -> Claim | None:
-        """Return what *key* holds, or None."""
-        return self._read(await self._run(_FIND, self._keys(key)[:1], []))
+        """Return the claim of *key*, or None."""
+        return self._read(await self._run(_FIND, self._keys(key)[:1]))
 
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a job, the oldest first."""
-        found = [_from_json(text(one)) for one in await self._run(_OPEN, self._keys("")[1:], [])]
+        found = [_from_json(text(one)) for one in await self._run(_OPEN, self._keys("")[1:])]
         return sorted(found, key=lambda claim: claim.claimed_at)
 
     async def resolve(self, key: str, job_id: str) -> None:
-        """Write down, for a person who has looked, which job came of the open claim *key*.
+        """Close the open claim of *key* by hand: *job_id* is the job that was created.
 
         Raises:
-            ConfigurationError: The key holds no open claim.
+            ConfigurationError: The key has no open claim.
         """
-        if not isinstance(job_id, str) or not job_id:  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
+        check_job_id(job_id)
         if not await self._run(_RESOLVE, self._keys(key), [job_id, self._keep_ms]):
-            raise ConfigurationError(
-                f"the ledger has no open claim {printable(key)!r}; see open_claims()", field="key"
-            )
+            raise no_open_claim(key)
 
     async def forget(self, key: str) -> None:
-        """Drop *key*, for a person who has looked: it can be sent again."""
-        await self._run(_FORGET, self._keys(key), [])
+        """Delete *key* by hand; its request can be sent again."""
+        await self._run(_FORGET, self._keys(key))
 
     def _keys(self, key: str) -> list[str]:
         name = hashlib.sha256(key.encode()).hexdigest()
@@ -175,7 +158,7 @@ class RedisLedger:
         return [f"{prefix}:claim:{name}", f"{prefix}:open"]
 
     def _read(self, row: list[Any]) -> Claim | None:
-        """Return the claim in *row*, its lease as this computer's clock counts it."""
+        """Return the claim in *row*, with its lease converted to this computer's clock."""
         if row[0] is None:
             return None
         key, fingerprint, token, claimed_at, lease_until, job_id, server = (
@@ -189,15 +172,12 @@ class RedisLedger:
             lease_until=float(lease_until or 0),
             job_id=job_id,
         )
-        if self._ahead is None:
+        if self._server_ahead is None:
             return claim
-        skew = (int(server or 0) / 1e6 - claim.claimed_at) - self._ahead
+        skew = (int(server or 0) / 1e6 - claim.claimed_at) - self._server_ahead
         if abs(skew) < SKEW:
             return claim
         return evolve(claim, lease_until=claim.lease_until + skew)
-
-    async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
-        return await self._runner.run_or_state_error(script, keys, args, what="ledger")
 
 
 def _to_json(claim: Claim) -> str:

@@ -1,10 +1,10 @@
-"""Slots counted on a Redis: what one worker takes, every worker and machine sees.
+"""A quota store on Redis: all workers and machines that use it share the counts.
 
-One look is one script and one round trip. The log of an exact window is a
-sorted set by the server's microseconds; a counted window is a hash of
-sixtieths; what the service said (a block after 429, what it says is left) is a
-hash. Every key expires by itself. Names are fingerprints: no project, no
-domain and no key can be read from them.
+Each step is one script and one round trip. An exact window is a sorted set of
+slots by the server's time in microseconds; a counted window is a hash of counts
+per sixtieth; what the service told (a block after a 429, how many calls are left)
+is a hash. Every key expires. Keys contain hashes: no project, domain or
+API key can be read from them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota import MemoryQuotaStore
+from mintlify_async.memory_store import MemoryQuotaStore
 from mintlify_async.windows import (
     FIRST_BLOCK,
     LONGEST_DOUBLED_BLOCK,
@@ -29,7 +29,7 @@ from mintlify_async.windows import (
     QuotaWindow,
 )
 
-from .scripts import Argument, RedisClient, Runner, Script, StoreAway, check_namespace, check_seconds, text
+from .scripts import Argument, RedisClient, RedisStore, Script, StoreAway, check_seconds, text
 
 if TYPE_CHECKING:
     from mintlify_async.clock import Clock
@@ -40,9 +40,10 @@ _log = logging.getLogger("mintlify_async")
 
 MICROSECONDS: Final = 1_000_000
 CATCH_UP_LOOK: Final = 0.01
-"""Seconds between looks whether another caller has told Redis what happened while it was away."""
+"""Seconds between checks whether another call has finished telling Redis what happened while it was away."""
 
-# Numbers that become keys or values go through string.format: Lua's own way keeps 14 digits of the 16.
+# Numbers that become keys or values go through string.format: Lua's default conversion keeps only 14 digits,
+# and microseconds since the epoch have 16.
 _PRELUDE = """
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -94,7 +95,8 @@ local function wait_of(key, kind, amount, win, ahead)
 end
 """
 
-# KEYS: state, windows ...; ARGV: slot, ahead, known epoch, new epoch, longest, then kind, amount, µs each.
+# KEYS: state, windows ...; ARGV: slot, ahead, known epoch, new epoch, longest window, then kind, amount and
+# µs of each window. The epoch is a random name of the server's data: a new one means that the data was lost.
 _TAKE = Script(
     _PRELUDE
     + """
@@ -129,7 +131,7 @@ return {1, 0, 0, int(now), s.epoch}
 """
 )
 
-# KEYS: state, windows ...; ARGV: slot, when it was granted (0: not known), then kind, µs each.
+# KEYS: state, windows ...; ARGV: slot, when it was granted (0: not known), then kind and µs of each window.
 _REFUND = Script(
     _PRELUDE
     + """
@@ -149,8 +151,8 @@ return 1
 """
 )
 
-# KEYS: state; ARGV: µs to block (-1: ours to choose), first pause, longest pause, longest window.
-# The rules are those of windows.Gatekeeper.block.
+# KEYS: state; ARGV: µs to block (-1: the script chooses), first pause, longest pause, longest window.
+# The same rules as windows.ServerLimits.block.
 _BLOCK = Script(
     _PRELUDE
     + """
@@ -169,8 +171,8 @@ return s.blocked - now
 """
 )
 
-# KEYS: state; ARGV: how many are left, µs until the reset, µs that are the same period, longest window.
-# The rules are those of windows.Gatekeeper.learn.
+# KEYS: state; ARGV: calls left, µs until the reset, µs within which two resets are the same, longest window.
+# The same rules as windows.ServerLimits.learn.
 _LEARN = Script(
     _PRELUDE
     + """
@@ -183,7 +185,7 @@ return 1
 """
 )
 
-# KEYS: state, windows ...; ARGV: kind, amount, µs each.
+# KEYS: state, windows ...; ARGV: kind, amount and µs of each window.
 _LEFT = Script(
     _PRELUDE
     + """
@@ -200,7 +202,7 @@ return told
 """
 )
 
-# KEYS: one window; ARGV: kind, µs, then slot and age in µs each.
+# KEYS: one window; ARGV: kind, µs, then the name and the age in µs of each slot.
 _ENTER = Script(
     _PRELUDE
     + """
@@ -216,25 +218,25 @@ return 1
 )
 
 
-class RedisQuotaStore:
-    """Counts on a Redis, for all processes and machines that use the same one.
+class RedisQuotaStore(RedisStore):
+    """A quota store on a Redis, shared by all processes and machines that use it.
 
-    Within the limits whatever the computers' clocks say, since the script asks
-    the server's. When the server has lost its data, each process enters its
-    own slots again before it takes the next.
+    Only the server's clock counts, so wrong clocks of the other computers do no
+    harm. When the server has lost its data, each process enters its own slots again
+    before it takes the next.
 
     Args:
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
-        namespace: Begins the name of every key.
-        on_store_error: What happens while Redis cannot be reached. ``"raise"`` lets nobody pass.
-            ``"local"`` lets this process have its share of each limit, counted here.
+        namespace: The prefix of every key.
+        on_store_error: What happens while Redis cannot be reached: ``"raise"`` refuses every call,
+            ``"local"`` gives this process its share of each limit, counted here.
         sharers: How many processes share the limits, for ``"local"``: the share is the limit
             divided by this, rounded down.
-        timeout: The longest that one look may take, in seconds, whatever the client's own timeouts are.
-        probe_every: How long Redis is left alone after a failure, in seconds.
+        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
+        probe_every: How long Redis is not tried again after a failure, in seconds.
 
     Raises:
-        ConfigurationError: An argument is none of these.
+        ConfigurationError: An argument is invalid.
     """
 
     def __init__(
@@ -257,31 +259,29 @@ class RedisQuotaStore:
                 "on_store_error='local' needs sharers=, the number of processes that share the limits",
                 field="sharers",
             )
-        self._runner = Runner(client, timeout)
-        self._namespace = check_namespace(namespace)
+        super().__init__(client, namespace=namespace, timeout=timeout)
         self._sharers = sharers if on_store_error == "local" else None
         self._probe_every = check_seconds(probe_every, "probe_every")
         self._name = uuid.uuid4().hex[:16]
         self._numbers = count()
-        self._own = MemoryQuotaStore()
+        # All of these are by the gate's key.
+        self._own = MemoryQuotaStore()  # what this process was granted, and what the service told it
         self._epochs: dict[str, str] = {}
-        self._owed: dict[str, list[float]] = {}
-        self._untold: set[str] = set()
-        self._telling: set[str] = set()
+        self._owed: dict[str, list[float]] = {}  # slots taken while Redis was away
+        self._untold: set[str] = set()  # blocks that Redis has not been told
+        self._telling: set[str] = set()  # gates for which a call is telling Redis at this moment
         self._away = False
         self._probe_at = 0.0
 
     def __repr__(self) -> str:
-        """Show the namespace; the client's address may hold a password."""
+        """Show the namespace, and whether Redis is away."""
         return f"RedisQuotaStore(namespace={self._namespace!r}{', away' if self._away else ''})"
-
-    # ------------------------------------------------------------------ the protocol
 
     async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
         """Take a slot in all windows of *gate*, or in none.
 
         Raises:
-            QuotaExceededError: Redis is away and ``on_store_error`` is ``"raise"``.
+            QuotaExceededError: Redis cannot be reached, and ``on_store_error`` is ``"raise"``.
         """
         if not self._leave_alone(clock):
             try:
@@ -291,7 +291,7 @@ class RedisQuotaStore:
         return await self._take_share(gate, ahead, clock)
 
     async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
-        """Give a slot back: nothing was sent. A Redis that is away keeps it; that is the safe side."""
+        """Give *slot* back, because nothing was sent. While Redis is away the slot stays taken there."""
         name, granted, noted = slot.split(" ")
         await self._own.refund(gate, noted, clock=clock)
         if name:
@@ -300,26 +300,26 @@ class RedisQuotaStore:
             self._owed[gate.key].remove(float(noted))
 
     async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
-        """Let nobody pass for *seconds*; None: 60, doubling. Holds here even when Redis is away."""
+        """Refuse every call for *seconds*; None is 60 s, doubling. Works here even while Redis is away."""
         await self._own.block(gate, seconds, clock=clock)
         if not await self._quietly(clock, _BLOCK, self._keys(gate)[:1], _block_args(gate, seconds)):
             self._untold.add(gate.key)
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
-        """Let at most *remaining* pass in the next *reset* seconds, as the service says."""
+        """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
         await self._own.learn(gate, remaining, reset, clock=clock)
         args: list[Argument] = [remaining, _us(reset), _us(SAME_PERIOD), _us(gate.longest)]
         await self._quietly(clock, _LEARN, self._keys(gate)[:1], args)
 
     async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
-        """Tell what is left of each window of *gate*.
+        """Return what is left of each window of *gate*.
 
         Raises:
-            QuotaExceededError: Redis is away and ``on_store_error`` is ``"raise"``.
+            QuotaExceededError: Redis cannot be reached, and ``on_store_error`` is ``"raise"``.
         """
         if clock is None or not self._leave_alone(clock):
             try:
-                told = await self._run(_LEFT, self._keys(gate), _limits(gate))
+                told = await self._runner.run(_LEFT, self._keys(gate), _windows(gate))
             except StoreAway as error:
                 self._went_away(error, clock)
             else:
@@ -329,15 +329,15 @@ class RedisQuotaStore:
             raise self._refusal()
         return await self._own.left(gate.share(self._sharers), clock=clock)
 
-    # ------------------------------------------------------------------ on Redis
+    # While Redis answers
 
     async def _take_shared(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
         await self._catch_up(gate, clock)
         slot = f"{self._name}-{next(self._numbers)}"
         granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
-        if granted < 0:  # the server has lost what it knew
+        if granted < 0:  # the server has lost its data
             await self._enter_own(gate, clock)
-            self._epochs[gate.key] = text(epoch)  # not before: it lets others of this process pass
+            self._epochs[gate.key] = text(epoch)  # only now: it lets other calls take slots
             granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
         self._came_back()
         self._epochs[gate.key] = text(epoch)
@@ -348,10 +348,10 @@ class RedisQuotaStore:
 
     async def _ask(self, gate: QuotaGate, slot: str, ahead: int) -> tuple[int, int, int, Any, Any]:
         known = self._epochs.get(gate.key, "")
-        args: list[Argument] = [slot, ahead, known, uuid.uuid4().hex, _us(gate.longest), *_limits(gate)]
+        args: list[Argument] = [slot, ahead, known, uuid.uuid4().hex, _us(gate.longest), *_windows(gate)]
         try:
-            reply = await self._run(_TAKE, self._keys(gate), args)
-        except anyio.get_cancelled_exc_class():  # it may have been granted, and nobody will use it
+            reply = await self._runner.run(_TAKE, self._keys(gate), args)
+        except anyio.get_cancelled_exc_class():  # the slot may have been granted, and will not be used
             with anyio.CancelScope(shield=True):
                 await self._give_back_unseen(gate, slot)
             raise
@@ -359,20 +359,20 @@ class RedisQuotaStore:
 
     async def _give_back_unseen(self, gate: QuotaGate, slot: str) -> None:
         try:
-            await self._run(_REFUND, self._keys(gate), [slot, 0, *_kinds(gate)])
-        except StoreAway:  # the slot stays taken: the safe side
+            await self._runner.run(_REFUND, self._keys(gate), [slot, 0, *_kinds(gate)])
+        except StoreAway:  # the slot stays taken, which at most sends too little
             return
 
     async def _enter_own(self, gate: QuotaGate, clock: Clock) -> None:
-        """Enter what this process was granted before the server lost it; exact windows only."""
+        """Enter the slots of this process again after the server has lost its data; exact windows only."""
         for window in gate.windows:
             if window.exact:
                 await self._enter(gate, window, self._own.taken(window, clock=clock), clock)
 
     async def _catch_up(self, gate: QuotaGate, clock: Clock) -> None:
-        """Tell Redis what happened here while it was away, before anybody of this process asks it again."""
+        """Tell Redis what happened here while it was away, before a call of this process asks it again."""
         waited = False
-        while gate.key in self._telling:  # a look, not a lock: callers may be on several event loops
+        while gate.key in self._telling:  # not a lock: calls may be on several event loops
             await clock.sleep(CATCH_UP_LOOK)
             waited = True
         if waited and self._away:
@@ -388,11 +388,11 @@ class RedisQuotaStore:
         if gate.key in self._untold:
             left = await self._own.left(gate, clock=clock)
             seconds = max((one.blocked for one in left), default=0.0)
-            await self._run(_BLOCK, self._keys(gate)[:1], _block_args(gate, seconds))
+            await self._runner.run(_BLOCK, self._keys(gate)[:1], _block_args(gate, seconds))
             self._untold.discard(gate.key)
 
     async def _tell_owed(self, gate: QuotaGate, clock: Clock) -> None:
-        """Enter what was let through; more may be let through meanwhile, by this process's share."""
+        """Enter the slots taken while Redis was away; more may be taken meanwhile."""
         owed = self._owed.pop(gate.key, [])
         try:
             for window in gate.windows:
@@ -404,28 +404,25 @@ class RedisQuotaStore:
     async def _enter(self, gate: QuotaGate, window: QuotaWindow, taken: list[float], clock: Clock) -> None:
         now = clock.now()
         args: list[Argument] = [_kind(window), _us(window.seconds)]
-        alike: Counter[float] = Counter()  # the same slot has the same name each time that it is entered
+        alike: Counter[float] = Counter()  # a slot needs the same name whenever it is entered
         for at in sorted(taken):
             if now - at < window.seconds:
                 args += [f"{self._name}-{at!r}-{alike[at]}", _us(now - at)]
                 alike[at] += 1
         if len(args) > 2:
-            await self._run(_ENTER, [self._key(gate, window.key)], args)
+            await self._runner.run(_ENTER, [self._key(gate, window.key)], args)
 
     async def _quietly(self, clock: Clock, script: Script, keys: list[str], args: list[Argument]) -> bool:
-        """Tell Redis what an answer of the service taught, if it is there; the answer is not lost over it."""
+        """Run *script* and return whether it ran; a Redis that is away raises nothing here."""
         if self._leave_alone(clock):
             return False
         try:
-            await self._run(script, keys, args)
+            await self._runner.run(script, keys, args)
         except StoreAway as error:
             self._went_away(error, clock)
             return False
         self._came_back()
         return True
-
-    async def _run(self, script: Script, keys: list[str], args: list[Argument]) -> Any:
-        return await self._runner.run(script, keys, args)
 
     def _key(self, gate: QuotaGate, name: str) -> str:
         return f"{self._namespace}:quota:{{{gate.tag}}}:{name}"
@@ -433,7 +430,7 @@ class RedisQuotaStore:
     def _keys(self, gate: QuotaGate) -> list[str]:
         return [self._key(gate, f"state:{gate.key}"), *(self._key(gate, w.key) for w in gate.windows)]
 
-    # ------------------------------------------------------------------ without Redis
+    # While Redis is away
 
     async def _take_share(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
         if self._sharers is None:
@@ -445,7 +442,7 @@ class RedisQuotaStore:
         return QuotaVerdict(slot=f" 0 {verdict.slot}")
 
     def _leave_alone(self, clock: Clock) -> bool:
-        """Whether Redis failed a moment ago; one caller tries again after each pause."""
+        """Return whether Redis failed a moment ago; after each pause one call tries again."""
         if not self._away:
             return False
         now = clock.now()
@@ -460,7 +457,7 @@ class RedisQuotaStore:
             self._probe_at = clock.now() + self._probe_every
         if not self._away:
             self._away = True
-            then = "each process keeps to its share" if self._sharers else "nobody passes"
+            then = "each process keeps to its share" if self._sharers else "every call is refused"
             _log.warning("the quota store on Redis is away (%s): %s until it is back", error.reason, then)
 
     def _came_back(self) -> None:
@@ -489,7 +486,7 @@ def _kinds(gate: QuotaGate) -> list[Argument]:
     return [one for window in gate.windows for one in (_kind(window), _us(window.seconds))]
 
 
-def _limits(gate: QuotaGate) -> list[Argument]:
+def _windows(gate: QuotaGate) -> list[Argument]:
     return [one for window in gate.windows for one in (_kind(window), window.amount, _us(window.seconds))]
 
 

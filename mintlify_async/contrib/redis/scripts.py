@@ -1,9 +1,9 @@
-"""A Lua script, its keys and arguments come in; Redis's answer, or why there was none, comes out.
+"""What the Redis stores share: running Lua scripts, and one constructor.
 
-Each step of a store is one script: Redis runs it whole or not at all, and it
-takes the time from the server, so that computers whose clocks differ by
-minutes agree. All keys of one script carry the same hash tag (the part in
-braces), so that a cluster keeps them on one node.
+Each step of a store is one script, which Redis runs whole or not at all. Scripts
+take the time from the server, so that computers whose clocks differ by minutes
+agree. All keys of one script carry the same hash tag (the part in braces), so
+that a cluster keeps them on one node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import weakref
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import anyio
 from attrs import field, frozen
@@ -30,12 +30,11 @@ from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, 
 __all__ = [
     "Argument",
     "RedisClient",
+    "RedisStore",
     "Runner",
     "Script",
     "StoreAway",
-    "check_namespace",
     "check_seconds",
-    "lifetime_ms",
     "text",
 ]
 
@@ -44,36 +43,36 @@ Argument = str | int | float
 T = TypeVar("T")
 
 CONNECTIONS: Final = 32
-"""Steps at a time on one client; more make nothing faster, since Redis runs one after the other."""
+"""Steps at a time on one client. More would not be faster: Redis runs scripts one after the other."""
 
 
 class RedisClient(Protocol):
-    """What is used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
+    """The methods used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
 
     def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
-        """Run the script that the server knows by *sha*."""
+        """Run the script that the server has cached under *sha*."""
         ...
 
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
-        """Run *script*, and let the server keep it."""
+        """Run *script*, and let the server cache it."""
         ...
 
 
 @frozen
 class Script:
-    """A script's text, and the name that Redis gives it."""
+    """A script's text, and the SHA-1 by which Redis knows it."""
 
     text: str
     sha: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Name it as Redis does."""
+        """Compute the SHA-1."""
         digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         object.__setattr__(self, "sha", digest)
 
 
-class StoreAway(Exception):  # noqa: N818 - never leaves this package; it becomes an error of ours
-    """Redis could not do it: away, silent, full, or refusing."""
+class StoreAway(Exception):  # noqa: N818 - never raised to the user: the stores turn it into a MintlifyError
+    """Redis did not run a script: it is unreachable, too slow, full, or refuses."""
 
     def __init__(self, reason: BaseException) -> None:
         """Keep the reason's class and its first words."""
@@ -81,27 +80,24 @@ class StoreAway(Exception):  # noqa: N818 - never leaves this package; it become
         super().__init__(self.reason)
 
     def cause(self) -> CauseSummary:
-        """Return what stands for the reason in an error's chain."""
+        """Return a summary of the reason, to chain to the error that is raised."""
         return CauseSummary(self.reason)
 
 
 FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
-"""RuntimeError: a client that belongs to an event loop that is closed is a Redis that cannot be reached."""
+"""Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
 
 
 class Runner:
-    """Runs scripts on one client, within a time, on whatever event loop.
+    """Runs scripts on one client, within a time limit, on any event loop.
 
-    A client's connections belong to the loop that opened them. On the first
-    loop that comes the client is used as it is; on any other, each step has a
-    connection of its own, made like the client's and closed again.
-
-    At most 32 steps are under way on the client: its pool refuses what goes
-    beyond its connections (100 since redis 8), and must serve its owner, too.
+    A client's connections belong to the loop that opened them. On the loop of the
+    first call the client is used as it is; on any other loop, each step opens a
+    connection with the client's settings and closes it again.
 
     Args:
         client: The user's client; never closed here.
-        timeout: The longest that one step may take, in seconds, whatever the client's patience is.
+        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
     """
 
     def __init__(self, client: RedisClient, timeout: float) -> None:
@@ -109,6 +105,7 @@ class Runner:
         self._client = client
         self._timeout = check_seconds(timeout, "timeout")
         self._home: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        # The pool refuses steps beyond its connections (100 since redis 8), and its owner uses it, too.
         pool = getattr(client, "connection_pool", None)
         self._places = asyncio.Semaphore(min(CONNECTIONS, getattr(pool, "max_connections", CONNECTIONS)))
         self._failures = 0
@@ -125,24 +122,8 @@ class Runner:
         failures = self._failures
         async with self._places:
             if self._last is not None and self._failures != failures:
-                raise self._last  # somebody ahead has waited in vain: one timeout is enough for all
+                raise self._last  # a call ahead failed meanwhile: do not wait for another timeout
             return await self._bounded(_evaluate(self._client, script, keys, args))
-
-    async def run_or_state_error(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, what: str
-    ) -> Any:
-        """Run *script*, for a store whose failure is its caller's: *what* names the store.
-
-        Raises:
-            StateError: There was no answer in time, or it was an error.
-        """
-        try:
-            return await self.run(script, keys, args)
-        except StoreAway as error:
-            away = error
-        failure = StateError(f"the {what} on Redis cannot be used: {away.reason}")
-        failure.__cause__ = away.cause()
-        raise failure
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:
@@ -169,10 +150,59 @@ class Runner:
         )
 
     def _visitor(self) -> Redis:
-        """Return a client like the user's, for one step on another loop."""
+        """Return a client with the settings of the user's, for one step on another loop."""
         pool: ConnectionPool = cast("Redis", self._client).connection_pool
         options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
         return Redis.from_pool(ConnectionPool(pool.connection_class, max_connections=1, **options))
+
+
+class RedisStore:
+    """A store on Redis: its client, its namespace, and how its steps fail.
+
+    Args:
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        namespace: The prefix of every key.
+        timeout: Longest duration of one step, in seconds.
+        keep: How long an entry is kept, in seconds; None keeps it for good.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    holds = "store"
+    """What the store holds, for error messages."""
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        namespace: str = "mintlify",
+        timeout: float = 2.0,
+        keep: float | None = None,
+    ) -> None:
+        """Keep the client; nothing is sent yet."""
+        self._runner = Runner(client, timeout)
+        self._namespace = _check_namespace(namespace)
+        # Milliseconds, as PEXPIRE takes them; the scripts read 0 as "for good".
+        self._keep_ms = 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
+
+    def __repr__(self) -> str:
+        """Show the namespace; the client's address may contain a password."""
+        return f"{type(self).__name__}(namespace={self._namespace!r})"
+
+    async def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
+        """Run *script*.
+
+        Raises:
+            StateError: There was no answer in time, or it was an error.
+        """
+        try:
+            return await self._runner.run(script, keys, args)
+        except StoreAway as error:
+            away = error
+        failure = StateError(f"the {self.holds} on Redis cannot be used: {away.reason}")
+        failure.__cause__ = away.cause()
+        raise failure
 
 
 async def _evaluate(
@@ -189,23 +219,18 @@ def text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def check_namespace(namespace: object) -> str:
-    """Return *namespace* when it can begin a key: a brace would move the hash tag."""
+def check_seconds(value: object, name: str) -> float:
+    """Return *value* when it is a number of seconds above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}", field=name)
+    return value
+
+
+def _check_namespace(namespace: object) -> str:
+    # A brace would change which part of the key is the hash tag.
     if not isinstance(namespace, str) or not namespace or set(namespace) & set("{}"):
         raise ConfigurationError(
             f"namespace must be a string without braces that is not empty, not {namespace!r}",
             field="namespace",
         )
     return namespace
-
-
-def check_seconds(value: object, name: Literal["timeout", "probe_every", "keep"]) -> float:
-    """Return *value* when it is a number of seconds above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigurationError(f"{name} must be seconds above 0, not {value!r}", field=name)
-    return value
-
-
-def lifetime_ms(keep: float | None) -> int:
-    """Return *keep*, in seconds, as the milliseconds of an expiry: at least 1; 0 stands for ever."""
-    return 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
