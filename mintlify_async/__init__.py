@@ -15,6 +15,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .assistant import Reply as Reply
+    from .assumptions import Assumptions as Assumptions
     from .clock import Clock as Clock
     from .clock import SystemClock as SystemClock
     from .conversation import AskOptions as AskOptions
@@ -120,7 +121,6 @@ if TYPE_CHECKING:
     from .parts import ToolApproval as ToolApproval
     from .parts import ToolPart as ToolPart
     from .parts import UnknownPart as UnknownPart
-    from .protocol import Assumptions as Assumptions
     from .quota import Limit as Limit
     from .quota import MemoryQuotaStore as MemoryQuotaStore
     from .quota import Quota as Quota
@@ -275,7 +275,7 @@ _ROOMS = {
         "ToolPart",
         "UnknownPart",
     ),
-    "protocol": ("Assumptions",),
+    "assumptions": ("Assumptions",),
     "quota": (
         "Limit",
         "MemoryQuotaStore",

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, Self
 
 from attrs import evolve
 
+from .assumptions import Assumptions
 from .clock import Clock
 from .errors import (
     APIConnectionError,
@@ -27,8 +28,8 @@ from .errors import (
 from .hooks import Observation, following, note_job
 from .models import Job, ResponseInfo
 from .polling import Look, PollScheduler
-from .protocol import Assumptions, send_message_request
 from .refs import JobRef
+from .requests import send_message_request
 from .retry import PollPolicy
 from .turns import JobTrack, SettledBy
 from .waiting import (
@@ -70,7 +71,7 @@ class AgentCalls(Protocol):
         """The session's project, which a bare job id means."""
         ...
 
-    def rng(self) -> float:
+    def random(self) -> float:
         """Return a number from 0 up to 1."""
         ...
 

@@ -20,6 +20,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from attrs import astuple, evolve, frozen
 
+from .cancellation import finish_shielded
 from .clock import Clock
 from .errors import (
     APIConnectionError,
@@ -31,7 +32,6 @@ from .errors import (
     printable,
 )
 from .models import Job
-from .shield import to_the_end
 
 __all__ = ["Claim", "Ledger", "MemoryLedger", "SQLiteLedger", "create_once", "fingerprint", "had_no_effect"]
 
@@ -184,7 +184,7 @@ def check_key(key: object) -> str:
 async def _claim(ledger: Ledger, ours: Claim) -> Claim:
     """Claim. Cancelled meanwhile, the claim is dropped again: nothing was sent yet."""
     try:
-        held = await to_the_end(ledger.claim(ours))
+        held = await finish_shielded(ledger.claim(ours))
         await anyio.lowlevel.checkpoint()  # the last place at which it is certain that nothing was sent
     except BaseException:
         await _release(ledger, ours)
@@ -201,7 +201,7 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
             await _release(ledger, ours)
         raise
     try:
-        await to_the_end(ledger.record(ours, job.id))
+        await finish_shielded(ledger.record(ours, job.id))
     except Exception:  # the job is there and paid for: a broken ledger must not lose it
         _log.exception("job %s was created, but the ledger did not record it", printable(job.id))
     return job
@@ -210,7 +210,7 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
 async def _release(ledger: Ledger, ours: Claim) -> None:
     """Drop the claim. A ledger that fails at it leaves it open, and the first error stands."""
     try:
-        await to_the_end(ledger.release(ours))
+        await finish_shielded(ledger.release(ours))
     except Exception:
         _log.exception("the ledger did not release a claim of which nothing was sent; see open_claims()")
 

@@ -8,21 +8,32 @@ import ssl as ssl_module
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import define, evolve, field, fields
 
-from .agent import AgentClient, Resources, merged
+from .agent_api import AgentAPI, LoopResources
+from .argument_checks import (
+    ANONYMOUS,
+    check_base_url,
+    check_headers,
+    check_messages,
+    check_seconds,
+    check_thread,
+    host_of,
+    merged,
+    path_segment,
+)
 from .assistant import Reply, ReplySettings
+from .assistant_api import AssistantAPI
+from .assumptions import Assumptions
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
-from .errors import ConfigurationError, StateError
+from .errors import ConfigurationError
 from .hooks import (
-    Fact,
-    Hooks,
-    Observation,
+    CallbackObserver,
     Observer,
     RequestSent,
     ResponseReceived,
@@ -31,28 +42,15 @@ from .hooks import (
 )
 from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
-from .loops import LoopLocal
+from .loops import LoopLocal, session_closed
 from .models import ContextItem, Job, SearchFilter, Thread
-from .parts import Message, clean_text
+from .parts import Message
 from .polling import PollScheduler
-from .protocol import (
-    ANONYMOUS,
-    DEFAULT_RETRIEVAL_PAGE_SIZE,
-    Assumptions,
-    Request,
-    ask_request,
-    check_base_url,
-    check_headers,
-    check_messages,
-    check_thread,
-    create_job_request,
-    host_of,
-    path_segment,
-)
 from .refs import JobRef
+from .requests import DEFAULT_RETRIEVAL_PAGE_SIZE, ask_request, create_job_request, new_message_id
 from .retry import PollPolicy, RetryBudget, RetryPolicy
-from .timeouts import Timeouts, check_seconds
-from .transport import LiveResponse, Transport, TransportSettings
+from .timeouts import Timeouts
+from .transport import Transport, TransportSettings
 from .waiting import DEFAULT_TIMEOUT, check_timeout
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ class _Options:
     ledger: Ledger | None
     max_event_bytes: int
     max_reply_bytes: int
-    hooks: Hooks
+    callbacks: CallbackObserver | None
     observer: Observer | None
 
 
@@ -214,14 +212,14 @@ class MintlifySession:
                 ledger=ledger,
                 max_event_bytes=max_event_bytes,
                 max_reply_bytes=max_reply_bytes,
-                hooks=Hooks(on_request=on_request, on_response=on_response, on_retry=on_retry),
+                callbacks=_callbacks(on_request, on_response, on_retry),
                 observer=observer,
             )
         )
         self._budget = RetryBudget(self._options.retry.budget)
-        self._agent = self._first_agent_client()
-        self._asking = self._asking_within(self._options.timeouts)
-        self._shared: weakref.ref[AgentClient] | None = None
+        self._agent = self._first_agent_api()
+        self._reply_settings = self._settings_of_replies(self._options.timeouts)
+        self._shared: weakref.ref[AgentAPI] | None = None
         self._made_at = _caller()
         self._closed = False
 
@@ -279,7 +277,7 @@ class MintlifySession:
 
     async def _create(
         self,
-        agent: AgentClient,
+        agent: AgentAPI,
         prompt: str,
         *,
         project_id: str | None,
@@ -288,7 +286,7 @@ class MintlifySession:
         headers: Mapping[str, str] | None,
         extra_body: Mapping[str, Any] | None,
     ) -> JobHandle:
-        check_seconds(timeout, "timeout", optional=True)
+        check_seconds(timeout, "timeout", none="means no limit")
         project = self._project(project_id)
         request = create_job_request(
             self._assumptions,
@@ -383,7 +381,7 @@ class MintlifySession:
             done = await session.run_job("Fix the typos in the quickstart", timeout=900)
         """
 
-        async def run(agent: AgentClient) -> Job:
+        async def run(agent: AgentAPI) -> Job:
             handle = await self._create(
                 agent,
                 prompt,
@@ -452,13 +450,12 @@ class MintlifySession:
         """
         self._check_open()
         options = self._options
-        asked = question if type(question) is str and question else check_messages(question, _message_id)
+        messages = check_messages(question, new_message_id)
         checked_thread = check_thread(thread)
         request = ask_request(
             self._assumptions,
             self._domain(domain),
-            asked,
-            make_id=_message_id,
+            messages,
             fp=fp if fp is not None else options.fp,
             thread=checked_thread,
             retrieval_page_size=(
@@ -470,13 +467,14 @@ class MintlifySession:
             headers=merged(options.headers, headers),
             extra_body=merged(options.extra_body, extra_body),
         )
-        if self._agent.observer is not None:
-            request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
-        asker, settings = self._asking
+        if options.observer is not None:
+            request.prompt = messages[-1].text
+        limits, settings = options.timeouts, self._reply_settings
         if timeouts is not None or timeout is not None:
-            asker, settings = self._asking_within(_with_total(timeouts or options.timeouts, timeout))
-        message = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        return Reply(asker, self, request, settings, message)
+            limits = _with_total(timeouts or options.timeouts, timeout)
+            settings = self._settings_of_replies(limits)
+        continued = messages[-1] if messages[-1].role == "assistant" else None
+        return Reply(AssistantAPI(self._agent.http, limits, self._is_closed), request, settings, continued)
 
     def conversation(
         self,
@@ -573,12 +571,12 @@ class MintlifySession:
         """
         self._check_open()
         if operation == "ask":
-            return await self._agent.dispatch.left_of_assistant(self._domain(None))
+            return await self._agent.http.left_of_assistant(self._domain(None))
         if operation not in ("create_job", "send_message"):
             raise ConfigurationError(
                 f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
             )
-        return await self._agent.dispatch.left_of_agent(operation, self._project(None))
+        return await self._agent.http.left_of_agent(operation, self._project(None))
 
     def with_options(
         self,
@@ -607,7 +605,7 @@ class MintlifySession:
         self._check_open()
         given = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in given.items() if value is not None}
-        known = {a.name for a in fields(_Options)} - {"hooks"}
+        known = {a.name for a in fields(_Options)} - {"callbacks"}
         for name in changes:
             if name not in known:
                 raise ConfigurationError(
@@ -618,8 +616,8 @@ class MintlifySession:
         other._owner = False
         other._parent = self  # whose end would close the connections of both
         other._options = _checked(evolve(self._options, **changes))
-        other._agent = other._agent_client(self._agent.loops)
-        other._asking = other._asking_within(other._options.timeouts)
+        other._agent = other._agent_api(self._agent.loops, self._agent.http.transport)
+        other._reply_settings = other._settings_of_replies(other._options.timeouts)
         other._shared = None
         return other
 
@@ -688,11 +686,13 @@ class MintlifySession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise _is_closed()
+            raise session_closed()
 
-    def _asking_within(self, limits: Timeouts) -> tuple[_Asker, ReplySettings]:
-        """Return what sends questions with these *limits*, and what their replies need to know."""
-        settings = ReplySettings(
+    def _is_closed(self) -> bool:
+        return self._closed
+
+    def _settings_of_replies(self, limits: Timeouts) -> ReplySettings:
+        return ReplySettings(
             assumptions=self._assumptions,
             thread_headers=(self._assumptions.thread_id_header, self._assumptions.thread_key_header),
             max_event_bytes=self._options.max_event_bytes,
@@ -700,53 +700,45 @@ class MintlifySession:
             comments_are_activity=limits.comments_are_activity,
             clock=self._clock,
         )
-        return _Asker(self._agent, limits), settings
 
-    def _first_agent_client(self) -> AgentClient:
+    def _first_agent_api(self) -> AgentAPI:
         # The factory must not keep the session alive, or leaving without closing would go unnoticed.
         settings, clock = self._transport_settings, self._clock
 
-        def make() -> Resources:
-            return Resources(Transport(settings, clock), PollScheduler(agent))
+        def make() -> LoopResources:
+            return LoopResources(Transport(settings, clock), PollScheduler(agent))
 
-        agent = self._agent_client(LoopLocal(make))
+        loops = LoopLocal(make)
+        agent = self._agent_api(loops, lambda: loops.get().transport)
         return agent
 
-    def _agent_client(self, loops: LoopLocal[Resources]) -> AgentClient:
+    def _agent_api(self, loops: LoopLocal[LoopResources], transport: Callable[[], Transport]) -> AgentAPI:
         options = self._options
-        return AgentClient(
+        http = Dispatcher(
             assumptions=self._assumptions,
-            dispatch=self._dispatcher(),
-            loops=loops,
+            transport=transport,
+            keys=self._keys,
+            retry=options.retry,
+            budget=self._budget,
+            quota=options.quota,
             clock=self._clock,
-            poll=options.poll,
+            random=random.random,
+            attempts=options.callbacks,
+            observer=options.observer,
             timeouts=options.timeouts,
-            project_id=options.project_id,
+            base_url=self.base_url,
             headers=options.headers,
             extra_body=options.extra_body,
-            base_url=self.base_url,
-            observer=options.observer,
         )
+        return AgentAPI(http=http, loops=loops, poll=options.poll, project_id=options.project_id)
 
-    def _for_handles(self) -> AgentClient:
+    def _for_handles(self) -> AgentAPI:
         """Return what all handles call: it keeps the session alive, and the session not it."""
         shared = self._shared() if self._shared is not None else None
         if shared is None:
             shared = self._agent.owned_by(self)
             self._shared = weakref.ref(shared)
         return shared
-
-    def _dispatcher(self) -> Dispatcher:
-        return Dispatcher(
-            assumptions=self._assumptions,
-            keys=self._keys,
-            retry=self._options.retry,
-            budget=self._budget,
-            quota=self._options.quota,
-            clock=self._clock,
-            roll=random.random,
-            hooks=self._options.hooks,
-        )
 
     def _project(self, given: str | None) -> str:
         project = given if given is not None else self._options.project_id
@@ -769,40 +761,14 @@ class MintlifySession:
         return domain
 
 
-class _Asker:
-    """Sends a session's questions, without keeping it alive."""
-
-    __slots__ = ("_agent", "_limits")
-
-    def __init__(self, agent: AgentClient, limits: Timeouts) -> None:
-        self._agent = agent
-        self._limits = limits
-
-    def open(
-        self, session: MintlifySession, request: Request
-    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        if session.closed:
-            raise _is_closed()
-        agent = self._agent
-        return agent.dispatch.open(agent.loops.get().transport, request, self._limits)
-
-    def observe(self, request: Request) -> Observation | None:
-        agent = self._agent
-        if agent.observer is None:
-            return None
-        facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": agent.base_url}
-        if request.thread is not None:
-            facts["conversation_id"] = request.thread.id
-        facts["input"] = request.prompt or ""
-        return agent.observer.start("ask", facts)
-
-
-def _is_closed() -> StateError:
-    return StateError("this session is closed; make a new one")
-
-
-def _message_id() -> str:
-    return f"msg_{os.urandom(16).hex()}"
+def _callbacks(
+    on_request: Callable[[RequestSent], object] | None,
+    on_response: Callable[[ResponseReceived], object] | None,
+    on_retry: Callable[[RetryScheduled], object] | None,
+) -> CallbackObserver | None:
+    if on_request is None and on_response is None and on_retry is None:
+        return None
+    return CallbackObserver(on_request=on_request, on_response=on_response, on_retry=on_retry)
 
 
 def _environment(name: str) -> str | None:
@@ -827,7 +793,7 @@ def _refuse_in_browser(key: Key) -> None:
 def _with_total(timeouts: object, total: float | None) -> Timeouts:
     if not isinstance(timeouts, Timeouts):
         raise ConfigurationError("timeouts must be a Timeouts", field="timeouts")
-    check_seconds(total, "timeout", optional=True)
+    check_seconds(total, "timeout", none="means no limit")
     return timeouts if total is None else timeouts.with_total(total)
 
 

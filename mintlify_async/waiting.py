@@ -132,7 +132,7 @@ class WaitCalls(Protocol):
         """When to look, and what to bear."""
         ...
 
-    def rng(self) -> float:
+    def random(self) -> float:
         """Return a number from 0 up to 1."""
         ...
 
@@ -306,7 +306,7 @@ class JobWait:
 
     def _plan(self, look: Look) -> None:
         """Set when to look next; also when a change ends this step, for the one after it."""
-        delay = self._calls.poll.delay(self._looks, self._calls.rng())
+        delay = self._calls.poll.delay(self._looks, self._calls.random())
         if self.track.settling or self._pr_grace_ends is not None:
             delay = min(delay, self._calls.poll.settle_gap)
         due = look.ended + delay

@@ -89,7 +89,7 @@ class FakeAgent:
     def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
         """Nobody follows."""
 
-    def rng(self) -> float:
+    def random(self) -> float:
         return self.roll
 
     async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:

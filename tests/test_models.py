@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+from mintlify_async.assumptions import Assumptions
 from mintlify_async.errors import ConfigurationError, UnexpectedResponseError
 from mintlify_async.models import (
     ContextItem,
@@ -27,7 +28,7 @@ from mintlify_async.models import (
     Thread,
 )
 from mintlify_async.parts import coerce_messages
-from mintlify_async.protocol import Assumptions, response_info
+from mintlify_async.responses import response_info
 from mintlify_async.wire import drop_keys, json_safe, mask_keys, mask_text
 
 JOB: dict[str, Any] = {
