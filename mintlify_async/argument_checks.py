@@ -95,7 +95,7 @@ def check_headers(headers: object) -> Mapping[str, str]:
     Raises:
         ConfigurationError: A name or a value is not legal, or the session sets that header itself.
     """
-    if headers is None:
+    if headers is None or headers == {}:
         return NO_EXTRA
     if not isinstance(headers, Mapping):
         raise ConfigurationError("headers must be a mapping of names to values", field="headers")

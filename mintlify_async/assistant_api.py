@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from attrs import frozen
+from attrs import define
 
 from .dispatch import Dispatcher
 from .hooks import Fact, Observation
@@ -17,7 +17,7 @@ from .timeouts import Timeouts
 __all__ = ["AssistantAPI"]
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class AssistantAPI:
     """What a reply calls.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from .assumptions import Assumptions
 from .clock import Clock
@@ -50,7 +50,7 @@ LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would onl
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Call(Generic[T]):
     """One request, with what holds for all its attempts.
 
@@ -149,7 +149,7 @@ class Dispatcher:
     headers: Mapping[str, str] = field(repr=False)
     extra_body: Mapping[str, Any] = field(repr=False)
 
-    async def job(self, request: Request, timeouts: Timeouts, *, single: bool = False) -> Job:
+    def job(self, request: Request, timeouts: Timeouts, *, single: bool = False) -> Coroutine[Any, Any, Job]:
         """Send an agent request and return the job in its answer.
 
         Raises:
@@ -161,9 +161,9 @@ class Dispatcher:
         """
         deadline = self.clock.now() + timeouts.request
         call = Call(self.transport(), request, timeouts, deadline, self._exchange_job, single)
-        return await self._run(call)
+        return self._run(call)
 
-    async def open(self, request: Request, timeouts: Timeouts) -> tuple[LiveResponse, int]:
+    def open(self, request: Request, timeouts: Timeouts) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         """Send a question; return its live answer and how many attempts it took.
 
         Raises:
@@ -172,7 +172,7 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
-        return await self._run(Call(self.transport(), request, timeouts, deadline, self._exchange_stream))
+        return self._run(Call(self.transport(), request, timeouts, deadline, self._exchange_stream))
 
     async def _run(self, call: Call[T]) -> T:
         """Make attempts until one succeeds or none may follow."""
@@ -190,8 +190,13 @@ class Dispatcher:
 
     async def _attempt(self, call: Call[T], previous: FailedAttempt | None) -> T | FailedAttempt:
         """Send the request once."""
-        # Closing the session ends the waiting.
-        key, slot = await call.transport.unless_closed(self._ready(call, previous))
+        slot: Lease | None = None
+        key = self.keys[call.request.key_kind].at_hand
+        if key is None or previous is not None or self.quota is not None:
+            # Closing the session ends the waiting.
+            waiting = call.transport.unless_closed(self._ready(call, previous))
+            ready: tuple[str, Lease | None] = await waiting
+            key, slot = ready
         attempt = self._begin(call, previous, key, slot)
         error: SendError
         try:

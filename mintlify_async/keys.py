@@ -54,6 +54,11 @@ class Key:
         """Whether a function of the user makes it, which may take time."""
         return callable(self._source)
 
+    @property
+    def at_hand(self) -> str | None:
+        """The key that :meth:`reveal` would return at once, once its kind was found right; else None."""
+        return self._checked if self._checked and self._checked is self._source else None
+
     async def reveal(self) -> str:
         """Return the key to be sent.
 

@@ -44,7 +44,7 @@ from .jobs import JobHandle, handle_for
 from .keys import Key, KeySource
 from .loops import LoopLocal, session_closed
 from .models import ContextItem, Job, SearchFilter, Thread
-from .parts import Message
+from .parts import Message, clean_text
 from .polling import PollScheduler
 from .refs import JobRef
 from .requests import DEFAULT_RETRIEVAL_PAGE_SIZE, ask_request, create_job_request, new_message_id
@@ -450,12 +450,12 @@ class MintlifySession:
         """
         self._check_open()
         options = self._options
-        messages = check_messages(question, new_message_id)
+        asked = question if type(question) is str and question else check_messages(question, new_message_id)
         checked_thread = check_thread(thread)
         request = ask_request(
             self._assumptions,
             self._domain(domain),
-            messages,
+            asked,
             fp=fp if fp is not None else options.fp,
             thread=checked_thread,
             retrieval_page_size=(
@@ -468,12 +468,12 @@ class MintlifySession:
             extra_body=merged(options.extra_body, extra_body),
         )
         if options.observer is not None:
-            request.prompt = messages[-1].text
+            request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
         limits, settings = options.timeouts, self._reply_settings
         if timeouts is not None or timeout is not None:
             limits = _with_total(timeouts or options.timeouts, timeout)
             settings = self._settings_of_replies(limits)
-        continued = messages[-1] if messages[-1].role == "assistant" else None
+        continued = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
         return Reply(AssistantAPI(self._agent.http, limits, self._is_closed), request, settings, continued)
 
     def conversation(

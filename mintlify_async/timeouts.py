@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from .argument_checks import check_seconds
 
@@ -47,7 +47,7 @@ class Timeouts:
         return evolve(self, total=total)
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Limit:
     """When an attempt must have its answer, and the timeout that says so.
 

