@@ -193,7 +193,7 @@ class _Attempt:
     def end(self, error: Any = None) -> None:
         """Report the answer, and the retry when the fact ``retry_in`` says that one follows."""
         retry_in = self.facts.pop("retry_in", None)
-        answer = {"status": None, "request_id": None, **self.facts}
+        answer: dict[str, Any] = {"status": None, "request_id": None, **self.facts}
         _call(self.callbacks.on_response, ResponseReceived(request=self.sent, error=error, **answer))
         if retry_in is not None:
             _call(self.callbacks.on_retry, RetryScheduled(request=self.sent, delay=retry_in, error=error))

@@ -74,7 +74,7 @@ def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job
     text = answer.text
     try:
         value: Any = json.loads(text)
-        if isinstance(value, dict) and not too_deep(text, value):
+        if value.__class__ is dict and not too_deep(text, value):
             return Job.from_wire(value, raw=info)
     except (ValueError, RecursionError, UnexpectedResponseError):
         pass
