@@ -18,7 +18,7 @@ _MODULES = {
     "AbortEvent": "events",
     "AnswerSource": "sources",
     "AssistantError": "errors",
-    "Assumptions": "protocol",
+    "Assumptions": "assumptions",
     "AuthenticationError": "errors",
     "ConfigurationError": "errors",
     "ContextItem": "question",

@@ -1,6 +1,7 @@
 """The public names of the package, for type checkers; ``__init__.py`` loads the same names lazily."""
 
 from .assistant import Reply as Reply
+from .assumptions import Assumptions as Assumptions
 from .conversation import Conversation as Conversation
 from .cutting import split_markdown as split_markdown
 from .errors import APIConnectionError as APIConnectionError
@@ -48,7 +49,6 @@ from .markdown import answer_markdown as answer_markdown
 from .markdown import extras_markdown as extras_markdown
 from .parts import Message as Message
 from .polling import PollPolicy as PollPolicy
-from .protocol import Assumptions as Assumptions
 from .question import ContextItem as ContextItem
 from .question import SearchFilter as SearchFilter
 from .quota import Quota as Quota

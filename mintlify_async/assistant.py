@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from attrs import define
 
+from .assumptions import Assumptions
+from .cancellation import Deadline
 from .errors import (
     APITimeoutError,
     MintlifyError,
@@ -23,9 +25,9 @@ from .errors import (
 )
 from .events import StreamEvent, TextDelta
 from .parts import Message, clean_text
-from .protocol import Assumptions, Request, response_info
+from .requests import Request
 from .response_info import ResponseInfo
-from .scopes import Scope
+from .responses import response_info
 from .stream import MessageStream
 from .thread import Thread
 
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
     from .clock import Clock
     from .edits import Edits
     from .hooks import Observation
+    from .response_body import LiveResponse
     from .sources import AnswerSource
-    from .transport import LiveResponse
 
 __all__ = ["Reply", "Snapshots", "TextStream"]
 
@@ -65,8 +67,8 @@ class ReplySettings:
 class Asker(Protocol):
     """What sends a session's questions."""
 
-    def open(self, session: Any, request: Request) -> Awaitable[tuple[LiveResponse, int]]:
-        """Send *request* of *session*; return the answer and how many attempts it took."""
+    def open(self, request: Request) -> Awaitable[tuple[LiveResponse, int]]:
+        """Send *request*; return the answer and how many attempts it took."""
         ...
 
     def observe(self, request: Request) -> Observation | None:
@@ -108,7 +110,6 @@ class Reply:
         "_opening",
         "_request",
         "_response",
-        "_session",
         "_settings",
         "_started",
         "_stream",
@@ -118,7 +119,6 @@ class Reply:
     def __init__(
         self,
         asker: Asker,
-        session: object,
         request: Request,
         settings: ReplySettings,
         message: Message | None = None,
@@ -126,8 +126,7 @@ class Reply:
         """Keep the question; made by ``session.ask``.
 
         Args:
-            asker: What sends the question.
-            session: Whose question it is; kept alive until it is sent.
+            asker: What sends the question; kept until it is sent, and it keeps the session alive.
             request: The question.
             settings: The session's.
             message: The assistant message that the answer continues, if any.
@@ -135,9 +134,8 @@ class Reply:
         self._response: ResponseInfo | None = None
         self._attempts = 0
         self._asker: Asker | None = asker
-        self._session: object = session
         self._request: Request | None = request
-        self._opening: Scope | None = None
+        self._opening: Deadline | None = None
         self._settings = settings
         self._thread = request.thread
         self._message = message
@@ -342,18 +340,12 @@ class Reply:
                 self._end(None)
                 break
             live = self._to_be_read(stream)
-            try:  # here, not in a coroutine of its own: each costs a live event 3 %
-                arriving = live.reading()
-                try:
-                    data = await arriving
-                except Exception as error:
-                    data = live.broke(error)
+            try:
+                data = await live.read()
             except MintlifyError as error:
                 self._cut(stream, error)
             else:
                 self._feed(stream, live, data)
-            finally:
-                live.pending = False
         raise StopAsyncIteration
 
     async def _start(self, *, entered: bool = False) -> Self:
@@ -370,14 +362,14 @@ class Reply:
         assert asker is not None
         assert request is not None
         self._observation = asker.observe(request)
-        self._opening = opening = Scope()  # close() ends it
+        self._opening = opening = Deadline()  # close() ends it
         try:
             with opening:
                 if self._observation is None:
-                    self._live, attempts = await asker.open(self._session, request)
+                    self._live, attempts = await asker.open(request)
                 else:
                     with self._observation.active():
-                        self._live, attempts = await asker.open(self._session, request)
+                        self._live, attempts = await asker.open(request)
         except MintlifyError as error:
             self._failed(error)
             raise
@@ -388,7 +380,7 @@ class Reply:
             self._end(error)
             raise
         finally:
-            self._opening = self._asker = self._session = self._request = asker = request = None
+            self._opening = self._asker = self._request = asker = request = None
         self._begin(self._live, attempts)
         return self
 
@@ -428,7 +420,6 @@ class Reply:
 
     def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
         """Feed the stream what arrived, or its end."""
-        live.took(data)
         if not data:
             stream.feed_eof()
             return

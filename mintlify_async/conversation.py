@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpa
 
 from attrs import evolve, frozen
 
+from .argument_checks import check_messages, check_thread
 from .assistant import Reply
+from .cancellation import finish_shielded
 from .conversation_reply import ConversationReply
 from .errors import ConfigurationError, StateError
 from .gate import busy_error
 from .history import HISTORY_PARTS, HistoryBounds, check_bound, messages_to_send, turn_start
 from .json_text import as_object
 from .parts import Message
-from .protocol import check_messages, check_thread
 from .question import ContextItem, SearchFilter
 from .record import Record, Said, new_message_id, read_said, seed_messages, system_message
-from .shield import to_the_end
 from .stores import ConversationStore
 from .thread import Thread
 from .timeouts import Timeouts
@@ -261,7 +261,7 @@ class Conversation:
                 raise StateError("there is no turn to take back")
             taken = self.messages[start:]
             said = Said(messages=self.messages[:start], thread=self.thread if keep_thread else None)
-            await to_the_end(record.save(said))
+            await finish_shielded(record.save(said))
         return [message for message in taken if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -341,7 +341,7 @@ class Conversation:
         record.require_store()
         with record.gate.step():
             await record.check_store()
-            await to_the_end(record.save(record.said))
+            await finish_shielded(record.save(record.said))
 
     async def delete(self) -> bool:
         """Drop it from the store, and what is here with it. Return whether the store had it.

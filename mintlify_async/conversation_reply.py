@@ -11,12 +11,11 @@ from typing import Any, Self
 from attrs import evolve
 
 from .assistant import Reply
+from .cancellation import Deadline, finish_shielded
 from .errors import StateError
 from .events import Finish, StreamEvent
 from .parts import Message
 from .record import Record, Said, new_message_id
-from .scopes import Scope
-from .shield import to_the_end
 
 __all__ = ["ConversationReply"]
 
@@ -59,7 +58,7 @@ class ConversationReply(Reply):
         probe = ask()
         assert probe._asker is not None  # it is new
         assert probe._request is not None
-        super().__init__(probe._asker, probe._session, probe._request, probe._settings, probe._message)
+        super().__init__(probe._asker, probe._request, probe._settings, probe._message)
         self._record = record
         self._ask = ask
         self._question = question
@@ -83,7 +82,7 @@ class ConversationReply(Reply):
         if self._entering or self._inside:
             raise StateError("this reply is already being read by another task; read it in one, or ask twice")
         self._entering = True
-        self._opening = waiting = Scope()  # close() ends it
+        self._opening = waiting = Deadline()  # close() ends it
         try:
             with waiting:
                 await self._enter()
@@ -166,7 +165,7 @@ class ConversationReply(Reply):
         if said is None or said == self._committed:
             return
         if self._record.has_store:
-            await to_the_end(self._commit_whole(said))
+            await finish_shielded(self._commit_whole(said))
         else:
             await self._commit_whole(said)
 

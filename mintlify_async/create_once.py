@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from .cancellation import finish_shielded
 from .clock import Clock
 from .errors import (
     APIConnectionError,
@@ -25,7 +26,6 @@ from .errors import (
 )
 from .job import Job
 from .ledger import Claim, Ledger
-from .shield import to_the_end
 from .stores import check_name
 
 __all__ = ["create_once", "fingerprint", "had_no_effect"]
@@ -103,7 +103,7 @@ async def create_once(
 async def _claim(ledger: Ledger, ours: Claim) -> Claim:
     """Claim the key. When the call is cancelled meanwhile, release the claim: nothing was sent yet."""
     try:
-        held = await to_the_end(ledger.claim(ours))
+        held = await finish_shielded(ledger.claim(ours))
         await asyncio.sleep(0)  # the last point at which a cancellation is certain to have sent nothing
     except BaseException:
         await _release(ledger, ours)
@@ -120,7 +120,7 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
             await _release(ledger, ours)
         raise
     try:
-        await to_the_end(ledger.record(ours, job.id))
+        await finish_shielded(ledger.record(ours, job.id))
     except Exception:  # the job exists and is paid for: a broken ledger must not lose it
         _log.exception("job %s was created, but the ledger did not record it", printable(job.id))
     return job
@@ -129,7 +129,7 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
 async def _release(ledger: Ledger, ours: Claim) -> None:
     """Release the claim. When the ledger fails, the claim stays open and the first error is raised."""
     try:
-        await to_the_end(ledger.release(ours))
+        await finish_shielded(ledger.release(ours))
     except Exception:
         _log.exception("the ledger did not release a claim whose request was not sent; see open_claims()")
 

@@ -1,29 +1,36 @@
-"""What a session tells its user while it works: each request, each answer, each retry.
+"""Observers: what a session reports while it works, for metrics, logs and traces of your own.
 
-For metrics and logs of your own. A hook is a plain function; what it raises is
-logged and goes no further, so that it cannot harm a call.
+An :class:`Observer` follows operations. The session's callbacks (``on_request`` and the like) are an
+observer, too: each attempt to send a request is the operation that it follows.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 if TYPE_CHECKING:
     from .job import Job
 
-__all__ = ["Hooks", "Observation", "Observer", "RequestSent", "ResponseReceived", "RetryScheduled"]
+__all__ = [
+    "CallbackObserver",
+    "Observation",
+    "Observer",
+    "RequestSent",
+    "ResponseReceived",
+    "RetryScheduled",
+]
 
 log = logging.getLogger("mintlify_async")
 
 
 @define(frozen=True, kw_only=True)
 class RequestSent:
-    """A request is about to go out.
+    """A request is about to be sent.
 
     Args:
         operation: ``create_job``, ``get_job``, ``send_message`` or ``ask``.
@@ -46,13 +53,13 @@ class RequestSent:
 
 @define(frozen=True, kw_only=True)
 class ResponseReceived:
-    """An attempt ended: with an answer's headers, or without.
+    """An attempt has ended, with an answer or without.
 
     Args:
         request: What was sent.
         status: The HTTP status, or None when there was no answer.
-        request_id: The service's name for the request, or None.
-        seconds: From sending until the headers of a question's answer, or the whole of another one.
+        request_id: The id by which the service's logs know the request, or None.
+        seconds: From sending until the headers of a question's answer, or all of another answer.
         error: The error that the attempt ended with, or None.
     """
 
@@ -70,7 +77,7 @@ class RetryScheduled:
     Args:
         request: What was sent.
         delay: The pause before the next attempt, in seconds.
-        error: Why.
+        error: Why: the error that the attempt ended with.
     """
 
     request: RequestSent
@@ -79,14 +86,14 @@ class RetryScheduled:
 
 
 Fact = str | int | float | bool
-"""What an observation may note."""
+"""The value of a fact that an observation notes."""
 
 
 class Observation(Protocol):
-    """One operation while it runs, as an :class:`Observer` sees it; what it raises reaches the caller."""
+    """One operation while it runs. What a method raises reaches the caller of the operation."""
 
     def active(self) -> AbstractContextManager[object]:
-        """Return a block that is entered around each request; never around a ``yield``."""
+        """Return a block that is entered around each request, never around a ``yield``."""
         ...
 
     def set(self, name: str, value: Fact) -> None:
@@ -98,18 +105,18 @@ class Observation(Protocol):
         ...
 
     def end(self, error: BaseException | None = None) -> None:
-        """The operation is over; *error* is why it failed, or None."""
+        """End the operation; *error* is why it failed, or None."""
         ...
 
 
 class Observer(Protocol):
-    """Follows whole operations, from the request to the end of the stream or of the job."""
+    """Follows operations, from the request to the end of the stream or of the job."""
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> Observation:
         """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait`` or ``run_job``.
 
         Args:
-            operation: Which it is.
+            operation: The operation's name.
             facts: What is known: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
         """
         ...
@@ -127,7 +134,7 @@ def following(observation: Observation) -> Generator[Observation, None, None]:
 
 
 class PartOf:
-    """An operation inside a larger one: it notes everything there and ends nothing."""
+    """A part of a larger operation: everything is noted in the whole, which alone is ended."""
 
     __slots__ = ("active", "event", "set")
 
@@ -151,25 +158,51 @@ def note_job(observation: Observation, job: Job) -> None:
 E = TypeVar("E")
 
 
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
-class Hooks:
-    """The functions that a session calls; each may be None."""
+@frozen(kw_only=True, eq=False)
+class CallbackObserver:
+    """Follows each attempt to send a request and calls plain functions; what they raise is logged."""
 
-    on_request: Callable[[RequestSent], object] | None = field(default=None)
-    on_response: Callable[[ResponseReceived], object] | None = field(default=None)
-    on_retry: Callable[[RetryScheduled], object] | None = field(default=None)
+    on_request: Callable[[RequestSent], object] | None = None
+    on_response: Callable[[ResponseReceived], object] | None = None
+    on_retry: Callable[[RetryScheduled], object] | None = None
 
-    @property
-    def any_set(self) -> bool:
-        """Whether there is anybody to tell."""
-        return self.on_request is not None or self.on_response is not None or self.on_retry is not None
+    def start(self, operation: str, facts: Mapping[str, Any]) -> Observation:
+        """Report that an attempt begins; *facts* are the fields of :class:`RequestSent`."""
+        sent = RequestSent(**facts)
+        _call(self.on_request, sent)
+        return _Attempt(self, sent)
 
 
-def tell(hook: Callable[[E], object] | None, event: E) -> None:
-    """Call *hook*, if any; log what it raises."""
-    if hook is None:
+@define(eq=False)
+class _Attempt:
+    """One attempt as :class:`CallbackObserver` follows it."""
+
+    callbacks: CallbackObserver
+    sent: RequestSent
+    facts: dict[str, Any] = field(factory=dict[str, Any])
+
+    def active(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def set(self, name: str, value: Fact) -> None:
+        self.facts[name] = value
+
+    def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
+        pass
+
+    def end(self, error: Any = None) -> None:
+        """Report the answer, and the retry when the fact ``retry_in`` says that one follows."""
+        retry_in = self.facts.pop("retry_in", None)
+        answer: dict[str, Any] = {"status": None, "request_id": None, **self.facts}
+        _call(self.callbacks.on_response, ResponseReceived(request=self.sent, error=error, **answer))
+        if retry_in is not None:
+            _call(self.callbacks.on_retry, RetryScheduled(request=self.sent, delay=retry_in, error=error))
+
+
+def _call(callback: Callable[[E], object] | None, event: E) -> None:
+    if callback is None:
         return
     try:
-        hook(event)
+        callback(event)
     except Exception:
         log.exception("a hook of the session failed")

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from attrs import evolve
 
+from .assumptions import Assumptions
 from .create_once import had_no_effect
 from .errors import (
     APIConnectionError,
@@ -27,8 +28,8 @@ from .errors import (
 from .hooks import Observation, following, note_job
 from .job import Job
 from .polling import AgentCalls, PollResult, PollScheduler
-from .protocol import Assumptions, send_message_request
 from .refs import JobRef
+from .requests import send_message_request
 from .response_info import ResponseInfo
 from .turns import JobState, SettledBy
 from .waiting import (

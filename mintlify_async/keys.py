@@ -1,4 +1,7 @@
-"""The two keys: a string or a callable comes in; what is sent comes out, and nothing of it is ever shown."""
+"""The admin key and the assistant key of a session: a string, or a function that returns one per request.
+
+No ``repr``, error or pickle shows a key.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
+from .assumptions import Assumptions
 from .errors import ConfigurationError
-from .protocol import Assumptions, KeyKind
+from .requests import KeyKind
 
 __all__ = ["Key", "KeySource"]
 
@@ -19,23 +23,24 @@ _USE = {"admin": "agent jobs", "assistant": "the assistant"}
 
 
 class Key:
-    """One key of a session; its ``repr`` shows nothing and it cannot be pickled."""
+    """One key of a session."""
 
-    __slots__ = ("_assumptions", "_check_kind", "_kind", "_right", "_source")
+    __slots__ = ("_assumptions", "_check_kind", "_checked", "_kind", "_source")
 
     def __init__(
         self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, check_kind: bool
     ) -> None:
-        """Check a key that is a string at once; one from a callable when it is used.
+        """Check a string at once; what a function returns is checked when it is used.
 
         Raises:
-            ConfigurationError: It is no string or callable, or has characters that no header may have.
+            ConfigurationError: It is neither a string nor a function, or has characters that are not
+                allowed in a header.
         """
         self._kind: KeyKind = kind
         self._assumptions = assumptions
         self._check_kind = check_kind
         self._source: KeySource | None = source
-        self._right = ""  # the key whose kind was found right last
+        self._checked = ""  # the last key whose kind was right
         if source is not None and not callable(source):
             self._check_characters(source)
 
@@ -46,19 +51,19 @@ class Key:
 
     @property
     def is_made(self) -> bool:
-        """Whether a function of the user's makes it, which may take its time."""
+        """Whether a function of the user makes it, which may take time."""
         return callable(self._source)
 
     @property
     def at_hand(self) -> str | None:
-        """The key that :meth:`reveal` would return at once, when its kind was found right; else None."""
-        return self._right if self._right and self._right is self._source else None
+        """The key that :meth:`reveal` would return at once, once its kind was found right; else None."""
+        return self._checked if self._checked and self._checked is self._source else None
 
     async def reveal(self) -> str:
         """Return the key to be sent.
 
         Raises:
-            ConfigurationError: It is missing, of the wrong kind, or the callable returned no key.
+            ConfigurationError: It is missing or of the wrong kind, or the function returned no key.
         """
         source = self._source
         if source is None:
@@ -88,11 +93,11 @@ class Key:
             )
 
     def _check_its_kind(self, value: str) -> None:
-        if not self._check_kind or value == self._right:
+        if not self._check_kind or value == self._checked:
             return
         kind = self._assumptions.kind_of_key(value)
         if kind in (self._kind, "unknown"):
-            self._right = value
+            self._checked = value
             return
         other = "another product's key" if kind == "foreign" else f"an {kind} key"
         raise self._error(
@@ -104,9 +109,9 @@ class Key:
         return ConfigurationError(message, field=_ARGUMENT[self._kind])
 
     def __repr__(self) -> str:
-        """Show the kind and whether there is one."""
+        """Show the kind, and whether there is a key."""
         return f"<{self._kind} key ****>" if self.given else f"<no {self._kind} key>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: a pickle is a place where a key gets lost."""
+        """Refuse: a pickle would write the key where it is not looked after."""
         raise TypeError("a key cannot be pickled; give it to the session on the other side")

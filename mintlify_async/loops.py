@@ -1,11 +1,12 @@
-"""Keeps one set of resources for each running event loop, and closes it with that loop.
+"""One set of resources per running event loop, closed with that loop.
 
-A session may be used from several ``asyncio.run`` calls and from several threads;
-connections belong to the loop that opened them. What ends them when a loop ends
-is an asynchronous generator, stepped once: ``asyncio.run`` closes it through
-``loop.shutdown_asyncgens``. (Closing a dead loop's connections from elsewhere
-does not work, nor does a weak dictionary keyed by loop.)
+A session may be used from several ``asyncio.run`` calls and from several threads, but connections
+belong to the loop that opened them.
 """
+
+# An asynchronous generator, stepped once, notices that a loop ends: ``asyncio.run`` closes it through
+# ``loop.shutdown_asyncgens``. (Closing a dead loop's connections from elsewhere does not work, nor does
+# a weak dictionary keyed by loop.)
 
 from __future__ import annotations
 
@@ -17,18 +18,24 @@ from typing import Generic, Protocol, TypeVar
 
 from .errors import StateError
 
-__all__ = ["LoopLocal"]
+__all__ = ["LoopLocal", "session_closed"]
+
+
+def session_closed(operation: str | None = None) -> StateError:
+    """Return the error for a call on a session that is closed."""
+    message = "this session is closed; make a new one"
+    return StateError(f"{operation}: {message}" if operation else message)
 
 
 class Closable(Protocol):
-    """Something that belongs to one event loop."""
+    """Resources that belong to one event loop."""
 
     async def close(self) -> None:
-        """Give everything back, on the loop that it belongs to."""
+        """Close everything, on its own loop."""
         ...
 
     def abandon(self) -> None:
-        """Give back what can be given back without waiting, from anywhere."""
+        """Close what can be closed without waiting, from any thread."""
         ...
 
 
@@ -48,24 +55,24 @@ class _Entry(Generic[T]):
 
 
 class LoopLocal(Generic[T]):
-    """One ``T`` for each running event loop, made when it is first asked for."""
+    """One ``T`` per running event loop, made on first use."""
 
     __slots__ = ("_closed", "_entries", "_make")
 
     def __init__(self, make: Callable[[], T]) -> None:
-        """Remember how to make one; it is called on the loop that needs it."""
+        """Make resources with *make*, which is called on the loop that needs them."""
         self._make = make
         self._closed = False
         self._entries: dict[asyncio.AbstractEventLoop, _Entry[T]] = {}
 
     def get(self) -> T:
-        """Return the running loop's resources, making them the first time.
+        """Return the running loop's resources, made on first use.
 
         Raises:
-            StateError: They were closed, or this process is a fork of the one that made them.
+            StateError: They were closed, or this process was forked from the one that made them.
         """
         if self._closed:
-            raise StateError("this session is closed; make a new one")
+            raise session_closed()
         loop = asyncio.get_running_loop()
         entry = self._entries.get(loop)
         if entry is None:
@@ -82,13 +89,13 @@ class LoopLocal(Generic[T]):
         resources = self._make()
         guard = _guard(self._entries, loop, resources)
         self._entries[loop] = _Entry(loop, resources, guard)
-        # Stepped by hand up to its yield, where the loop knows it: it never suspends before.
+        # Stepped by hand up to its yield, so that the loop knows it; it does not suspend before.
         with suppress(StopIteration):
             guard.__anext__().send(None)
         return resources
 
     async def close(self) -> None:
-        """Close the running loop's resources, and ask every other live loop to close its own; for good."""
+        """Close the running loop's resources, and let every other live loop close its own; for good."""
         self._closed = True
         here = asyncio.get_running_loop()
         for loop, entry in list(self._entries.items()):
@@ -107,7 +114,7 @@ class LoopLocal(Generic[T]):
                 entry.resources.abandon()
 
     def abandon(self) -> bool:
-        """Give everything back without waiting; return whether there was anything."""
+        """Close everything without waiting; return whether there was anything."""
         entries = list(self._entries.values())
         self._entries.clear()
         for entry in entries:

@@ -14,13 +14,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, fields
 
+from .argument_checks import (
+    check_base_url,
+    check_headers,
+    check_seconds,
+    host_of,
+    path_segment,
+)
+from .assumptions import Assumptions
 from .errors import ConfigurationError
 from .hooks import Hooks, Observer
 from .keys import Key, KeySource
 from .polling import PollPolicy
-from .protocol import Assumptions, check_base_url, check_headers, host_of, path_segment
 from .retry import RetryPolicy
-from .timeouts import Timeouts, check_seconds
+from .timeouts import Timeouts
 from .transport import TransportSettings
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote
 
 from attrs import asdict, field, frozen
 
+from .argument_checks import path_segment
 from .errors import ConfigurationError, printable
-from .protocol import path_segment
 
 __all__ = ["JobRef"]
 

@@ -1,6 +1,6 @@
-"""What to do after a failure: what happened, which attempt and a roll in; seconds to wait, or None, out.
+"""Retry policy: whether, and after how long, a request is sent again.
 
-Pure: the time of day, the dice and the sleeping are the caller's.
+No I/O: the time of day, the random number and the sleeping are the caller's.
 """
 
 from __future__ import annotations
@@ -89,22 +89,22 @@ class RetryPolicy:
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
                 raise ConfigurationError(f"{name} must be a number, {least:g} or more", field=name)
 
-    def delay(self, failure: Failure, attempt: int, roll: float) -> float | None:
+    def delay(self, failure: Failure, attempt: int, random: float) -> float | None:
         """Return the seconds to wait before the next attempt, or None to give up.
 
         Args:
             failure: What became of the last attempt.
             attempt: Which one that was, from 1.
-            roll: A number from 0 up to 1.
+            random: A number from 0 up to 1, which spreads the delay.
         """
         if attempt >= self.attempts or failure.permanent or not self._may_resend(failure):
             return None
         if failure.retry_after is not None:
             if failure.retry_after > self.retry_after_cap:
                 return None
-            return failure.retry_after * (1 + 0.1 * roll)
+            return failure.retry_after * (1 + 0.1 * random)
         ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
-        return ceiling * roll
+        return ceiling * random
 
     def _may_resend(self, failure: Failure) -> bool:
         if failure.outcome in ("not_sent", "refused"):
@@ -117,12 +117,12 @@ class RetryPolicy:
 
 
 class RetryBudget:
-    """Retries in hand: a retry takes one, a success gives a tenth back, up to the start's figure."""
+    """The retries that a session may still make: each takes one, each success gives a tenth back."""
 
     __slots__ = ("_most", "_tokens")
 
     def __init__(self, most: float) -> None:
-        """Begin with *most* in hand."""
+        """Begin with *most*, which is also the limit."""
         self._most = most
         self._tokens = most
 

@@ -5,28 +5,35 @@ It knows nothing of the protocol: each verb passes its arguments on.
 
 from __future__ import annotations
 
-import os
+from .loops import session_closed
+
 import random
 import ssl as ssl_module
 import sys
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .agent import AgentClient, Resources, merged
+from .agent_api import AgentAPI, LoopResources
+from .argument_checks import (
+    ANONYMOUS,
+    check_messages,
+    check_seconds,
+    check_thread,
+    merged,
+)
 from .assistant import Reply, ReplySettings
+from .assumptions import Assumptions
 from .clock import Clock, SystemClock
 from .create_once import create_once, fingerprint
 from .dispatch import Dispatcher
-from .errors import ConfigurationError, JobReference, StateError, ThreadReference
+from .errors import ConfigurationError, JobReference, ThreadReference
 from .hooks import (
-    Fact,
-    Hooks,
-    Observation,
+    CallbackObserver,
     Observer,
     RequestSent,
     ResponseReceived,
@@ -40,22 +47,17 @@ from .loops import LoopLocal
 from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .parts import Message, clean_text
 from .polling import PollPolicy, PollScheduler
-from .protocol import (
-    ANONYMOUS,
-    DEFAULT_RETRIEVAL_PAGE_SIZE,
-    Assumptions,
-    Request,
-    ask_request,
-    check_messages,
-    check_thread,
-    create_job_request,
-)
 from .question import ContextItem, SearchFilter
 from .refs import JobRef
+from .requests import (
+    DEFAULT_RETRIEVAL_PAGE_SIZE,
+    ask_request,
+    create_job_request,
+)
 from .retry import RetryBudget, RetryPolicy
 from .thread import Thread
-from .timeouts import Timeouts, check_seconds
-from .transport import LiveResponse, Transport
+from .timeouts import Timeouts
+from .transport import Transport
 from .waiting import DEFAULT_TIMEOUT, check_timeout
 
 if TYPE_CHECKING:
@@ -190,9 +192,9 @@ class MintlifySession:
             observer=observer,
         )
         self._budget = RetryBudget(self._options.retry.budget)
-        self._agent = self._first_agent_client()
-        self._asking = self._asking_within(self._options.timeouts)
-        self._shared: weakref.ref[AgentClient] | None = None
+        self._agent = self._first_agent_api()
+        self._reply_settings = self._settings_of_replies(self._options.timeouts)
+        self._shared: weakref.ref[AgentAPI] | None = None
         self._made_at = _caller()
         self._closed = False
 
@@ -242,7 +244,7 @@ class MintlifySession:
 
     async def _create(
         self,
-        agent: AgentClient,
+        agent: AgentAPI,
         prompt: str,
         project_id: str | None,
         dedupe_key: str | None,
@@ -397,13 +399,12 @@ class MintlifySession:
         """
         self._check_open()
         options = self._options
-        asked = question if type(question) is str and question else check_messages(question, _message_id)
+        asked = question if type(question) is str and question else check_messages(question, new_message_id)
         checked_thread = check_thread(thread)
         request = ask_request(
             self._assumptions,
             self._options.site(domain),
             asked,
-            make_id=_message_id,
             fp=fp if fp is not None else options.fp,
             thread=checked_thread,
             retrieval_page_size=(
@@ -415,9 +416,9 @@ class MintlifySession:
             headers=merged(options.headers, headers),
             extra_body=merged(options.extra_body, extra_body),
         )
-        if self._agent.observer is not None:
+        if options.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
-        asker, settings = self._asking
+        limits, settings = options.timeouts, self._reply_settings
         if timeouts is not None or timeout is not None:
             asker, settings = self._asking_within(with_total(timeouts or options.timeouts, timeout))
         message = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
@@ -628,11 +629,13 @@ class MintlifySession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise _is_closed()
+            raise session_closed()
 
-    def _asking_within(self, limits: Timeouts) -> tuple[_Asker, ReplySettings]:
-        """Return what sends questions with these *limits*, and what their replies need to know."""
-        settings = ReplySettings(
+    def _is_closed(self) -> bool:
+        return self._closed
+
+    def _settings_of_replies(self, limits: Timeouts) -> ReplySettings:
+        return ReplySettings(
             assumptions=self._assumptions,
             thread_headers=(self._assumptions.thread_id_header, self._assumptions.thread_key_header),
             max_event_bytes=self._options.max_event_bytes,
@@ -640,35 +643,39 @@ class MintlifySession:
             comments_are_activity=limits.comments_are_activity,
             clock=self._clock,
         )
-        return _Asker(self._agent, limits), settings
 
-    def _first_agent_client(self) -> AgentClient:
+    def _first_agent_api(self) -> AgentAPI:
         # The factory must not keep the session alive, or leaving without closing would go unnoticed.
         settings, clock = self._transport_settings, self._clock
 
-        def make() -> Resources:
-            return Resources(Transport(settings, clock), PollScheduler(agent))
+        def make() -> LoopResources:
+            return LoopResources(Transport(settings, clock), PollScheduler(agent))
 
-        agent = self._agent_client(LoopLocal(make))
+        loops = LoopLocal(make)
+        agent = self._agent_api(loops, lambda: loops.get().transport)
         return agent
 
-    def _agent_client(self, loops: LoopLocal[Resources]) -> AgentClient:
+    def _agent_api(self, loops: LoopLocal[LoopResources], transport: Callable[[], Transport]) -> AgentAPI:
         options = self._options
-        return AgentClient(
+        http = Dispatcher(
             assumptions=self._assumptions,
-            dispatch=self._dispatcher(),
-            loops=loops,
+            transport=transport,
+            keys=self._keys,
+            retry=options.retry,
+            budget=self._budget,
+            quota=options.quota,
             clock=self._clock,
-            poll=options.poll,
+            random=random.random,
+            attempts=options.callbacks,
+            observer=options.observer,
             timeouts=options.timeouts,
-            project_id=options.project_id,
+            base_url=self.base_url,
             headers=options.headers,
             extra_body=options.extra_body,
-            base_url=self.base_url,
-            observer=options.observer,
         )
+        return AgentAPI(http=http, loops=loops, poll=options.poll, project_id=options.project_id)
 
-    def _for_handles(self) -> AgentClient:
+    def _for_handles(self) -> AgentAPI:
         """Return what all handles call: it keeps the session alive, and the session not it."""
         shared = self._shared() if self._shared is not None else None
         if shared is None:
@@ -689,40 +696,14 @@ class MintlifySession:
         )
 
 
-class _Asker:
-    """Sends a session's questions, without keeping it alive."""
-
-    __slots__ = ("_agent", "_limits")
-
-    def __init__(self, agent: AgentClient, limits: Timeouts) -> None:
-        self._agent = agent
-        self._limits = limits
-
-    def open(
-        self, session: MintlifySession, request: Request
-    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        if session.closed:
-            raise _is_closed()
-        agent = self._agent
-        return agent.dispatch.open(agent.loops.get().transport, request, self._limits)
-
-    def observe(self, request: Request) -> Observation | None:
-        agent = self._agent
-        if agent.observer is None:
-            return None
-        facts: dict[str, Fact] = {"domain": request.domain or "", "base_url": agent.base_url}
-        if request.thread is not None:
-            facts["conversation_id"] = request.thread.id
-        facts["input"] = request.prompt or ""
-        return agent.observer.start("ask", facts)
-
-
-def _is_closed() -> StateError:
-    return StateError("this session is closed; make a new one")
-
-
-def _message_id() -> str:
-    return f"msg_{os.urandom(16).hex()}"
+def _callbacks(
+    on_request: Callable[[RequestSent], object] | None,
+    on_response: Callable[[ResponseReceived], object] | None,
+    on_retry: Callable[[RetryScheduled], object] | None,
+) -> CallbackObserver | None:
+    if on_request is None and on_response is None and on_retry is None:
+        return None
+    return CallbackObserver(on_request=on_request, on_response=on_response, on_retry=on_retry)
 
 
 def _caller() -> str:

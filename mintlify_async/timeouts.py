@@ -1,32 +1,12 @@
-"""The limits of time and size of a call, as one value."""
+"""Time limits of a call, and the limit that applies to one attempt."""
 
 from __future__ import annotations
 
-import math
-
 from attrs import define, evolve, field
 
-from .errors import ConfigurationError
+from .argument_checks import check_seconds
 
-__all__ = ["Timeouts", "check_seconds"]
-
-
-LONGEST = 1e300  # an int may be too large for a float
-
-
-def check_seconds(value: object, name: str, *, optional: bool) -> None:
-    """Refuse what is no number of seconds above 0; None is one when it is *optional*."""
-    if value is None and optional:
-        return
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (0 < value < LONGEST or value == math.inf)
-    ):
-        unset = ", or None for no limit" if optional else ""
-        raise ConfigurationError(
-            f"{name} must be a number of seconds above 0{unset}; got {value!r:.40}", field=name
-        )
+__all__ = ["Limit", "Timeouts"]
 
 
 @define(frozen=True, kw_only=True, slots=True)
@@ -38,8 +18,8 @@ class Timeouts:
         request: An agent request in all: quota, every attempt, the pauses between
             them, and the answer's body.
         first_event: From sending a question until the assistant's first event.
-        idle: The longest silence in an answer after its first event. It counts only
-            while the reply is being read, never while your code works on an event.
+        idle: The longest silence in an answer after its first event, or None for no limit. It
+            counts only while the reply is being read, never while your code works on an event.
         total: A whole answer, or None for no limit.
         comments_are_activity: Whether a comment line (the service's keep-alive)
             ends a silence.
@@ -58,10 +38,35 @@ class Timeouts:
     def __attrs_post_init__(self) -> None:
         """Check every limit."""
         for name in ("connect", "request", "first_event"):
-            check_seconds(getattr(self, name), name, optional=False)
+            check_seconds(getattr(self, name), name)
         for name in ("idle", "total"):
-            check_seconds(getattr(self, name), name, optional=True)
+            check_seconds(getattr(self, name), name, none="means no limit")
 
     def with_total(self, total: float | None) -> Timeouts:
         """Return a copy whose whole answer may take *total* seconds."""
         return evolve(self, total=total)
+
+
+@define(eq=False)
+class Limit:
+    """When an attempt must have its answer, and the timeout that says so.
+
+    Args:
+        at: The moment on the session's clock, or None for no limit.
+        seconds: The timeout's length.
+        phase: The timeout's name: ``request``, ``first_event`` or ``total``.
+    """
+
+    at: float | None
+    seconds: float
+    phase: str
+
+
+def attempt_limit(timeouts: Timeouts, now: float, deadline: float | None, *, question: bool) -> Limit:
+    """Return the limit on an attempt that begins *now*, where *deadline* bounds all attempts."""
+    if not question:
+        return Limit(deadline, timeouts.request, "request")
+    first_event_by = now + timeouts.first_event
+    if deadline is not None and deadline < first_event_by:
+        return Limit(deadline, timeouts.total or timeouts.first_event, "total")
+    return Limit(first_event_by, timeouts.first_event, "first_event")

@@ -11,9 +11,12 @@ import asyncio
 import aiohttp
 import pytest
 
+from mintlify_async.clock import SystemClock
+from mintlify_async.failures import translate
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Close, Reset
-from mintlify_async.transport import _Body, _translate  # pyright: ignore[reportPrivateUsage] - they are what is pinned
+from mintlify_async.timeouts import Limit
+from mintlify_async.transport import RequestBody
 
 
 @pytest.fixture
@@ -28,7 +31,9 @@ async def test_aiohttp_never_sends_a_post_twice(service, fault):
     service.script.create_job(fault=fault, times=None)
     async with aiohttp.ClientSession() as client:
         with pytest.raises(aiohttp.ClientError):
-            await client.post(f"{service.base_url}/v2/agent/acme/job", data=_Body(b'{"prompt": "x"}'))
+            await client.post(
+                f"{service.base_url}/v2/agent/acme/job", data=RequestBody(b'{"prompt": "x"}', SystemClock())
+            )
     assert len(service.requests) == 1
 
 
@@ -36,7 +41,7 @@ async def test_the_body_is_written_before_the_headers_leave(service):
     """So that a body that was never written means that nothing was sent."""
     sent_headers = []
 
-    class Watched(_Body):
+    class Watched(RequestBody):
         async def write(self, writer):
             sent_headers.append(writer.transport.get_write_buffer_size())
             assert not service.requests
@@ -45,7 +50,7 @@ async def test_the_body_is_written_before_the_headers_leave(service):
             await super().write(writer)
 
     async with aiohttp.ClientSession() as client:
-        body = Watched(b'{"prompt": "x"}')
+        body = Watched(b'{"prompt": "x"}', SystemClock())
         async with client.post(
             f"{service.base_url}/v2/agent/acme/job",
             data=body,
@@ -58,7 +63,7 @@ async def test_the_body_is_written_before_the_headers_leave(service):
 
 async def test_a_body_knows_that_it_was_not_written():
     """Nobody listens, so nothing was handed to a connection."""
-    body = _Body(b"{}")
+    body = RequestBody(b"{}", SystemClock())
     async with aiohttp.ClientSession() as client:
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.post("http://127.0.0.1:1/", data=body)
@@ -99,11 +104,7 @@ async def test_closing_a_response_wakes_its_reader(service):
 
 def test_foreign_errors_are_translated_to_the_most_specific():
     """Failures that no server on loopback can play."""
-    from mintlify_async.protocol import Assumptions, create_job_request
-    from mintlify_async.timeouts import Timeouts
-
-    request = create_job_request(Assumptions(), "acme", "x")
-    limits = Timeouts()
+    limit = Limit(None, 60.0, "request")
     key = aiohttp.client_reqrep.ConnectionKey("host", 443, True, True, None, None, None)
     cases = [
         (aiohttp.ClientConnectorDNSError(key, OSError(-2, "no name")), "dns", "no"),
@@ -116,7 +117,5 @@ def test_foreign_errors_are_translated_to_the_most_specific():
         (TimeoutError(), "timeout", "maybe"),
     ]
     for foreign, reason, sent in cases:
-        body = _Body(b"{}")
-        body.sent_at = 1.0 if sent == "maybe" else None
-        ours = _translate(foreign, request, body, limits, 60.0, "request")
+        ours = translate(foreign, "create_job", written=sent == "maybe", limit=limit, connect=10.0)
         assert (ours.reason, ours.sent) == (reason, sent), foreign

@@ -235,7 +235,7 @@ async def test_connecting_has_a_limit_of_its_own(silent_url, service, operation,
 
 
 @pytest.mark.parametrize("operation", [*POSTS, "ask"])
-async def test_nothing_is_written_after_the_limit_on_connecting(service, operation, monkeypatch):
+async def test_nothing_is_written_after_the_limit(service, operation, monkeypatch):
     """Aiohttp writes a body in a task of its own: one that begins too late sends nothing, and says so.
 
     The loop is held up past the limit in the very step in which the connection is there.
@@ -250,11 +250,11 @@ async def test_nothing_is_written_after_the_limit_on_connecting(service, operati
         return made
 
     monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", create_late)
-    limits, once = Timeouts(connect=0.05), RetryPolicy(attempts=1)
+    limits, once = Timeouts(request=0.05, first_event=0.05), RetryPolicy(attempts=1)
     async with service.session(clock=SystemClock(), timeouts=limits, retry=once) as session:
         error, _ = await failure(session, service, operation)
     assert isinstance(error, APITimeoutError)
-    assert (error.phase, error.sent) == ("connect", "no")
+    assert (error.phase, error.sent) == ("first_event" if operation == "ask" else "request", "no")
     await asyncio.sleep(0.05)  # what was written would arrive
     seen = [one for one in service.requests if one.operation == operation]
     assert len(seen) == (1 if operation == "create_job" else 0)  # the fixture's own

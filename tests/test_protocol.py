@@ -25,8 +25,10 @@ from mintlify_async import (
     Thread,
     Timeouts,
 )
+from mintlify_async.argument_checks import check_base_url
 from mintlify_async.parts import TextPart
-from mintlify_async.protocol import ask_request, check_base_url, json_body, server_words
+from mintlify_async.requests import ask_request
+from mintlify_async.responses import server_words
 from mintlify_async.testing import LocalService
 
 KEYS = Keys()
@@ -476,17 +478,16 @@ async def test_an_error_answer_is_a_typed_error_that_shows_no_key(web, session):
 @pytest.mark.parametrize("text", ["Hi", 'quo"te', "line\nend", "\u2028", "\ud800", "ü€😀", "\x7f\x00"])
 @pytest.mark.parametrize("fp", ["anonymous", 'a"\\'])
 @pytest.mark.parametrize("size", [5, 0, -1, 10**30])
-def test_a_plain_question_is_written_as_any_other(text: str, fp: str, size: int) -> None:
-    """The short way to write a question of one text writes the very bytes of the long way."""
+def test_a_plain_question_is_written_as_it_is(text: str, fp: str, size: int) -> None:
+    """Any text, user and page size are in the body as they were given."""
     message = Message.user(text, "m\n1")
-    short = ask_request(
-        Assumptions(), "acme", text, make_id=lambda: "m\n1", fp=fp, retrieval_page_size=size
-    ).body
-    long = json_body({"fp": fp, "messages": [message.to_wire()], "retrievalPageSize": size})
-    assert short == long
+    body = ask_request(Assumptions(), "acme", [message], fp=fp, retrieval_page_size=size).body
+    assert body is not None
+    expected = {"fp": fp, "messages": [message.to_wire()], "retrievalPageSize": size}
+    assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
 
 
-def test_a_question_with_anything_more_is_written_the_long_way() -> None:
+def test_a_question_with_anything_more_is_written_whole() -> None:
     """A message's metadata, state or second part, a further field or another number are all in the body."""
     part = TextPart(text="x", state="done")
     for message in (
@@ -502,8 +503,7 @@ def test_a_question_with_anything_more_is_written_the_long_way() -> None:
     body = ask_request(
         Assumptions(),
         "acme",
-        "x",
-        make_id=lambda: "1",
+        [Message.user("x", "1")],
         retrieval_page_size=2.5,
         thread=Thread("t", "k"),
         extra_body={"fp": "other"},

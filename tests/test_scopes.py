@@ -7,15 +7,15 @@ import math
 
 import pytest
 
+from mintlify_async.cancellation import Deadline
 from mintlify_async.clock import SystemClock
-from mintlify_async.scopes import Scope
 from mintlify_async.testing import VirtualClock
 
 
 async def test_the_moment_ends_the_block() -> None:
     """When the clock reaches it, ``TimeoutError`` leaves the block, and the task is not cancelled."""
     clock = VirtualClock()
-    scope = Scope(clock, clock.now() + 5)
+    scope = Deadline(clock, clock.now() + 5)
     with pytest.raises(TimeoutError), scope:
         await clock.sleep(60)
     task = asyncio.current_task()
@@ -27,7 +27,7 @@ async def test_the_moment_ends_the_block() -> None:
 async def test_a_block_that_is_over_is_left_alone() -> None:
     """Neither its moment nor somebody who ends it too late cancels what comes after it."""
     clock = VirtualClock()
-    with Scope(clock, clock.now() + 5) as scope:
+    with Deadline(clock, clock.now() + 5) as scope:
         await asyncio.sleep(0)
     scope.end()
     await clock.sleep(60)
@@ -42,7 +42,7 @@ async def test_end_that_comes_with_the_result_does_no_harm() -> None:
         done.set_result(7)
         scope.end()
 
-    with Scope() as scope:
+    with Deadline() as scope:
         asyncio.get_running_loop().call_soon(both)
         assert await done == 7
     await asyncio.sleep(0)
@@ -52,7 +52,7 @@ async def test_end_that_comes_with_the_result_does_no_harm() -> None:
 
 async def test_another_task_ends_it() -> None:
     """``end`` from another task is a ``TimeoutError`` in the block; twice is once."""
-    scope = Scope()
+    scope = Deadline()
     for _ in range(2):
         asyncio.get_running_loop().call_soon(scope.end)
     with pytest.raises(TimeoutError), scope:
@@ -64,7 +64,7 @@ async def test_another_task_ends_it() -> None:
 async def test_a_cancelled_task_stays_cancelled(first: str) -> None:
     """Who cancels the task in the same step wins, whichever came first."""
     entered = asyncio.Event()
-    scope = Scope()
+    scope = Deadline()
 
     async def work() -> None:
         with scope:
@@ -86,7 +86,7 @@ async def test_a_cancelled_task_stays_cancelled(first: str) -> None:
 async def test_one_inside_another() -> None:
     """The outer block ends, though the inner one had a moment of its own."""
     clock = VirtualClock()
-    outer, inner = Scope(clock, clock.now() + 1), Scope(clock, clock.now() + 2)
+    outer, inner = Deadline(clock, clock.now() + 1), Deadline(clock, clock.now() + 2)
     with pytest.raises(TimeoutError), outer, inner:
         await clock.sleep(60)
     assert (outer.ended, inner.ended, clock.now()) == (True, False, 1.0)
@@ -95,7 +95,7 @@ async def test_one_inside_another() -> None:
 async def test_beside_asyncios_own() -> None:
     """``asyncio.timeout`` around it and inside it keep their own ``TimeoutError``."""
     clock = VirtualClock()
-    scope = Scope(clock, clock.now() + 3600)
+    scope = Deadline(clock, clock.now() + 3600)
 
     async def work() -> None:
         async with asyncio.timeout(0):
@@ -110,7 +110,7 @@ async def test_beside_asyncios_own() -> None:
 @pytest.mark.parametrize("at", [None, math.inf])
 async def test_never(at: float | None) -> None:
     """None and infinity set no timer."""
-    with Scope(SystemClock(), at) as scope:
+    with Deadline(SystemClock(), at) as scope:
         await asyncio.sleep(0)
     assert not scope.ended
 
@@ -118,77 +118,15 @@ async def test_never(at: float | None) -> None:
 async def test_a_moment_that_has_come_already() -> None:
     """A block whose moment is past ends at its first chance."""
     clock = SystemClock()
-    with pytest.raises(TimeoutError), Scope(clock, clock.now() - 1):
+    with pytest.raises(TimeoutError), Deadline(clock, clock.now() - 1):
         await asyncio.sleep(3600)
-
-
-@pytest.mark.parametrize(("begun", "ends"), [(False, 2.0), (True, 5.0)])
-async def test_an_earlier_moment_for_the_first_step(begun: bool, ends: float) -> None:
-    """It ends the block, unless the first step is done; then the block's own moment does."""
-    clock = VirtualClock()
-    scope = Scope(clock, clock.now() + 5, clock.now() + 2)
-
-    async def work() -> None:
-        with scope:
-            await clock.sleep(1)
-            scope.begun = begun
-            await clock.sleep(60)
-
-    with pytest.raises(TimeoutError):
-        await work()
-    assert (clock.now(), scope.ended_early) == (ends, not begun)
-
-
-@pytest.mark.parametrize(("at", "early"), [(1.0, 2.0), (1.0, 1.0), (1.0, math.inf), (1.0, None)])
-async def test_an_earlier_moment_that_is_none(at: float, early: float | None) -> None:
-    """What is no earlier says nothing."""
-    clock = VirtualClock()
-    scope = Scope(clock, clock.now() + at, None if early is None else clock.now() + early)
-    with pytest.raises(TimeoutError), scope:
-        await clock.sleep(60)
-    assert (clock.now(), scope.ended_early) == (1.0, False)
-
-
-@pytest.mark.parametrize("at", [None, math.inf])
-async def test_an_earlier_moment_alone(at: float | None) -> None:
-    """A first step may have a limit where the whole has none; done, nothing ends it."""
-    clock = VirtualClock()
-    with Scope(clock, at, clock.now() + 2) as scope:
-        scope.begun = True
-        await clock.sleep(60)
-    assert not scope.ended
-
-
-async def test_ended_by_another_task_before_its_earlier_moment() -> None:
-    """That is no moment that came; nor does the first step, done, keep another task from ending it."""
-    clock = VirtualClock()
-    scope = Scope(clock, None, clock.now() + 2)
-    scope.begun = True
-    asyncio.get_running_loop().call_soon(scope.end)
-    with pytest.raises(TimeoutError), scope:
-        await asyncio.sleep(3600)
-    assert scope.ended
-
-
-async def test_an_earlier_moment_that_comes_with_the_result() -> None:
-    """The block is over in that very step: nothing is waited for any more."""
-    clock = VirtualClock()
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    clock.schedule(2, lambda: done.set_result(None))
-    scope = Scope(clock, clock.now() + 50, clock.now() + 2)
-    with scope:
-        scope.begun = True
-        await done
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert (clock.now(), scope.ended) == (2.0, False)
 
 
 async def test_another_error_passes() -> None:
     """What the block itself raises leaves it as it is, also when it was ended."""
 
     async def work() -> None:
-        with Scope() as scope:
+        with Deadline() as scope:
             asyncio.get_running_loop().call_soon(scope.end)
             try:
                 await asyncio.sleep(3600)

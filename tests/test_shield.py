@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async.shield import to_the_end
+from mintlify_async.cancellation import finish_shielded
 
 
 async def step(steps: list[str], turns: int = 3, error: Exception | None = None) -> str:
@@ -21,16 +21,16 @@ async def step(steps: list[str], turns: int = 3, error: Exception | None = None)
 
 async def test_a_step_gives_its_result_or_its_error():
     """As if it were awaited plainly."""
-    assert await to_the_end(step([])) == "done"
+    assert await finish_shielded(step([])) == "done"
     with pytest.raises(OSError, match="broken"):
-        await to_the_end(step([], error=OSError("broken")))
+        await finish_shielded(step([], error=OSError("broken")))
 
 
 @pytest.mark.parametrize("error", [None, OSError("broken")])
 async def test_a_cancelled_step_runs_to_its_end(error):
     """However often; then the cancellation passes."""
     steps: list[str] = []
-    task = asyncio.create_task(to_the_end(step(steps, 5, error)))
+    task = asyncio.create_task(finish_shielded(step(steps, 5, error)))
     for _ in range(3):
         await asyncio.sleep(0)
         task.cancel()
@@ -44,7 +44,7 @@ async def test_a_cancelled_scope_waits_for_the_step():
     steps: list[str] = []
     with anyio.CancelScope() as scope:
         scope.cancel()
-        await to_the_end(step(steps))
+        await finish_shielded(step(steps))
         assert steps == list("012")
         await asyncio.sleep(0)
         raise AssertionError

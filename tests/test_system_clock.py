@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mintlify_async import clock as room
-from mintlify_async.clock import SystemClock
+from mintlify_async import SystemClock
+from mintlify_async.timers import queue_of, queues
 
 
 async def test_they_ring_in_order() -> None:
@@ -125,8 +125,7 @@ async def test_what_was_called_off_is_swept() -> None:
     kept = clock.call_at(far, lambda: None)
     for _ in range(10_000):
         clock.call_at(far, lambda: None).cancel()
-    lane = room._lanes[id(asyncio.get_running_loop())]  # pyright: ignore[reportPrivateUsage] - what is measured
-    assert len(lane._alarms) < 200  # pyright: ignore[reportPrivateUsage] - what is measured
+    assert len(queue_of(asyncio.get_running_loop())) < 200
     kept.cancel()
 
 
@@ -151,7 +150,7 @@ def test_loops_have_timers_of_their_own() -> None:
         asyncio.run(ring(f"run {n}"))
     assert sorted(rung) == ["run 0", "run 1", "run 2", "run 3", "run 4", "thread 0", "thread 1"]
     gc.collect()
-    assert not [lane for lane in room._lanes.values() if lane.loop.is_closed()]  # pyright: ignore[reportPrivateUsage] - what is measured
+    assert not [queue for queue in queues() if queue.loop.is_closed()]
 
 
 def test_a_loop_that_was_never_closed_can_go() -> None:

@@ -1,0 +1,54 @@
+"""What is assumed of the service where its interface document is silent.
+
+Every such fact is a field of :class:`Assumptions`, so that a user can correct it.
+"""
+
+from __future__ import annotations
+
+from attrs import define
+
+__all__ = ["Assumptions"]
+
+
+@define(frozen=True, kw_only=True)
+class Assumptions:
+    """What is assumed of the service where its interface document is silent.
+
+    Pass ``assumptions=Assumptions(get_job_path="/v3/…")`` to a session to correct
+    an assumption. Paths are templates: ``{project_id}``, ``{job_id}`` and ``{domain}`` are
+    percent-encoded into them.
+
+    Args:
+        base_url: The service's address, when neither the argument nor the environment names one.
+        create_job_path: Interface 4.1.
+        get_job_path: The polling operation, whose path interface 4.4 does not show.
+        send_message_path: Interface 4.2.
+        ask_path: Interface 4.3.
+        admin_key_prefix: How an admin key begins (interface 5).
+        assistant_key_prefix: How an assistant key begins (interface 5).
+        foreign_key_prefixes: How keys of other products begin.
+        thread_id_header: The response header with a new thread's id, in lower case.
+        thread_key_header: The response header with a new thread's key, in lower case.
+        request_id_headers: The headers that may hold a request's id; the first that is present counts.
+    """
+
+    base_url: str = "https://api.mintlify.com"  # assumption: base URL
+    create_job_path: str = "/v2/agent/{project_id}/job"
+    get_job_path: str = "/v2/agent/{project_id}/job/{job_id}"  # assumption: get-job path
+    send_message_path: str = "/v2/agent/{project_id}/job/{job_id}/message"
+    ask_path: str = "/discovery/v2/assistant/{domain}/message"
+    admin_key_prefix: str = "mint_"  # assumption: key prefixes
+    assistant_key_prefix: str = "mint_dsc_"
+    foreign_key_prefixes: tuple[str, ...] = ("mint_us_",)
+    thread_id_header: str = "x-thread-id"  # assumption: thread headers
+    thread_key_header: str = "x-thread-key"
+    request_id_headers: tuple[str, ...] = ("x-request-id", "x-vercel-id", "cf-ray")  # assumption: request id
+
+    def kind_of_key(self, key: str) -> str:
+        """Return ``admin``, ``assistant``, ``foreign`` or ``unknown``; the longest prefix decides."""
+        kinds = [(self.admin_key_prefix, "admin"), (self.assistant_key_prefix, "assistant")]
+        kinds += [(prefix, "foreign") for prefix in self.foreign_key_prefixes]
+        for prefix, kind in sorted(kinds, key=lambda pair: -len(pair[0])):
+            if prefix and key.startswith(prefix):
+                return kind
+        return "unknown"

@@ -1,0 +1,97 @@
+"""Timeouts that another task can trigger, and steps that finish although the caller is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from .clock import Clock, Timer
+
+__all__ = ["Deadline", "finish_shielded"]
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """A timeout that another task can trigger.
+
+    The block raises ``TimeoutError`` when its time has come, or after :meth:`end`. Enter it once, and
+    never hold it across a ``yield``::
+
+        with Deadline(clock, clock.now() + 5):
+            await something
+
+    (``asyncio.timeout`` cannot be ended by another task, and knows no other clock.)
+
+    Args:
+        clock: Tells the time; without a clock only :meth:`end` ends the block.
+        at: When the block ends, on *clock*; None and infinity mean never.
+
+    Attributes:
+        ended: Whether the block was ended.
+    """
+
+    __slots__ = ("_at", "_cancelling", "_clock", "_task", "_timer", "ended")
+
+    def __init__(self, clock: Clock | None = None, at: float | None = None) -> None:
+        """Set nothing in motion before the block is entered."""
+        self._at = at
+        self._clock = clock
+        self._task: asyncio.Task[object] | None = None
+        self._timer: Timer | None = None
+        self._cancelling = 0
+        self.ended = False
+
+    def __enter__(self) -> Self:
+        """Begin, in the running task."""
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        if self._clock is not None and self._at is not None and self._at < math.inf:
+            self._timer = self._clock.call_at(self._at, self._end_now)
+        return self
+
+    def end(self) -> None:
+        """End the block at its next suspension, from any task of its loop; harmless when it is over."""
+        if self._task is not None:
+            # Not at once: the block may be over by then, and the cancellation would hit what follows it.
+            self._task.get_loop().call_soon(self._end_now)
+
+    def _end_now(self) -> None:
+        if self._task is not None and not self.ended:
+            self.ended = True
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise ``TimeoutError`` when the block was ended, unless the task was cancelled as well."""
+        task, self._task = self._task, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.ended or task is None or task.uncancel() > self._cancelling:
+            return
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            raise TimeoutError from error
+
+
+async def finish_shielded(step: Coroutine[Any, Any, T]) -> T:
+    """Finish *step* even if the caller is cancelled; the cancellation is raised afterwards."""
+    import anyio  # imported on use: it takes a tenth of the session's import time
+
+    task = asyncio.ensure_future(step)
+    cancelled: asyncio.CancelledError | None = None
+    with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel every await again
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # retrieved, or asyncio logs that it never was
+        raise cancelled
+    return task.result()
