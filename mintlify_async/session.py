@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from attrs import define, evolve, field, fields
 
 from .agent import AgentClient, Resources, merged
-from .assistant import Reply, ReplySettings
+from .assistant import PreparedQuestion, Reply, ReplySettings
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, StateError
@@ -450,25 +450,54 @@ class MintlifySession:
             reply = await session.ask("How do I log in?")
             print(reply.text, reply.thread)
         """
+        return Reply(
+            *self._prepare_question(
+                question,
+                thread=thread,
+                fp=fp,
+                domain=domain,
+                timeout=timeout,
+                timeouts=timeouts,
+                retrieval_page_size=retrieval_page_size,
+                filter=filter,
+                context=context,
+                current_path=current_path,
+                headers=headers,
+                extra_body=extra_body,
+            )
+        )
+
+    def _prepare_question(
+        self,
+        question: str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]],
+        *,
+        thread: Thread | str | None,
+        fp: str | None,
+        domain: str | None,
+        timeout: float | None = None,
+        timeouts: Timeouts | None = None,
+        retrieval_page_size: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        **fields: Any,
+    ) -> PreparedQuestion:
+        """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
         self._check_open()
         options = self._options
         asked = question if type(question) is str and question else check_messages(question, _message_id)
-        checked_thread = check_thread(thread)
         request = ask_request(
             self._assumptions,
             self._domain(domain),
             asked,
             make_id=_message_id,
             fp=fp if fp is not None else options.fp,
-            thread=checked_thread,
+            thread=check_thread(thread),
             retrieval_page_size=(
                 retrieval_page_size if retrieval_page_size is not None else options.retrieval_page_size
             ),
-            filter=filter,
-            context=context,
-            current_path=current_path,
             headers=merged(options.headers, headers),
             extra_body=merged(options.extra_body, extra_body),
+            **fields,
         )
         if self._agent.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
@@ -476,7 +505,7 @@ class MintlifySession:
         if timeouts is not None or timeout is not None:
             asker, settings = self._asking_within(_with_total(timeouts or options.timeouts, timeout))
         message = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        return Reply(asker, self, request, settings, message)
+        return PreparedQuestion(asker.owned_by(self), request, settings, message)
 
     def conversation(
         self,
@@ -496,34 +525,35 @@ class MintlifySession:
         history_parts: Collection[str] | None = ("text", "file", "source-url"),
         keep_messages: int | None = None,
     ) -> Conversation:
-        """Return a conversation with the assistant, which carries its history and its thread forward. No I/O.
+        """Return a conversation with the assistant: it keeps history and thread. No I/O.
 
-        To go on with one that is in a store, name the same *store*, *id* and owner: it is read when
+        To continue one that is in a store, name the same *store*, *id* and owner: it is read when
         its first reply is entered, or by ``await chat.load()``.
 
         Args:
             fp: Names the user to the service; the session's by default.
             store: Where finished turns are saved; nowhere by default.
-            id: Its name in the store; a new one by default.
-            owner: Whose it is in the store; *fp* by default. Another owner cannot load it.
+            id: The conversation's name in the store; a new one by default.
+            owner: Who owns it in the store; *fp* by default. Another owner cannot load it.
             thread: Begin in this thread.
-            messages: Begin with this history; what the store has under *id* goes before it.
+            messages: Begin with this history; what the store has under *id* replaces it.
             system: Text, or a message, that goes before every question.
             domain: Another site than the session's.
-            commit: When a turn enters the history: at the answer's ``finish``; or
-                ``"partial"``, also when it was broken off after some text had come.
-            busy: What a second turn meanwhile does: ``"raise"`` a StateError, or ``"queue"``: wait
-                for its time, and begin with what the store has then.
-            max_messages: The most messages sent, the question counted, system messages not.
-            max_characters: The most characters sent, likewise. Older ones are left out first;
-                the history itself keeps all.
+            commit: When a turn enters the history: ``"finish"``, at the answer's ``finish``; or
+                ``"partial"``, also when the answer was broken off after some text had come.
+            busy: What happens to a turn while another one is under way: ``"raise"`` a StateError, or
+                ``"queue"``: wait in line, and begin with what the store has then.
+            max_messages: The most messages sent with a question, the question included, system
+                messages not.
+            max_characters: The most characters sent, counted likewise. Older messages are left out
+                first; the history itself keeps all.
             history_parts: The types of parts of earlier messages that are sent again; None for
-                all, a search's results of 50 to 100 KB included.
-            keep_messages: The most messages kept; the oldest turns are forgotten beyond it. For
+                all, including search results of 50 to 100 KB.
+            keep_messages: The most messages kept; beyond it the oldest turns are dropped. For
                 conversations without an end: each turn writes the whole history to the store.
 
         Raises:
-            ConfigurationError: An argument is wrong.
+            ConfigurationError: An argument is invalid.
 
         Example::
 
@@ -532,26 +562,28 @@ class MintlifySession:
             reply = await chat.ask("How do I log in?")
             reply = await chat.ask("And by SSO?")
         """
-        from .conversation import Conversation  # loaded when it is used: a plain ask does without
+        # Loaded when it is used: a plain question does without.
+        from .conversation import Conversation, ConversationSettings
+        from .history import HistoryBounds
 
         self._check_open()
-        return Conversation(
-            self,
+        settings = ConversationSettings(
             fp=fp if fp is not None else self._options.fp,
-            domain=domain,
             store=store,
             id=id,
             owner=owner,
             thread=thread,
             messages=messages,
             system=system,
+            domain=domain,
             commit=commit,
             busy=busy,
-            max_messages=max_messages,
-            max_characters=max_characters,
-            history_parts=history_parts,
+            bounds=HistoryBounds(
+                max_messages=max_messages, max_characters=max_characters, parts=history_parts
+            ),
             keep_messages=keep_messages,
         )
+        return Conversation(self._prepare_question, settings)
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -770,18 +802,21 @@ class MintlifySession:
 
 
 class _Asker:
-    """Sends a session's questions, without keeping it alive."""
+    """Sends a session's questions. The session's own one does not keep the session alive."""
 
-    __slots__ = ("_agent", "_limits")
+    __slots__ = ("_agent", "_limits", "_session")
 
-    def __init__(self, agent: AgentClient, limits: Timeouts) -> None:
+    def __init__(self, agent: AgentClient, limits: Timeouts, session: MintlifySession | None = None) -> None:
         self._agent = agent
         self._limits = limits
+        self._session = session
 
-    def open(
-        self, session: MintlifySession, request: Request
-    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        if session.closed:
+    def owned_by(self, session: MintlifySession) -> _Asker:
+        """Return one that keeps *session* alive, for a question that is not sent yet."""
+        return _Asker(self._agent, self._limits, session)
+
+    def open(self, request: Request) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+        if self._session is not None and self._session.closed:
             raise _is_closed()
         agent = self._agent
         return agent.dispatch.open(agent.loops.get().transport, request, self._limits)

@@ -508,6 +508,24 @@ class LiveResponse:
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
+    async def read(self) -> bytes:
+        """Return at least one byte; ``b""`` is the body's clean end. Cancelling loses nothing.
+
+        Raises:
+            APITimeoutError: Silence for too long, or the whole took too long.
+            APIConnectionError: The connection was lost, or the body's framing is broken.
+        """
+        try:
+            arriving = self.reading()
+            try:
+                data = await arriving
+            except Exception as error:
+                data = self.broke(error)
+            self.took(data)
+            return data
+        finally:
+            self.pending = False
+
     def reading(self) -> Awaitable[bytes]:
         """Begin a read and return what is awaited for at least one byte; ``b""`` is the body's clean end.
 
