@@ -432,16 +432,20 @@ class Reply:
         assert asker is not None
         assert request is not None
         try:
+            # When the observer fails, nothing was sent: the reply can be started again.
             self._observation = observation = asker.observe(request)
-            with _UNOBSERVED if observation is None else observation.active():
-                self._live, self._attempts = await asker.open(request)
+            try:
+                with _UNOBSERVED if observation is None else observation.active():
+                    self._live, self._attempts = await asker.open(request)
+            except BaseException as error:
+                self._fail(error)
+                raise
+            finally:
+                # A reply may be kept for long; it must not keep the session and its keys.
+                self._asker = self._request = asker = request = None
         except BaseException as error:
-            self._fail(error)
             await self._end_turn(error, left=True)  # a block that was not entered is not left
             raise
-        finally:
-            # A reply may be kept for long; it must not keep the session and its keys.
-            self._asker = self._request = asker = request = None
         live, settings = self._live, self._settings
         self._started = True
         self._stream = stream = MessageStream(

@@ -75,6 +75,7 @@ class ConversationTurn:
             transcript.lock.release()
             raise
         self._under_way = transcript.active = True
+        self._settled = False
         self._task = asyncio.current_task()
         self._close_reply = close_if_unused
         if transcript.contents is self._before:
