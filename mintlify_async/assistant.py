@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
-
-from attrs import define
+from typing import TYPE_CHECKING, Any, Self
 
 from .errors import (
     APITimeoutError,
@@ -28,118 +26,23 @@ from .errors import (
 from .events import Finish, StreamEvent, TextDelta
 from .models import ResponseInfo, Thread
 from .parts import Message, clean_text
-from .protocol import Assumptions, Request, response_info
+from .prepared_question import Asker, ReplySettings, Turn
+from .protocol import Request, response_info
 from .scopes import Scope
 from .stream import MessageStream
 
 if TYPE_CHECKING:
-    from .clock import Clock
     from .edits import Edits
     from .hooks import Observation
     from .message import AnswerSource
     from .transport import LiveResponse
 
-__all__ = [
-    "Asker",
-    "CloseIfUnused",
-    "PreparedQuestion",
-    "Reply",
-    "ReplySettings",
-    "Snapshots",
-    "TextStream",
-    "Turn",
-]
+__all__ = ["Reply", "Snapshots", "TextStream"]
 
 GRACE_SECONDS = 1.0  # how long the connection stays open for what may follow the announced end
 
 _UNOBSERVED = nullcontext()
-
 _log = logging.getLogger("mintlify_async")
-
-
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
-class ReplySettings:
-    """The session's settings that its replies need.
-
-    Args:
-        assumptions: What is assumed of the service.
-        thread_headers: The names of the headers with a thread's id and its key.
-        max_event_bytes: The largest event, in bytes.
-        max_reply_bytes: The largest answer, in decoded bytes.
-        comments_are_activity: Whether a comment resets the limit on silence.
-        clock: The session's clock.
-    """
-
-    assumptions: Assumptions
-    thread_headers: tuple[str, str]
-    max_event_bytes: int
-    max_reply_bytes: int
-    comments_are_activity: bool
-    clock: Clock
-
-
-class Asker(Protocol):
-    """Sends questions."""
-
-    def open(self, request: Request) -> Awaitable[tuple[LiveResponse, int]]:
-        """Send *request*; return the answer, whose headers have arrived, and the number of attempts."""
-        ...
-
-    def observe(self, request: Request) -> Observation | None:
-        """Start an observation of *request*; None when the session has no observer."""
-        ...
-
-
-class PreparedQuestion(NamedTuple):
-    """A question that was checked and is ready to be sent: the arguments of :class:`Reply`."""
-
-    asker: Asker
-    request: Request
-    settings: ReplySettings
-    message: Message | None = None
-
-
-CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
-
-
-class Turn(Protocol):
-    """What a conversation does around one reply. The reply of a plain question has no turn."""
-
-    async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:
-        """Wait until the question may be sent.
-
-        Args:
-            close_if_unused: Closes the reply without ending its turn, and returns whether it did. It does
-                not while a task opens or reads the reply; nor inside the reply's block, unless its
-                argument is true. Weak: the reply owns the turn.
-
-        Returns:
-            What to send in place of the question that the reply was made with; None to send that one.
-
-        Raises:
-            MintlifyError: It may not be sent. The reply can be entered again later.
-        """
-        ...
-
-    async def finished(self, reply: Reply) -> None:
-        """``Finish`` was read and is handed out next. An error is kept for :meth:`ended`."""
-        ...
-
-    async def ended(self, reply: Reply, *, failed: bool) -> None:
-        """Commit the turn or roll it back, now that no event follows. Further calls do nothing.
-
-        Args:
-            reply: The reply.
-            failed: Whether the answer ended with an error.
-
-        Raises:
-            Exception: The error of the store: the turn was not saved.
-        """
-        ...
-
-    def left(self) -> None:
-        """Let the next turn begin: the reply's block was left, or it ended and had no block."""
-        ...
 
 
 class Reply:
@@ -193,15 +96,7 @@ class Reply:
         message: Message | None = None,
         turn: Turn | None = None,
     ) -> None:
-        """Keep the question; made by ``session.ask`` and ``conversation.ask``.
-
-        Args:
-            asker: Sends the question. Kept until then.
-            request: The question.
-            settings: The session's settings.
-            message: The assistant message that the answer continues, if any.
-            turn: The conversation's turn, if the question belongs to one.
-        """
+        """Keep a :class:`PreparedQuestion` and its turn; made by ``session.ask`` and ``conversation.ask``."""
         self._asker: Asker | None = asker
         self._request: Request | None = request
         self._settings = settings
@@ -295,7 +190,7 @@ class Reply:
     def snapshots(self) -> Snapshots:
         """Return an async iterator of the message after each change; it reads this reply.
 
-        Each snapshot takes time in proportion to the message. For plain text use :attr:`text_stream`.
+        A snapshot takes time in proportion to the message. For plain text use :attr:`text_stream`.
         """
         return Snapshots(self, self._changed)
 
@@ -339,14 +234,7 @@ class Reply:
         return Edits(self, self._settings.clock, every=every, limit=limit, tail=below)
 
     async def final(self) -> Message:
-        """Read to the end and return the whole message.
-
-        Raises:
-            StreamError: The answer did not arrive whole; ``.partial`` has what did.
-            APIConnectionError: There was no answer.
-            APIStatusError: The service refused.
-            StoreConflictError: A conversation's turn could not be saved: the store has a newer one.
-        """
+        """Read to the end and return the whole message. Raises the errors of :meth:`run`."""
         await self.run()
         assert self._stream is not None
         return self._stream.message
@@ -374,7 +262,8 @@ class Reply:
         if self._error is not None:
             raise self._error
         if self._stream is None or not self._stream.ended:
-            raise self._closed_early()
+            self._error = StreamInterruptedError("the reply was closed before its end", **self._kept())
+            raise self._error
         return self
 
     def __await__(self) -> Generator[Any, None, Self]:
@@ -395,10 +284,7 @@ class Reply:
         return await self._start(entered=True)
 
     async def _start(self, *, entered: bool = False) -> Self:
-        """Open the answer, unless that was done; return this reply.
-
-        *entered* is whether the reply's block begins with that.
-        """
+        """Open the answer, unless that was done. *entered* is whether the reply's block begins with that."""
         self._entered |= entered
         if self._started or self._closed:
             return self
@@ -505,15 +391,11 @@ class Reply:
     async def _save(self, turn: Turn, event: Finish) -> None:
         """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
         self._unsaved = event
-        await turn.finished(self)
+        await turn.finished(self.message, self.thread)
         self._unsaved = None
 
     def _to_be_read(self, stream: MessageStream) -> LiveResponse:
-        """Return the live response with the limits of the next read set.
-
-        Raises:
-            StateError: Another task is reading it.
-        """
+        """Return the live response with the limits of the next read set. Raises StateError if it is read."""
         live = self._live
         assert live is not None
         if live.pending:
@@ -621,7 +503,8 @@ class Reply:
         if turn is None:
             return
         try:
-            await turn.ended(self, failed=self._error is not None)
+            whole = self.complete and not self.aborted and self._error is None
+            await turn.ended(self.message, self.thread, whole=whole)
         except Exception as problem:
             self._error = problem
             if error is None:
@@ -644,10 +527,6 @@ class Reply:
             if fact:
                 observation.set(name, fact)
 
-    def _closed_early(self) -> StreamInterruptedError:
-        self._error = error = StreamInterruptedError("the reply was closed before its end", **self._kept())
-        return error
-
     def _kept(self) -> dict[str, Any]:
         return {"partial": self.message, "thread": self.thread, "events_seen": self.events_seen}
 
@@ -665,8 +544,6 @@ class Reply:
 
 class TextStream:
     """The text of a reply, piece by piece. Half a surrogate pair is held back until the other half comes."""
-
-    __slots__ = ("_held", "_reply")
 
     def __init__(self, reply: Reply) -> None:
         """Read from *reply*."""
@@ -698,8 +575,6 @@ class TextStream:
 
 class Snapshots:
     """The message of a reply after each change."""
-
-    __slots__ = ("_changed", "_reply")
 
     def __init__(self, reply: Reply, changed: Callable[[], bool]) -> None:
         """Read from *reply*; *changed* returns whether its last event changed the message."""

@@ -12,13 +12,14 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, Unpack
 
 from attrs import evolve, field, frozen
 
-from .assistant import PreparedQuestion, Reply
+from .assistant import Reply
 from .conversation_reply import ConversationTurn
 from .errors import ConfigurationError, StateError
 from .gate import busy_error
 from .history import HistoryBounds, check_bound, messages_to_send, turn_start
 from .models import ContextItem, SearchFilter, Thread
 from .parts import Message
+from .prepared_question import PreparedQuestion
 from .protocol import check_messages, check_thread
 from .record import Contents, Transcript, new_message_id, read_contents, seed_messages, system_message
 from .shield import to_the_end

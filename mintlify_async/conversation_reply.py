@@ -12,8 +12,9 @@ from typing import Any
 
 from attrs import evolve
 
-from .assistant import CloseIfUnused, PreparedQuestion, Reply
+from .models import Thread
 from .parts import Message
+from .prepared_question import CloseIfUnused, PreparedQuestion
 from .record import Contents, Transcript, new_message_id
 from .shield import to_the_end
 
@@ -21,7 +22,7 @@ __all__ = ["ConversationTurn"]
 
 
 class ConversationTurn:
-    """Implements :class:`~mintlify_async.assistant.Turn`.
+    """Implements :class:`~mintlify_async.prepared_question.Turn`.
 
     Args:
         transcript: What the turn is committed to.
@@ -88,14 +89,14 @@ class ConversationTurn:
             self.left()
             raise
 
-    async def finished(self, reply: Reply) -> None:
+    async def finished(self, message: Message | None, thread: Thread | None) -> None:
         """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""
         try:
-            await self._commit(reply)
+            await self._commit(message, thread)
         except Exception as error:
             self._store_error = error
 
-    async def ended(self, reply: Reply, *, failed: bool) -> None:
+    async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
         """Commit what is finished, or roll back; once.
 
         Raises:
@@ -107,9 +108,9 @@ class ConversationTurn:
         if self._store_error is not None:
             self._roll_back()
             raise self._store_error
-        finished = reply.complete and not reply.aborted and not failed
-        if self._committed is not None or finished or (self._partial and reply.text):
-            await self._commit(reply)
+        worth_keeping = self._partial and message is not None and bool(message.text)
+        if self._committed is not None or whole or worth_keeping:
+            await self._commit(message, thread)
         else:
             self._roll_back()
 
@@ -120,10 +121,18 @@ class ConversationTurn:
             self._task = None
             self._transcript.lock.release()
 
-    async def _commit(self, reply: Reply) -> None:
-        """Commit the turn, if it has changed since it was committed last."""
-        contents = self._contents(reply)
-        if contents is None or contents == self._committed:
+    async def _commit(self, message: Message | None, thread: Thread | None) -> None:
+        """Commit the question and its answer, unless there is none or it was committed as it is."""
+        if message is None:
+            return
+        before = self._before
+        if not self._answer_id:
+            taken = before.ids() | {one.id for one in self._question}
+            self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
+        answer = evolve(message, id=self._answer_id, role="assistant")
+        messages = (*before.messages, *self._question, answer)
+        contents = Contents(messages=messages, thread=thread or before.thread)
+        if contents == self._committed:
             return
         if self._transcript.has_store:
             await to_the_end(self._save(contents))
@@ -133,19 +142,6 @@ class ConversationTurn:
     async def _save(self, contents: Contents) -> None:
         await self._transcript.save(contents)
         self._committed = contents
-
-    def _contents(self, reply: Reply) -> Contents | None:
-        """Return the conversation with this turn; None when there is no answer."""
-        message, before = reply.message, self._before
-        if message is None:
-            return None
-        taken = before.ids() | {one.id for one in self._question}
-        if not self._answer_id:
-            self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
-        answer = evolve(message, id=self._answer_id, role="assistant")
-        return Contents(
-            messages=(*before.messages, *self._question, answer), thread=reply.thread or before.thread
-        )
 
     def _roll_back(self) -> None:
         self._transcript.failed = (self._question, self._options)

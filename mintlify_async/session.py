@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from attrs import define, evolve, field, fields
 
 from .agent import AgentClient, Resources, merged
-from .assistant import PreparedQuestion, Reply, ReplySettings
+from .assistant import Reply
 from .clock import Clock, SystemClock
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, StateError
@@ -35,6 +35,7 @@ from .loops import LoopLocal
 from .models import ContextItem, Job, SearchFilter, Thread
 from .parts import Message, clean_text
 from .polling import PollScheduler
+from .prepared_question import PreparedQuestion, ReplySettings
 from .protocol import (
     ANONYMOUS,
     DEFAULT_RETRIEVAL_PAGE_SIZE,

@@ -111,8 +111,8 @@ async def test_another_thread_may_leave():
     lock.release()
 
 
-def test_gates_are_shared_by_name():
-    """Store, owner and id together; a store that cannot be looked up has a gate for each."""
+def test_locks_are_shared_by_name():
+    """Store, owner and id together; a store that cannot be looked up has a lock for each."""
     store = MemoryConversationStore()
     lock = shared_lock(store, "ada", "help")
     assert shared_lock(store, "ada", "help") is lock

@@ -60,6 +60,7 @@ PLACES = {
     "agent": ACTIVE,
     "jobs": ACTIVE,
     "groups": ACTIVE,
+    "prepared_question": ACTIVE,
     "edits": ACTIVE,
     "assistant": ACTIVE,
     "conversation_reply": ACTIVE,
