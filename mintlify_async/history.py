@@ -49,15 +49,15 @@ class HistoryBounds:
             )
 
 
-def check_bound(name: str, bound: int | None) -> int | None:
+def check_bound(name: str, bound: object) -> int | None:
     """Return *bound* when it is a whole number of at least 1, or None.
 
     Raises:
         ConfigurationError: It is neither.
     """
-    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-        raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
-    return bound
+    if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 1):
+        return bound
+    raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
 
 
 def newest_turns(messages: tuple[Message, ...], most: int | None) -> tuple[Message, ...]:
