@@ -10,15 +10,19 @@ from attrs import define, evolve, field
 from .argument_checks import merged
 from .cancellation import finish_shielded
 from .clock import Clock
+from .create_once import create_once, fingerprint
 from .dispatch import Dispatcher
 from .hooks import Fact, Observation, PartOf, following, note_job
 from .job import Job
+from .ledger import Ledger
 from .loops import LoopLocal
 from .polling import PollPolicy, PollScheduler
-from .requests import Request, get_job_request, send_message_request
+from .requests import Request, create_job_request, get_job_request, send_message_request
 from .transport import Transport
 
 __all__ = ["AgentAPI", "LoopResources"]
+
+LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
 
 
 class LoopResources:
@@ -94,6 +98,40 @@ class AgentAPI:
         if job_id is not None:
             facts["conversation_id"] = job_id
         return self.http.observer.start(operation, facts)
+
+    async def create(
+        self,
+        project_id: str,
+        prompt: str,
+        dedupe_key: str | None,
+        ledger: Ledger | None,
+        timeout: float | None,
+        headers: Mapping[str, str] | None,
+        extra_body: Mapping[str, Any] | None,
+    ) -> Job | str:
+        """Create a job with one POST; with *ledger*, only when *dedupe_key* has none yet.
+
+        Returns:
+            The job; or the id of the job that another caller has created with the same key.
+        """
+        http = self.http
+        request = create_job_request(
+            http.assumptions,
+            project_id,
+            prompt,
+            headers=merged(http.headers, headers),
+            extra_body=merged(http.extra_body, extra_body),
+        )
+        if dedupe_key is None or ledger is None:
+            return await self.post(request, timeout=timeout)
+        return await create_once(
+            ledger,
+            dedupe_key,
+            fingerprint(project_id, prompt),
+            (timeout if timeout is not None else http.timeouts.request) + LEASE_MARGIN,
+            lambda: self.post(request, timeout=timeout),
+            http.clock,
+        )
 
     async def post(self, request: Request, *, timeout: float | None = None) -> Job:
         """Send *request*, a POST, at most once, and return the job in its answer."""

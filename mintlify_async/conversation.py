@@ -1,43 +1,45 @@
-"""Questions come in; replies go out, and what was said is kept: history and thread together, or not at all.
+"""Conversation: a dialogue with the assistant that keeps its history and its thread.
 
-Nothing changes until a reply is entered. At the answer's ``finish`` the question,
-the answer and the thread are committed in one step, in the store first; a turn
-that is cut, cancelled, refused or fails leaves no trace in the history.
+Nothing changes until a reply is entered. At the answer's ``finish`` the question, the answer and
+the thread are committed together, to the store first. A turn that is interrupted, cancelled,
+refused or fails leaves no trace in the history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, Self, TypedDict, Unpack
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from .argument_checks import check_messages, check_thread
 from .assistant import Reply
 from .cancellation import finish_shielded
-from .conversation_reply import ConversationReply
+from .conversation_reply import ConversationTurn
 from .errors import ConfigurationError, StateError
 from .gate import busy_error
-from .history import HISTORY_PARTS, HistoryBounds, check_bound, messages_to_send, turn_start
+from .history import HistoryBounds, check_bound, messages_to_send, turn_start
 from .json_text import as_object
-from .parts import Message
+from .parts import Message, Question
+from .prepared_question import PreparedQuestion
 from .question import ContextItem, SearchFilter
-from .record import Record, Said, new_message_id, read_said, seed_messages, system_message
+from .record import (
+    Contents,
+    Transcript,
+    read_contents,
+    seed_messages,
+    system_message,
+)
+from .requests import new_message_id
 from .stores import ConversationStore
 from .thread import Thread
 from .timeouts import Timeouts
 
-if TYPE_CHECKING:
-    from .session import MintlifySession
-
-__all__ = ["AskOptions", "Conversation", "Question"]
-
-Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
-"""A question: text, a message, a browser's UIMessage dict, or several of those."""
+__all__ = ["AskOptions", "Conversation", "ConversationSettings", "PrepareQuestion"]
 
 
 class AskOptions(TypedDict, total=False):
-    """What may accompany a question: arguments of ``session.ask`` that are not the conversation's own."""
+    """Options of one question: the arguments of ``session.ask`` that the conversation does not set itself."""
 
     retrieval_page_size: float | None
     filter: SearchFilter | Mapping[str, Any] | None
@@ -49,18 +51,48 @@ class AskOptions(TypedDict, total=False):
     extra_body: Mapping[str, Any] | None
 
 
-@frozen(kw_only=True)
-class _Rules:
-    """How a conversation behaves; the same for its forks."""
+class PrepareQuestion(Protocol):
+    """What a conversation needs of a session: a question checked and made ready, nothing sent."""
 
-    domain: str | None
-    commit: Literal["finish", "partial"]
-    busy: Literal["raise", "queue"]
-    bounds: HistoryBounds
+    def __call__(self, question: Sequence[Message], /, *args: Any, **options: Any) -> PreparedQuestion:
+        """Return what ``session.ask`` makes its reply with, for the same arguments."""
+        ...
+
+
+class MakesConversations(Protocol):
+    """What :meth:`Conversation.from_dict` needs of a session."""
+
+    def conversation(self, *args: Any, **settings: Any) -> Conversation:
+        """Return a new conversation."""
+        ...
+
+
+@frozen(kw_only=True)
+class ConversationSettings:
+    """The arguments of ``session.conversation``, which explains them, checked."""
+
+    fp: str
+    domain: str | None = None
+    store: ConversationStore | None = None
+    id: str | None = None
+    owner: str | None = None
+    thread: Thread | None = field(default=None, converter=check_thread)
+    messages: tuple[Message, ...] = field(default=(), converter=seed_messages)
+    system: Message | None = field(default=None, converter=system_message)
+    commit: Literal["finish", "partial"] = "finish"
+    busy: Literal["raise", "queue"] = "raise"
+    bounds: HistoryBounds = field(factory=HistoryBounds)
+    keep_messages: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Check the choices and the number."""
+        _check_choice("commit", self.commit, ("finish", "partial"))
+        _check_choice("busy", self.busy, ("raise", "queue"))
+        check_bound("keep_messages", self.keep_messages)
 
 
 class Conversation:
-    """A conversation with the assistant that carries its history and its thread forward.
+    """A conversation with the assistant: each question is sent with its history and its thread.
 
     Made by ``session.conversation(...)``::
 
@@ -68,52 +100,28 @@ class Conversation:
         reply = await chat.ask("How do I log in?")
         reply = await chat.ask("And by SSO?")  # asked with what was said before
 
-    With a *store* it survives restarts: what the store has is read when the first
-    reply is entered (or by :meth:`load`), and each finished turn is saved before it
-    counts here. When another process has saved meanwhile, a turn raises
-    :class:`~mintlify_async.errors.StoreConflictError`, before it is sent where that
-    can be known: :meth:`load` and ask again.
+    With a *store* it survives restarts: the store is read when the first reply is entered
+    (or by :meth:`load`), and each finished turn is saved before it is part of the history.
+    When another process has saved meanwhile, a turn raises
+    :class:`~mintlify_async.errors.StoreConflictError`, before it is sent if that is known by
+    then: call :meth:`load` and ask again.
 
-    One turn runs at a time. Objects with the same store, owner and id take turns, too;
-    with ``busy="queue"``, each turn begins with what the store has by then.
+    One turn runs at a time, also among objects with the same store, owner and id. With
+    ``busy="queue"`` each turn begins with what the store has when its time comes.
     """
 
-    __slots__ = ("__weakref__", "_record", "_rules", "_session", "_store")
-
-    def __init__(
-        self,
-        session: MintlifySession,
-        *,
-        fp: str,
-        domain: str | None = None,
-        store: ConversationStore | None = None,
-        id: str | None = None,
-        owner: str | None = None,
-        thread: Thread | str | None = None,
-        messages: Sequence[str | Message | Mapping[str, Any]] = (),
-        system: str | Message | None = None,
-        commit: Literal["finish", "partial"] = "finish",
-        busy: Literal["raise", "queue"] = "raise",
-        max_messages: int | None = None,
-        max_characters: int | None = None,
-        history_parts: Collection[str] | None = HISTORY_PARTS,
-        keep_messages: int | None = None,
-    ) -> None:
-        """Check the arguments; no I/O. ``session.conversation`` explains them."""
-        _check_choice("commit", commit, ("finish", "partial"))
-        _check_choice("busy", busy, ("raise", "queue"))
-        bounds = HistoryBounds(max_messages=max_messages, max_characters=max_characters, parts=history_parts)
-        self._session = session
-        self._store = store
-        self._rules = _Rules(domain=domain, commit=commit, busy=busy, bounds=bounds)
-        self._record = Record(
-            id=id,
-            owner=owner,
-            fp=fp,
-            said=Said(messages=seed_messages(messages), thread=check_thread(thread)),
-            system=system_message(system),
-            store=store,
-            keep=check_bound("keep_messages", keep_messages),
+    def __init__(self, prepare: PrepareQuestion, settings: ConversationSettings) -> None:
+        """Made by ``session.conversation``; no I/O."""
+        self._prepare = prepare
+        self._settings = settings
+        self._transcript = Transcript(
+            id=settings.id,
+            owner=settings.owner,
+            fp=settings.fp,
+            contents=Contents(messages=settings.messages, thread=settings.thread),
+            system=settings.system,
+            store=settings.store,
+            keep=settings.keep_messages,
         )
 
     # The views ------------------------------------------------------------------------------
@@ -121,50 +129,51 @@ class Conversation:
     @property
     def id(self) -> str:
         """Its name in the store."""
-        return self._record.id
+        return self._transcript.id
 
     @property
     def owner(self) -> str:
-        """Whose it is in the store; the ``fp`` by default."""
-        return self._record.owner
+        """Its owner in the store; the ``fp`` by default."""
+        return self._transcript.owner
 
     @property
     def fp(self) -> str:
         """Names the user to the service."""
-        return self._record.fp
+        return self._transcript.fp
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The finished turns, oldest first; with a store, as far as it was read."""
-        return self._record.said.messages
+        """The finished turns, oldest first; with a store, as they were when it was read last."""
+        return self._transcript.contents.messages
 
     @property
     def system(self) -> Message | None:
         """The system message that goes before every question, or None."""
-        return self._record.system
+        return self._transcript.system
 
     @property
     def thread(self) -> Thread | None:
         """The thread at the service, or None before the first answer."""
-        return self._record.said.thread
+        return self._transcript.contents.thread
 
     @property
     def unanswered(self) -> Message | None:
         """The last question, when its turn did not finish; :meth:`retry` asks it again."""
-        return self._record.failed[0][-1] if self._record.failed is not None else None
+        failed = self._transcript.failed
+        return failed[0][-1] if failed is not None else None
 
     @property
     def busy(self) -> bool:
         """Whether a turn is under way."""
-        return self._record.gate.busy
+        return self._transcript.lock.locked
 
     @property
     def revision(self) -> int:
-        """The revision in the store that this object stands at; 0 for none."""
-        return self._record.revision
+        """The revision of the store that this object has; 0 for none."""
+        return self._transcript.revision
 
     def __repr__(self) -> str:
-        """Show its name and size; nothing of what was said."""
+        """Show its name and size; no text."""
         return f"<Conversation {self.id!r} of {self.owner!r}, {len(self.messages)} messages>"
 
     # Turns ----------------------------------------------------------------------------------
@@ -174,7 +183,7 @@ class Conversation:
 
         When the answer's ``finish`` has come, question, answer and thread are committed
         together. A turn that ends otherwise leaves the conversation as it was; the error
-        has what came. Then the same question, asked again, keeps its id.
+        has what arrived. The same question, asked again then, keeps its id.
 
         Args:
             question: Text; or messages, the last of them a user's. Only what is new:
@@ -184,9 +193,9 @@ class Conversation:
                 ``headers``, ``extra_body``.
 
         Raises:
-            ConfigurationError: An argument is wrong; nothing is sent.
+            ConfigurationError: An argument is invalid; nothing is sent.
             StateError: When the reply is entered: another turn is under way.
-            StoreConflictError: When the reply is entered or at its end: somebody else saved.
+            StoreConflictError: When the reply is entered or at its end: the store has a newer revision.
 
         Example::
 
@@ -194,14 +203,14 @@ class Conversation:
                 async for text in reply.text_stream:
                     print(text, end="")
         """
-        failed = self._record.failed
+        failed = self._transcript.failed
         if isinstance(question, str) and failed is not None and _same(failed[0], question):
             messages = failed[0]
         else:
             messages = tuple(check_messages(question, new_message_id))
         if messages[-1].role != "user":
             raise ConfigurationError("the question's last message must be a user's", field="messages")
-        self._record.check_new(messages)
+        self._transcript.check_new(messages)
         return self._reply(messages, options)
 
     def retry(self, **options: Unpack[AskOptions]) -> Reply:
@@ -213,173 +222,162 @@ class Conversation:
         Raises:
             StateError: The last turn finished, or there was none.
         """
-        failed = self._record.failed
+        failed = self._transcript.failed
         if failed is None:
             raise StateError("there is no question to ask again: the last turn finished")
         messages, before = failed
         return self._reply(messages, options or before)
 
     def _reply(self, question: tuple[Message, ...], options: Mapping[str, Any]) -> Reply:
-        return ConversationReply(
-            self._record,
-            lambda: self._ask(question, options),
+        def prepare() -> PreparedQuestion:
+            system = [self.system] if self.system is not None else []
+            history = [*system, *self.messages]
+            return self._prepare(
+                messages_to_send(history, question, self._settings.bounds),
+                thread=self.thread,
+                fp=self.fp,
+                domain=self._settings.domain,
+                **options,
+            )
+
+        turn = ConversationTurn(
+            self._transcript,
             question,
             options,
-            partial=self._rules.commit == "partial",
-            queue=self._rules.busy == "queue",
+            prepare,
+            partial=self._settings.commit == "partial",
+            queue=self._settings.busy == "queue",
         )
-
-    def _ask(self, question: Sequence[Message], options: Mapping[str, Any]) -> Reply:
-        """Return the reply to *question* after what was said so far; nothing is sent yet."""
-        system = [self.system] if self.system is not None else []
-        return self._session.ask(
-            messages_to_send([*system, *self.messages], question, self._rules.bounds),
-            thread=self.thread,
-            fp=self.fp,
-            domain=self._rules.domain,
-            **options,
-        )
+        return Reply(*prepare(), turn=turn)
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
-        """Take the last turn back, and return its question, which can be asked again.
+        """Remove the last turn and return its question, which can be asked again.
 
-        The service remembers what was said in a thread. So that it forgets the turn, too,
+        The service remembers what was said in a thread. To make it forget the turn, too,
         the next question begins a new thread, and carries the history with it.
 
         Args:
-            keep_thread: Go on in the same thread all the same.
+            keep_thread: Stay in the same thread all the same.
 
         Raises:
             StateError: There is no turn, or one is under way.
-            StoreConflictError: Somebody else saved; load and try again.
+            StoreConflictError: The store has a newer revision; load and try again.
         """
-        record = self._record
-        with record.gate.step():
-            await record.check_store()
+        transcript = self._transcript
+        with transcript.lock.hold():
+            await transcript.check_store()
             start = turn_start(self.messages)
             if start is None:
                 raise StateError("there is no turn to take back")
             taken = self.messages[start:]
-            said = Said(messages=self.messages[:start], thread=self.thread if keep_thread else None)
-            await finish_shielded(record.save(said))
+            thread = self.thread if keep_thread else None
+            await finish_shielded(transcript.save(Contents(messages=self.messages[:start], thread=thread)))
         return [message for message in taken if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
-        """Return another conversation that begins with what was said here and goes on apart from it.
+        """Return another conversation with the same history, which continues independently.
 
         It has the same owner, store and settings, and is saved with its first finished
-        turn. The service remembers what was said in a thread, and two that share one would
-        hear each other; so it begins a new thread, and carries the history there.
+        turn. The service remembers what was said in a thread, and two conversations in one thread
+        would mix; so the fork begins a new thread, and carries the history there.
 
         Args:
             id: Its name in the store; a new one by default.
-            keep_thread: Go on in the same thread all the same.
+            keep_thread: Stay in the same thread all the same.
 
         Raises:
             StateError: It was not read from its store yet: ``await chat.load()`` first.
         """
-        if not self._record.loaded:
+        transcript = self._transcript
+        if not transcript.loaded:
             raise StateError("this conversation was not read from its store yet: `await chat.load()` first")
-        bounds = self._rules.bounds
-        other = Conversation(
-            self._session,
-            fp=self.fp,
-            domain=self._rules.domain,
-            store=self._store,
-            id=id,
-            owner=self.owner,
-            system=self.system,
-            commit=self._rules.commit,
-            busy=self._rules.busy,
-            max_messages=bounds.max_messages,
-            max_characters=bounds.max_characters,
-            history_parts=bounds.parts,
-            keep_messages=self._record.keep,
-        )
-        said = self._record.said
-        other._record.said = said if keep_thread else evolve(said, thread=None)
-        other._record.loaded = True
-        return other
+        settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
+        other = Conversation(self._prepare, settings)
+        contents = transcript.contents
+        return other._begin_with(contents if keep_thread else evolve(contents, thread=None))
+
+    def _begin_with(self, contents: Contents) -> Self:
+        self._transcript.begin_with(contents)
+        return self
 
     def forget_thread(self) -> None:
-        """Begin a new thread with the next question; the history goes with it.
+        """Begin a new thread with the next question, and carry the history there.
 
         For a thread that the service no longer knows (404). Saved with the next turn.
 
         Raises:
             StateError: A turn is under way.
         """
-        with self._record.gate.step():
-            self._record.said = evolve(self._record.said, thread=None)
+        transcript = self._transcript
+        with transcript.lock.hold():
+            transcript.contents = evolve(transcript.contents, thread=None)
 
-    # Keeping --------------------------------------------------------------------------------
+    # Storing --------------------------------------------------------------------------------
 
     async def load(self) -> Self:
-        """Read what the store has, in place of what is here. Return this conversation.
+        """Read the conversation from the store, in place of what is here. Return this conversation.
 
         The first turn does this by itself; call it to show the history before, or after a
         :class:`~mintlify_async.errors.StoreConflictError`.
 
         Raises:
-            StateError: It has no store, a turn is under way, or what the store has is no conversation.
+            StateError: It has no store, a turn is under way, or what the store has is not a conversation.
         """
-        self._record.require_store()
-        if self._record.active:
+        transcript = self._transcript
+        transcript.require_store()
+        if transcript.active:
             raise busy_error()
-        self._record.loaded = False
-        await self._record.check_store()
+        transcript.loaded = False
+        await transcript.check_store()
         return self
 
     async def save(self) -> None:
-        """Write what is here to the store. Each finished turn does this by itself.
+        """Write the conversation to the store. Each finished turn does this by itself.
 
         Raises:
             StateError: It has no store, or a turn is under way.
-            StoreConflictError: Somebody else saved; :meth:`load` first.
+            StoreConflictError: The store has a newer revision; :meth:`load` first.
         """
-        record = self._record
-        record.require_store()
-        with record.gate.step():
-            await record.check_store()
-            await finish_shielded(record.save(record.said))
+        transcript = self._transcript
+        transcript.require_store()
+        with transcript.lock.hold():
+            await transcript.check_store()
+            await finish_shielded(transcript.save(transcript.contents))
 
     async def delete(self) -> bool:
-        """Drop it from the store, and what is here with it. Return whether the store had it.
+        """Delete the conversation from the store, and its history here. Return whether the store had it.
 
         Raises:
             StateError: It has no store, or a turn is under way.
         """
-        record = self._record
-        store = record.require_store()
-        with record.gate.step():
-            there = await store.delete(self.id, owner=self.owner)
-            record.said, record.revision, record.failed, record.loaded = Said(), 0, None, True
-        return there
+        self._transcript.require_store()
+        with self._transcript.lock.hold():
+            return await self._transcript.delete()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the conversation as a JSON object: the thread's key in clear, to be stored, not shown."""
-        return self._record.to_dict(self._record.said)
+        """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it."""
+        return self._transcript.to_dict(self._transcript.contents)
 
     @classmethod
-    def from_dict(cls, session: MintlifySession, stored: object, **settings: Any) -> Conversation:
-        """Make the conversation that :meth:`to_dict` gave.
+    def from_dict(cls, session: MakesConversations, stored: object, **settings: Any) -> Conversation:
+        """Return the conversation that :meth:`to_dict` described.
 
         Args:
-            session: Talks to the service.
-            stored: What ``to_dict`` gave.
-            settings: Arguments of ``session.conversation``; they win over what was stored.
+            session: Sends its questions.
+            stored: What ``to_dict`` returned.
+            settings: Arguments of ``session.conversation``; they replace what was stored.
 
         Raises:
-            ConfigurationError: *stored* is no such object.
+            ConfigurationError: *stored* is not such an object.
         """
-        said, system = read_said(stored)
+        contents, system = read_contents(stored)
         found = as_object(stored) or {}
         kept: dict[str, Any] = {"system": system}
         kept.update({name: found[name] for name in ("id", "owner", "fp") if isinstance(found.get(name), str)})
         chat = session.conversation(**(kept | settings))
-        chat._record.said = said if settings.get("thread") is None else evolve(said, thread=chat.thread)
-        chat._record.loaded = True
-        return chat
+        if settings.get("thread") is not None:
+            contents = evolve(contents, thread=chat.thread)
+        return chat._begin_with(contents)
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:

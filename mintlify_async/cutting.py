@@ -1,8 +1,8 @@
-"""An answer's text comes in, piece by piece; messages of bounded length go out, each one growing. Pure.
+"""MarkdownSplitter: splits a growing Markdown text into chat messages of limited length. No I/O.
 
-A chat surface takes messages of some thousand characters. A long answer is cut
-between paragraphs, lines or words; a code block that has to be cut is closed in
-the one message and opened again in the next.
+Chat services accept messages of some thousand characters. A long answer is split between
+paragraphs, lines or words; a code block that has to be split is closed in one message and opened
+again in the next. What was shown in a message is never taken back.
 """
 
 from __future__ import annotations
@@ -15,33 +15,32 @@ from attrs import frozen
 
 from .errors import ConfigurationError
 
-__all__ = ["MIN_LIMIT", "Cutter", "Edit", "check_limit", "split_markdown", "utf16_units"]
+__all__ = ["MIN_LIMIT", "Edit", "MarkdownSplitter", "check_limit", "split_markdown", "utf16_units"]
 
 MIN_LIMIT: Final = 200
-"""Smallest bound of a message: below, the closing and opening of a code block would leave no room."""
+"""Smallest limit of a message: below it, closing and opening a code block would leave no room for text."""
 
 ROOM: Final = 64
-"""So much is left free at least while a message grows: for the word, or the beginning of a code block, that
-makes it full."""
+"""Units left free while a message grows, for the word or the opening of a code block that fills it."""
 
 HELD_CHARACTERS: Final = 24
-"""Longest word that is held back until it is complete; of a longer one, its last character is."""
+"""Longest word that is held back until it is complete; of a longer one, only the last character is."""
 
 INFO_CHARACTERS: Final = 20
-"""Longest language of a code block that is repeated where the block is opened again."""
+"""Longest language name of a code block that is repeated where the block is opened again."""
 
 
 @frozen(kw_only=True)
 class Edit:
-    """One change of one message on a chat surface: new the first time, an edit afterwards.
+    """One change of one chat message: a new message the first time, an edit afterwards.
 
-    Every edit changes what is seen. The last one of each message is ``final``.
+    Every edit changes what is shown. The last one of each message is ``final``.
 
     Args:
-        index: Which message, from 0: when an answer is longer than the limit, it goes on in the next.
+        index: The message's number, from 0: an answer that is longer than the limit continues in the next.
         text: The message's whole text now: never empty, no longer than the limit, no code block left open.
-        delta: What to append to the message, for surfaces that append: a message's deltas
-            together are its final text.
+        delta: What to append to the message, for services that can append: the deltas of a
+            message together are its final text.
         final: Whether this message is complete.
     """
 
@@ -52,7 +51,7 @@ class Edit:
 
 
 def utf16_units(text: str) -> int:
-    """Return the length of *text* in UTF-16 code units, as Telegram counts; no surface counts more.
+    """Return the length of *text* in UTF-16 code units, as Telegram counts; no chat service counts more.
 
     >>> utf16_units("a😀")
     3
@@ -61,10 +60,10 @@ def utf16_units(text: str) -> int:
 
 
 def check_limit(limit: object) -> int:
-    """Return *limit* when it can be the length of a message.
+    """Return *limit* when it is a usable message length.
 
     Raises:
-        ConfigurationError: It is no whole number, or below 200.
+        ConfigurationError: It is not a whole number, or below 200.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < MIN_LIMIT:
         raise ConfigurationError(
@@ -74,15 +73,15 @@ def check_limit(limit: object) -> int:
 
 
 def split_markdown(text: str, limit: int) -> list[str]:
-    """Cut *text* into messages for a chat surface.
+    """Split *text* into chat messages.
 
     Args:
         text: Markdown, such as ``reply.text``.
         limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000).
 
     Returns:
-        The messages, in order; none is empty. A code block that is cut is closed in
-        the one and opened again in the next. Only white space between two is left out.
+        The messages, in order; none is empty. A code block that is split is closed in one
+        message and opened again in the next. Only white space between two messages is left out.
 
     Raises:
         ConfigurationError: *limit* is below 200.
@@ -92,11 +91,10 @@ def split_markdown(text: str, limit: int) -> list[str]:
         for text in split_markdown(reply.text, 4096):
             await bot.send_message(chat_id, text)
     """
-    cutter = Cutter(limit)
-    cutter.feed(text)
-    return [edit.text for edit in iter(cutter.complete, None)] + [
-        edit.text for edit in (cutter.finish(),) if edit is not None
-    ]
+    splitter = MarkdownSplitter(limit)
+    splitter.feed(text)
+    edits = [*iter(splitter.complete, None), splitter.finish()]
+    return [edit.text for edit in edits if edit is not None]
 
 
 class _Fence(NamedTuple):
@@ -108,7 +106,7 @@ class _Fence(NamedTuple):
 
     @property
     def opening(self) -> str:
-        """The line that opens it again: a long description of the block is left out."""
+        """The line that opens the block again, without a long description."""
         word = self.info.strip().partition(" ")[0]
         return f"{self.indent}{self.mark}{word if len(word) <= INFO_CHARACTERS else ''}\n"
 
@@ -117,7 +115,7 @@ class _Fence(NamedTuple):
         return f"\n{self.indent}{self.mark}"
 
     def ends_with(self, line: str) -> bool:
-        """Return whether *line* closes the block: the same mark, at least as long, and nothing else."""
+        """Return whether *line* closes the block: only the same mark, at least as long."""
         mark = line.strip(" \t\r\n>")
         return mark.startswith(self.mark) and not mark.strip(self.mark[0])
 
@@ -131,7 +129,7 @@ def _fence_after(line: str, fence: _Fence | None) -> _Fence | None:
         return None if fence.ends_with(line) else fence
     match = _OPENING.match(line)
     if match is None or ("`" in match[3] and match[2][0] == "`") or len(match[1]) + len(match[2]) > 30:
-        return None  # the last: no mark that anybody writes, and repeating it would take all the room
+        return None  # repeating an indent and mark of that length would leave no room for text
     return _Fence(match[1], match[2], match[3])
 
 
@@ -141,7 +139,7 @@ _CLOSING: Final = re.compile(r"[ \t\r>]*+(`{3,}|~{3,})[ \t\r>]*(\n|\Z)")
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield where each line begins, and the line with its end."""
+    """Yield the start of each line, and the line with its line break."""
     for match in _LINE.finditer(text):
         yield match.start(), match[0]
 
@@ -151,54 +149,53 @@ class _Place(NamedTuple):
 
     at: int
     rank: int
-    fence: _Fence | None  # what is open there
+    fence: _Fence | None  # the code block that is open there
 
 
 PARAGRAPH, LINE, CODE_LINE, WORD, ANYWHERE = range(5)
-"""Where to cut, best first."""
+"""The ranks of places where a message may end, best first."""
 
 
-class Cutter:
-    """Cuts a growing text into messages; nothing that was shown in one is ever taken back.
+class MarkdownSplitter:
+    """Splits a growing text into messages.
 
-    ``feed`` what comes; then take what :meth:`complete` gives until it gives None,
-    then what :meth:`growing` gives; at the end, :meth:`complete` again and :meth:`finish`.
+    After each :meth:`feed`, call :meth:`complete` until it returns None, then :meth:`growing`.
+    At the end of the text call :meth:`complete` until it returns None, then :meth:`finish`.
     """
 
     def __init__(self, limit: int) -> None:
-        """Begin the first message; *limit* is its longest length, in UTF-16 code units."""
+        """Begin the first message; *limit* is the longest message, in UTF-16 code units."""
         self._limit = check_limit(limit)
         self._index = 0
-        self._text = ""  # from _at on: what is in no complete message yet
+        self._text = ""  # from _at on: the text that is not in a complete message yet
         self._at = 0
-        self._blank = 0  # where the first word of this message begins, as far as nothing of it is shown
+        self._blank = 0  # where the first word of this message begins, while none of it is shown
         self._fed: list[str] = []
         self._opening = ""  # begins this message when the one before ended inside a code block
-        self._fence: _Fence | None = None  # what is open where this message begins
-        self._shown = 0  # how much of the text is seen already, from _at on
-        self._seen = ""  # the message as it is seen now
-        self._sent = ""  # the deltas of this message
+        self._fence: _Fence | None = None  # the code block that is open where this message begins
+        self._shown = 0  # how much of the text is shown already, from _at on
+        self._seen = ""  # the message as it is shown now
+        self._sent = ""  # the deltas of this message together
 
     def feed(self, text: str) -> None:
-        """Take the next piece of text."""
+        """Add the next piece of text."""
         self._fed.append(text)
 
     def complete(self) -> Edit | None:
-        """Return the message that is full, or None; the next one has begun then."""
+        """Return the current message if it is full, and begin the next one; else None."""
         while True:
             text, place = self._full()
             if place is None:
                 return None
             edit = self._edit(text, place.at, place.fence, final=True)
             self._begin_next(place)
-            if edit.delta:  # the like of a thousand spaces has nothing to add
+            if edit.delta:  # a thousand spaces fill a message and add nothing to it
                 return edit
 
     def growing(self) -> Edit | None:
-        """Return the message with all whole words that came since it was seen last; None when there are none.
+        """Return the message with the whole words that were added since; None when there are none.
 
-        The last word is held back: it may not be whole, and so the final edit always
-        has something to add.
+        The last word is held back: it may not be whole. So the final edit always has something to add.
         """
         text = self._window()
         at = self._end_of_words(text)
@@ -206,13 +203,13 @@ class Cutter:
         if at <= self._shown or not text[self._shown : at].strip():
             return None
         if fence is not None and not text[at:].strip(f" \t\r\n>{fence.mark[0]}"):
-            return None  # the end of the code block is arriving: closed by us, it would look the same
+            return None  # the closing fence is arriving; the message already shows one
         edit = self._edit(text, at, fence, final=False)
         self._shown = at
         return edit
 
     def finish(self) -> Edit | None:
-        """Return the last message, or None when nothing is left to be shown."""
+        """Return the last message, or None when everything was shown."""
         text = self._window(ending=True)
         at = len(text.rstrip())
         if not text[self._shown : at].strip():
@@ -222,9 +219,9 @@ class Cutter:
     # Inside ---------------------------------------------------------------------------------
 
     def _full(self) -> tuple[str, _Place | None]:
-        """Return the text of this message, and where to cut it; None when it is not full."""
+        """Return the text of this message and where to end it; None when it is not full."""
         self._take_fed(ending=False)
-        if self._at + self._limit < self._blank < len(self._text):  # no word of the text comes that early
+        if self._at + self._limit < self._blank < len(self._text):  # white space alone fills it
             return "", _Place(self._limit, ANYWHERE, self._fence)
         text = self._window()
         at = len(text.rstrip())
@@ -240,15 +237,15 @@ class Cutter:
             self._trim_beginning(ending=ending)
 
     def _window(self, *, ending: bool = False) -> str:
-        """Return the text of this message, and enough of the next to see whether it is full."""
+        """Return the text of this message, and enough of what follows to see whether it is full."""
         self._take_fed(ending=ending)
         end = self._at + self._limit + 1
-        while self._text[end - 1 : end].isspace():  # space at a message's end counts for nothing
+        while self._text[end - 1 : end].isspace():  # space at a message's end is not shown
             end += 1
         return self._text[self._at : end + 1]
 
     def _trim_beginning(self, *, ending: bool) -> None:
-        """Leave out what would begin a message with nothing: blank lines, the end of a block opened again."""
+        """Leave out blank lines, and the closing fence of a code block of which nothing is left."""
         if self._fence is not None:
             line = _CLOSING.match(self._text, self._at)
             if line and line[1].startswith(self._fence.mark) and (ending or line[2]):
@@ -279,7 +276,7 @@ class Cutter:
         return Edit(index=self._index, text=self._seen, delta=delta, final=final)
 
     def _begin_next(self, place: _Place) -> None:
-        """Begin the next message behind *place*."""
+        """Begin the next message after *place*."""
         self._at += place.at
         self._index += 1
         self._shown, self._sent, self._seen = 0, "", ""
@@ -290,7 +287,7 @@ class Cutter:
                 self._at += 1
 
     def _end_of_words(self, text: str) -> int:
-        """Return where the last whole word ends that leaves room for a good place to cut."""
+        """Return the end of the last whole word that leaves room to find a good place to split."""
         at = len(text.rstrip())
         word = re.search(r"\S*\Z", text[:at])
         begin = word.start() if word else at
@@ -303,7 +300,7 @@ class Cutter:
         return self._before_a_growing_fence(text, at)
 
     def _before_a_growing_fence(self, text: str, at: int) -> int:
-        """Return *at*, or the end of the line before when it stands inside a line that opens a code block."""
+        """Return *at*, or the end of the line before if *at* is inside a line that opens a code block."""
         begin = text.rfind("\n", 0, at) + 1
         line = text[begin : text.find("\n", at)] if "\n" in text[at:] else text[begin:]
         fence = self._open_at(text, begin)
@@ -312,7 +309,7 @@ class Cutter:
         return len(text[:begin].rstrip()) if opens and not whole else at
 
     def _best_place(self, text: str) -> _Place:
-        """Return the best place to cut; there is always one."""
+        """Return the best place to split; there is always one."""
         places = list(self._places(text))
         places.reverse()
         for least, ranks in (
@@ -328,7 +325,7 @@ class Cutter:
         return self._anywhere(text)
 
     def _usable(self, text: str, place: _Place) -> bool:
-        """Return whether a message that ends there fits, and adds to what is seen."""
+        """Return whether a message that ends at *place* fits, and adds to what is shown."""
         adds = bool(text[self._shown : place.at].strip())
         return (
             adds
@@ -346,14 +343,14 @@ class Cutter:
                 yield _Place(begin, CODE_LINE, fence)
             else:
                 yield _Place(begin, PARAGRAPH if blank or after is not None else LINE, None)
-            if fence is after:  # a line that opens or closes a block stays whole
+            if fence is after:  # a line that opens or closes a block is not split
                 for space in re.finditer(r"(?<=\S) +(?=\S)", line):
                     yield _Place(begin + space.start(), WORD, fence)
             blank = not line.strip()
             fence = after
 
     def _anywhere(self, text: str) -> _Place:
-        """Return the last character at which a message fits: for a word that is longer than a message."""
+        """Return the last place at which the message fits, for a word that is longer than a message."""
         at = min(len(text), self._limit)
         while at > 1 and not self._fits(text, at, self._open_at(text, at)):
             over = utf16_units(self._full_text(text, at, self._open_at(text, at))) - self._limit
@@ -364,7 +361,7 @@ class Cutter:
 
 
 def _belongs_to_the_character_before(character: str) -> bool:
-    """Return whether *character* is joined to the one before: an accent, a variant, a joiner, a skin tone."""
+    """Return whether *character* combines with the one before: accent, variant, joiner or skin tone."""
     return bool(character) and (
         "\u0300" <= character <= "\u036f"
         or character == "\u200d"

@@ -1,7 +1,7 @@
-"""A reply comes in; the edits of a chat surface's messages go out, never faster than it bears.
+"""Edits: shows a growing answer as chat messages, no faster than the chat service accepts.
 
-One task reads the reply while the consumer is busy editing. It belongs to the
-iterator: it ends with it, however that ends.
+A task reads the answer while the consumer sends an edit. The task belongs to the iterator and
+ends with it.
 """
 
 from __future__ import annotations
@@ -9,62 +9,65 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterable, Callable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from .clock import Clock
-from .cutting import Cutter, Edit
+from .cutting import Edit, MarkdownSplitter
 from .errors import ConfigurationError, StateError
-from .events import TextDelta, TextStart
+from .events import StreamEvent, TextDelta, TextStart
 from .markdown import WithoutSuggestions
 from .parts import clean_text
 
-if TYPE_CHECKING:
-    from .assistant import Reply
+__all__ = ["Answer", "Edits"]
 
-__all__ = ["Edits", "Tail"]
 
-Tail = Callable[["Reply"], str]
-"""Makes what is said below an answer once it is complete, such as ``extras_markdown``."""
+class Answer(AsyncIterable[StreamEvent], AbstractAsyncContextManager[Any], Protocol):
+    """What is read of a reply. Its block lasts until everything was shown."""
+
+    @property
+    def text(self) -> str:
+        """The text of the events handed out so far."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end of the answer was announced."""
+        ...
+
+    async def close(self) -> None:
+        """Stop reading and free the connection."""
+        ...
 
 
 class Edits:
-    """The changes of a chat surface's messages while an answer grows; see ``Reply.edits``.
+    """The edits of chat messages while an answer grows; see ``Reply.edits``.
 
-    An async iterator of :class:`Edit`, and an async context manager that gives the
-    reply up at the block's end. Cancelling a step loses nothing: iteration may go on.
+    An async iterator of :class:`Edit`, and an async context manager that closes the
+    reply at the block's end. Cancelling a step loses nothing: iteration may go on.
     """
 
-    __slots__ = (
-        "_clock",
-        "_consumer",
-        "_cutter",
-        "_due",
-        "_ended",
-        "_every",
-        "_finished",
-        "_given",
-        "_loop",
-        "_reading",
-        "_stepping",
-        "_task",
-        "_watch",
-    )
-
     def __init__(
-        self, reply: Reply, clock: Clock, *, every: float, limit: int, tail: Tail | None = None
+        self,
+        answer: Answer,
+        clock: Clock,
+        *,
+        every: float,
+        limit: int,
+        tail: Callable[[], str] | None = None,
     ) -> None:
-        """Keep the reply; made by ``Reply.edits``. Nothing is read before the first step."""
+        """Keep *answer*; made by ``Reply.edits``. Nothing is read before the first step."""
         self._task: asyncio.Task[None] | None = None
         self._every = _check_every(every)
-        self._cutter = Cutter(limit)
+        self._splitter = MarkdownSplitter(limit)
         self._clock = clock
-        self._reading = _Reading(reply, tail)
+        self._reading = _Reading(answer, tail)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._consumer: asyncio.Task[Any] | None = None
         self._watch: Callable[[asyncio.Task[Any]], object] | None = None
-        self._due: float | None = None  # no edit before this moment
+        self._due: float | None = None  # no edit is made before this time
         self._given = self._stepping = self._ended = self._finished = False
 
     def __aiter__(self) -> Self:
@@ -72,11 +75,11 @@ class Edits:
         return self
 
     async def __anext__(self) -> Edit:
-        """Return the next edit, no sooner than ``every`` seconds after the consumer was done with the last.
+        """Return the next edit, at least ``every`` seconds after the consumer finished the last one.
 
         Raises:
             StopAsyncIteration: Everything was shown.
-            MintlifyError: The answer failed; everything that had come was shown before.
+            MintlifyError: The answer failed; everything received before was shown.
             StateError: Another task is waiting for the next edit.
         """
         if self._stepping:
@@ -95,7 +98,7 @@ class Edits:
         raise StopAsyncIteration
 
     async def _finish(self) -> None:
-        """End the task, and with it the reply, now that everything was shown; pass its failure on."""
+        """Let the task close the reply, now that everything was shown; raise the reply's error."""
         self._ended = True
         self._reading.shown.set()
         if self._task is not None:
@@ -115,13 +118,13 @@ class Edits:
         while not self._finished:
             await self._until_due()
             over = self._reading.over
-            self._cutter.feed(self._reading.take())
+            self._splitter.feed(self._reading.take())
             edit = self._ready(over=over)
             if edit is not None or over:
                 return edit
             await self._reading.more()
         if self._reading.error is not None:
-            await self._until_due()  # what the consumer says of it is as bounded as the rest
+            await self._until_due()  # the consumer will show a message about the error
         return None
 
     async def _until_due(self) -> None:
@@ -129,17 +132,17 @@ class Edits:
             await self._clock.sleep(left)
 
     def _ready(self, *, over: bool) -> Edit | None:
-        """Return the edit that can be made now, or None."""
-        edit = self._cutter.complete()
+        """Return the edit to make now, or None."""
+        edit = self._splitter.complete()
         if edit is None and over:
             self._finished = True
-            return self._cutter.finish()
-        return edit if edit is not None or over else self._cutter.growing()
+            return self._splitter.finish()
+        return edit if edit is not None or over else self._splitter.growing()
 
     # Ending ---------------------------------------------------------------------------------
 
     def _watch_consumer(self, reader: asyncio.Task[None]) -> None:
-        """End the reading with the consumer's task: a traceback may keep this iterator alive after it."""
+        # Stop reading when the consumer's task ends: a traceback may keep this iterator alive after it.
         consumer = asyncio.current_task()
         if consumer is not self._consumer:
             self._stop_watching()
@@ -154,12 +157,12 @@ class Edits:
         self._consumer = self._watch = None
 
     async def close(self) -> None:
-        """Give the answer up: stop reading and close the reply. Safe to repeat."""
+        """Stop reading and close the reply. Safe to repeat."""
         self._ended = True
         self._stop_watching()
         task = self._task
         if task is None:
-            await self._reading.reply.close()
+            await self._reading.answer.close()
         elif not task.done():
             task.cancel()
             await asyncio.wait([task])
@@ -177,47 +180,35 @@ class Edits:
         await self.close()
 
     def __del__(self) -> None:
-        """End the task of an iterator that was broken off."""
+        """Cancel the task of an iterator that was dropped."""
         task, loop = getattr(self, "_task", None), getattr(self, "_loop", None)
         if task is None or loop is None or task.done() or loop.is_closed():
             return
         self._stop_watching()
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, and its tasks with it
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(task.cancel)
 
 
 class _Reading:
-    """What the task needs; it does not hold the iterator, so that one that is broken off can be collected."""
+    """What the reading task needs. It does not refer to the iterator, so that a dropped one is collected."""
 
-    __slots__ = (
-        "_filter",
-        "_held",
-        "_pieces",
-        "_space",
-        "_tail",
-        "_waiter",
-        "error",
-        "over",
-        "reply",
-        "shown",
-    )
-
-    def __init__(self, reply: Reply, tail: Tail | None) -> None:
-        self.reply = reply
+    def __init__(self, answer: Answer, tail: Callable[[], str] | None) -> None:
+        self.answer = answer
         self.over = False
         self.shown = asyncio.Event()
         self.error: Exception | None = None
         self._tail = tail
         self._filter = WithoutSuggestions() if tail is not None else None
         self._pieces: list[str] = []
-        self._held = ""  # half of a character
-        self._space: list[str] = []  # shown only before a word: there may be none, but what comes below
+        self._held = ""  # the first half of a surrogate pair
+        self._space: list[str] = []  # white space is shown only when a word follows it
         self._waiter: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
-        """Read the reply to its end, and hold it open until everything was shown: so long a turn lasts."""
+        """Read the answer to its end, and keep its block open until everything was shown."""
         try:
-            async with self.reply:
+            # In a conversation, the next turn begins only when this block is left.
+            async with self.answer:
                 await self._read()
                 await self.shown.wait()
         except Exception as error:
@@ -225,9 +216,8 @@ class _Reading:
 
     async def _read(self) -> None:
         try:
-            if self.reply.events_seen:
-                self._add(self.reply.text)
-            async for event in self.reply:
+            self._add(self.answer.text)  # of the events that were read before
+            async for event in self.answer:
                 if isinstance(event, TextDelta):
                     self._add(event.delta)
                 elif isinstance(event, TextStart):
@@ -241,10 +231,10 @@ class _Reading:
             self._end(None)
 
     def _end(self, error: Exception | None) -> None:
-        """Take in the end of the text, and what ended it."""
+        """Complete the text; *error* is why it ended, if it failed."""
         self.error = self.error or error
         if not self.over:
-            self._close(whole=error is None and self.reply.complete)
+            self._close(whole=error is None and self.answer.complete)
             self.over = True
             self._wake()
 
@@ -254,22 +244,22 @@ class _Reading:
             self._wake()
 
     def _begin_part(self) -> None:
-        """Keep two texts of one answer, before and after a search perhaps, from running into one another."""
-        if self.reply.text.strip():
+        # An answer has several texts, for instance before and after a search: separate them.
+        if self.answer.text.strip():
             self._add("\n\n")
 
     def _close(self, *, whole: bool) -> None:
-        """Add what is held back, and what comes below a whole answer."""
+        """Add what was held back, and the text below a whole answer."""
         text = self._held + "".join(self._pieces)
         text = "".join(self._space) + self._filtered(clean_text(text), last=True)
         self._pieces, self._held, self._space, self._filter = [text.rstrip()], "", [], None
         if whole and self._tail is not None:
-            below = self._tail(self.reply).strip()
+            below = self._tail().strip()
             if below:
                 self._pieces.append(f"\n\n{below}")
 
     def take(self) -> str:
-        """Return the text that came since it was taken last; never half a character."""
+        """Return the text that arrived since the last call; never half a surrogate pair."""
         text = self._held + "".join(self._pieces)
         self._pieces.clear()
         self._held = ""
@@ -291,7 +281,7 @@ class _Reading:
         return self._filter.feed(text) + (self._filter.close() if last else "")
 
     async def more(self) -> None:
-        """Return when there is more text, or the end."""
+        """Wait for more text, or for the end."""
         if self._pieces or self.over:
             return
         self._waiter = asyncio.get_running_loop().create_future()
@@ -306,9 +296,6 @@ class _Reading:
 
 
 def _check_every(every: object) -> float:
-    fits = isinstance(every, int | float) and not isinstance(every, bool) and math.isfinite(every)
-    if not fits or every < 0:  # type: ignore[operator]  # fits says that it is a number
-        raise ConfigurationError(
-            f"every must be a number of seconds, 0 or more; got {every!r}", field="every"
-        )
-    return float(every)  # type: ignore[arg-type]  # likewise
+    if isinstance(every, int | float) and not isinstance(every, bool) and math.isfinite(every) and every >= 0:
+        return float(every)
+    raise ConfigurationError(f"every must be a number of seconds, 0 or more; got {every!r}", field="every")

@@ -1,8 +1,8 @@
-"""Turns of one conversation come in; one at a time goes through, the others wait in line or are told.
+"""TurnLock: lets one turn of a conversation run at a time.
 
-The gate stands before the conversation as its store knows it, not before one
-object: a bot may make a new :class:`~mintlify_async.conversation.Conversation`
-for each message, and two messages of one person still take turns.
+The lock belongs to the conversation in its store, not to one object: a bot may make a new
+:class:`~mintlify_async.conversation.Conversation` for each message, and two messages of one
+user still run one after the other.
 """
 
 from __future__ import annotations
@@ -16,79 +16,71 @@ from typing import Any, Protocol
 
 from .errors import StateError
 
-__all__ = ["Turn", "TurnGate", "busy_error", "shared_gate"]
+__all__ = ["LockHolder", "TurnLock", "busy_error", "shared_lock"]
 
 
-class Turn(Protocol):
-    """What goes through a gate."""
+class LockHolder(Protocol):
+    """A turn that holds a lock."""
 
-    def make_way(self) -> bool:
-        """Give the gate up when nothing more depends on it; return whether it did."""
+    def release_if_over(self) -> bool:
+        """Release the lock if nothing depends on the turn any more; return whether it was released."""
         ...
 
 
-class TurnGate:
-    """Lets one turn through at a time, in the order of their coming."""
-
-    __slots__ = ("__weakref__", "_busy", "_holder", "_waiting")
+class TurnLock:
+    """A lock that is handed over in the order of the requests, across event loops and threads."""
 
     def __init__(self) -> None:
-        """Stand open."""
-        self._busy = False
+        """Start unlocked."""
+        self._locked = False
         self._holder: weakref.ref[Any] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
-    def busy(self) -> bool:
+    def locked(self) -> bool:
         """Whether a turn is under way."""
-        return self._busy
+        return self._locked
 
-    async def enter(self, turn: Turn, *, queue: bool) -> None:
-        """Return when it is this turn's time; :meth:`leave` must follow.
+    async def acquire(self, turn: LockHolder, *, queue: bool) -> None:
+        """Take the lock for *turn*; :meth:`release` must follow.
 
         Args:
-            turn: Who enters; not kept alive by the gate.
-            queue: Wait in line when another is under way.
+            turn: The turn; the lock does not keep it alive.
+            queue: Wait in line when another turn is under way.
 
         Raises:
-            StateError: Another is under way, and *queue* is false.
+            StateError: Another turn is under way, and *queue* is false.
         """
-        if queue and not self._free():
+        if queue and not self._available():
             await self._wait()
-            self._holder = weakref.ref(turn)
         else:
-            self.enter_now(turn)
+            self._acquire_now()
+        self._holder = weakref.ref(turn)
 
     @contextmanager
-    def step(self) -> Generator[None]:
-        """Hold the gate for a step that is no turn; never waits in line.
+    def hold(self) -> Generator[None]:
+        """Hold the lock for a step that is no turn; never waits in line.
 
         Raises:
             StateError: A turn is under way.
         """
-        self.enter_now(None)
+        self._acquire_now()
         try:
             yield
         finally:
-            self.leave()
+            self.release()
 
-    def enter_now(self, turn: Turn | None) -> None:
-        """Enter without waiting; :meth:`leave` must follow.
-
-        Raises:
-            StateError: Another is under way.
-        """
-        if not self._free():
+    def _acquire_now(self) -> None:
+        if not self._available():
             raise busy_error()
-        self._busy = True
-        self._holder = weakref.ref(turn) if turn is not None else None
+        self._locked = True
 
-    def _free(self) -> bool:
-        """Return whether the way is free; a turn that is committed and only not closed makes way."""
+    def _available(self) -> bool:
+        """Return whether the lock is free, once a holder that is over has released it."""
         holder = self._holder() if self._holder is not None else None
-        if self._busy and holder is not None:
-            holder.make_way()
-        return not self._busy and not self._waiting
+        if self._locked and holder is not None:
+            holder.release_if_over()
+        return not self._locked and not self._waiting
 
     async def _wait(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
@@ -99,11 +91,11 @@ class TurnGate:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             else:
-                self.leave()  # it was this one's time already
+                self.release()  # the lock was handed to this task before it was cancelled
             raise
 
-    def leave(self) -> None:
-        """Let the next one through. From any thread: a reply that nobody closed may be collected anywhere."""
+    def release(self) -> None:
+        """Hand the lock to the next in line. From any thread: a finalizer may run on another one."""
         self._holder = None
         while self._waiting:
             waiter = self._waiting.popleft()
@@ -111,13 +103,13 @@ class TurnGate:
                 waiter.get_loop().call_soon_threadsafe(_wake, waiter)
             except RuntimeError:  # it waited on a loop that is closed now
                 continue
-            self._busy = True
+            self._locked = True
             return
-        self._busy = False
+        self._locked = False
 
 
 def busy_error() -> StateError:
-    """Return the error for who cannot enter now."""
+    """Return the error for a turn that cannot begin now."""
     return StateError(
         "this conversation is busy with another turn; read that reply to its end or close it first, "
         'or make the conversation with busy="queue"'
@@ -129,13 +121,13 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-_GATES: MutableMapping[object, MutableMapping[tuple[str, str], TurnGate]] = weakref.WeakKeyDictionary()
+_LOCKS: MutableMapping[object, MutableMapping[tuple[str, str], TurnLock]] = weakref.WeakKeyDictionary()
 
 
-def shared_gate(store: object, owner: str, id: str) -> TurnGate:
-    """Return the gate before the conversation that *owner* keeps in *store* under *id*."""
+def shared_lock(store: object, owner: str, id: str) -> TurnLock:
+    """Return the lock of the conversation that *owner* keeps in *store* under *id*."""
     try:
-        gates = _GATES.setdefault(store, weakref.WeakValueDictionary())
-    except TypeError:  # a store of somebody's own that cannot be hashed or weakly referenced
-        return TurnGate()
-    return gates.setdefault((owner, id), TurnGate())
+        locks = _LOCKS.setdefault(store, weakref.WeakValueDictionary())
+    except TypeError:  # a user's own store that cannot be hashed or weakly referenced
+        return TurnLock()
+    return locks.setdefault((owner, id), TurnLock())

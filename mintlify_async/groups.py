@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Literal, Self, overload
 
+from .argument_checks import check_seconds
 from .errors import ConfigurationError, JobTimeoutError, StateError
 from .job import Job
 from .jobs import JobHandle, begin_wait, scheduler_of
-from .waiting import DEFAULT_TIMEOUT, JobWait, WaitRules, check_timeout
+from .waiting import DEFAULT_TIMEOUT, JobWait, WaitRules
 
 __all__ = ["AsCompleted", "as_completed", "wait_all"]
 
@@ -55,7 +56,7 @@ async def wait_all(
         ConfigurationError: *jobs* contains something else than handles.
     """
     handles = _handles(jobs)
-    check_timeout(timeout)
+    check_seconds(timeout, "timeout", zero=True, none="waits without end")
     rules = WaitRules.checked(check=check, until="terminal", pr_grace=0.0, on_change=None)
     woken: asyncio.Future[JobWait] = asyncio.get_running_loop().create_future()
     group = _Group(handles, rules, timeout)
@@ -93,7 +94,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     Raises:
         ConfigurationError: *jobs* contains something else than handles.
     """
-    check_timeout(timeout)
+    check_seconds(timeout, "timeout", zero=True, none="waits without end")
     return AsCompleted(_handles(jobs), timeout)
 
 

@@ -1,8 +1,8 @@
-"""What was said so far and a new question come in; the messages that are sent with it go out. Pure.
+"""History: which messages of a conversation are kept, and which are sent with the next question. No I/O.
 
-Everything that an answer brought is kept in a conversation; what is sent back of it is the words. A search's
-result is 50 to 100 KB of text that the service found itself: sending it with each later
-question would cost time and tell it nothing.
+A conversation keeps all parts of an answer, but sends only its text, files and links back. A search
+result is 50 to 100 KB of text that the service found itself: sending it with each later question
+would cost time and tell the service nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 from attrs import evolve, frozen
 
 from .errors import ConfigurationError
-from .parts import FilePart, Message, MessagePart, TextPart
+from .parts import FilePart, Message, TextPart
 from .wire_value import EMPTY
 
 __all__ = ["HISTORY_PARTS", "HistoryBounds", "check_bound", "messages_to_send", "newest_turns", "turn_start"]
 
 HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
-"""The types of parts of earlier messages that are sent again; the service documents them all."""
+"""The types of parts of earlier messages that are sent again. All are documented by the service."""
 
 
 @frozen(kw_only=True)
@@ -27,9 +27,9 @@ class HistoryBounds:
     """How much of a conversation is sent with a question.
 
     Args:
-        max_messages: The most messages in all, the question counted, system messages not; None: all.
-        max_characters: The most characters in all, likewise; None: all.
-        parts: The types of parts that are sent of earlier messages; None: all.
+        max_messages: The most messages, the question included, system messages not; None for all.
+        max_characters: The most characters, counted likewise; None for all.
+        parts: The types of parts of earlier messages that are sent; None for all.
 
     Raises:
         ConfigurationError: A bound is below 1.
@@ -49,19 +49,19 @@ class HistoryBounds:
             )
 
 
-def check_bound(name: str, bound: int | None) -> int | None:
-    """Return *bound* when it is one: a whole number of at least 1, or None.
+def check_bound(name: str, bound: object) -> int | None:
+    """Return *bound* when it is a whole number of at least 1, or None.
 
     Raises:
         ConfigurationError: It is neither.
     """
-    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < 1):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-        raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
-    return bound
+    if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 1):
+        return bound
+    raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
 
 
 def newest_turns(messages: tuple[Message, ...], most: int | None) -> tuple[Message, ...]:
-    """Return the newest whole turns of *messages* that are at most *most* messages; the last turn always."""
+    """Return the newest whole turns of *messages*, at most *most* messages but always the last turn."""
     if most is None or len(messages) <= most:
         return messages
     first = len(messages) - most
@@ -79,16 +79,17 @@ def messages_to_send(
 ) -> list[Message]:
     """Return the messages of the next request.
 
-    The question is always sent whole, and so are system messages. Of the rest, the newest
-    that fit are; what is sent never begins with an answer whose question is left out.
+    The question and system messages are always sent whole. Of the others, the newest that fit
+    are sent. The first of them is never an answer whose question is left out.
     """
     system = [message for message in history if message.role == "system"]
-    rest = [kept for kept in (_words(m, bounds.parts) for m in history if m.role != "system") if kept.parts]
+    others = [_sendable(message, bounds.parts) for message in history if message.role != "system"]
+    rest = [message for message in others if message.parts]
     return [*system, *_newest(rest, question, bounds), *question]
 
 
 def turn_start(messages: Sequence[Message]) -> int | None:
-    """Return where the last turn begins (its question's first message), or None when there is none."""
+    """Return the index of the first message of the last turn's question; None when there is no turn."""
     asked = [index for index, message in enumerate(messages) if message.role == "user"]
     if not asked:
         return None
@@ -98,18 +99,16 @@ def turn_start(messages: Sequence[Message]) -> int | None:
     return start
 
 
-def _words(message: Message, parts: Collection[str] | None) -> Message:
-    """Return *message* with only the parts that are sent again, and without what is said about it."""
-    kept = message.parts if parts is None else tuple(p for p in message.parts if p.type in parts and _says(p))
+def _sendable(message: Message, parts: Collection[str] | None) -> Message:
+    """Return *message* with only the parts that are sent again, and without metadata."""
+    kept = message.parts
+    if parts is not None:
+        kept = tuple(p for p in kept if p.type in parts and not (isinstance(p, TextPart) and not p.text))
     return evolve(message, parts=kept, metadata=None, extra=EMPTY)
 
 
-def _says(part: MessagePart) -> bool:
-    return not isinstance(part, TextPart) or bool(part.text)
-
-
 def _newest(rest: list[Message], question: Sequence[Message], bounds: HistoryBounds) -> list[Message]:
-    """Return the end of *rest* that fits beside *question*."""
+    """Return the newest messages of *rest* that fit beside *question*."""
     count = len(question)
     characters = sum(map(_characters, question))
     start = len(rest)
@@ -135,4 +134,4 @@ def _lengths(message: Message) -> Iterator[int]:
         if isinstance(part, TextPart):
             yield len(part.text)
         elif isinstance(part, FilePart):
-            yield len(part.url)  # a file is often its own address: data:…
+            yield len(part.url)  # often the file itself: data:…

@@ -158,13 +158,24 @@ def note_job(observation: Observation, job: Job) -> None:
 E = TypeVar("E")
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(eq=False)
 class CallbackObserver:
     """Follows each attempt to send a request and calls plain functions; what they raise is logged."""
 
     on_request: Callable[[RequestSent], object] | None = None
     on_response: Callable[[ResponseReceived], object] | None = None
     on_retry: Callable[[RetryScheduled], object] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        on_request: Callable[[RequestSent], object] | None,
+        on_response: Callable[[ResponseReceived], object] | None,
+        on_retry: Callable[[RetryScheduled], object] | None,
+    ) -> CallbackObserver | None:
+        """Return an observer that calls the functions; None when there are none."""
+        given = (on_request, on_response, on_retry)
+        return cls(*given) if any(call is not None for call in given) else None
 
     def start(self, operation: str, facts: Mapping[str, Any]) -> Observation:
         """Report that an attempt begins; *facts* are the fields of :class:`RequestSent`."""

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from attrs import evolve
 
+from .argument_checks import check_seconds
 from .assumptions import Assumptions
 from .create_once import had_no_effect
 from .errors import (
@@ -38,7 +39,6 @@ from .waiting import (
     JobWait,
     OnChange,
     WaitRules,
-    check_timeout,
 )
 
 __all__ = [
@@ -180,7 +180,7 @@ class JobHandle:
             ConfigurationError: An argument is invalid.
         """
         rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
-        check_timeout(timeout)
+        check_seconds(timeout, "timeout", zero=True, none="waits without end")
         observation = self._calls.observe("wait", self.project_id, self.id)
         if observation is None:
             return await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
@@ -215,7 +215,7 @@ class JobHandle:
         Raises:
             ConfigurationError: *timeout* is not a number of seconds.
         """
-        check_timeout(timeout)
+        check_seconds(timeout, "timeout", zero=True, none="waits without end")
         return JobWatch(self, timeout)
 
     async def send(

@@ -1,4 +1,4 @@
-"""What an answer brought beside its text comes in; plain Markdown for a chat surface goes out. Pure."""
+"""Markdown of whole answers: text, sources and suggestions as plain lists. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HasAnswer", "WithoutSuggestions", "answer_markdown", "extras_markdow
 
 
 class HasAnswer(Protocol):
-    """A reply, or anything else that holds an answer's message."""
+    """A reply, or any other object with an answer's message."""
 
     @property
     def message(self) -> Message | None:
@@ -28,8 +28,8 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
 
     Args:
         answer: A reply, or an assistant's message.
-        site: The documentation's address, such as ``https://docs.acme.com``; makes whole
-            addresses of the paths that the assistant names.
+        site: The documentation's address, such as ``https://docs.acme.com``; paths that the
+            assistant names become whole addresses.
 
     Example::
 
@@ -51,12 +51,12 @@ def extras_markdown(
 
     Args:
         answer: A reply, or an assistant's message.
-        site: The documentation's address; makes whole addresses of paths.
-        sources: The words above the sources; None leaves them out.
-        suggestions: The words above the suggestions; None leaves them out.
+        site: The documentation's address; paths become whole addresses.
+        sources: The heading of the sources; None leaves them out.
+        suggestions: The heading of the suggestions; None leaves them out.
 
     Raises:
-        ConfigurationError: *site* is no address that begins with http.
+        ConfigurationError: *site* does not begin with ``http://`` or ``https://``.
     """
     _check_site(site)
     message = _message(answer)
@@ -87,7 +87,10 @@ def _list(words: str, items: Iterable[str]) -> str:
 
 
 def _sources(sources: Iterable[AnswerSource], site: str | None) -> Iterator[str]:
-    """Yield one link a page: an anchor makes no other page, and a whole address stands for its path."""
+    """Yield one link per page, with its first title.
+
+    Addresses that differ only in their anchor are one page, and so are a path and its whole address.
+    """
     found = [(source.title or source.filename, _whole(source.url or "", site)) for source in sources]
     addressed = {_page(urlsplit(url).path): url for _, url in reversed(found) if url.startswith("http")}
     pages: dict[str, tuple[str | None, str]] = {}
@@ -106,7 +109,7 @@ def _page(url: str) -> str:
 
 
 def _whole(url: str, site: str | None) -> str:
-    """Return *url* with the site's address before it, when it is a path and the site is known."""
+    """Return *url* joined to the site's address, when the site is known."""
     return urljoin(site.rstrip("/") + "/", url.lstrip("/")) if site is not None and url else url
 
 
@@ -123,41 +126,40 @@ _UNSAFE: Final = re.compile(r"[\s()<>\x00-\x1f\x7f]")
 
 
 def _plain(text: str) -> str:
-    """Return *text* as one line that no character of it turns into markup."""
+    """Return *text* as one line, with the characters of markup escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
 def _address(url: str) -> str:
-    """Return *url* with the characters escaped that would end a Markdown link."""
+    """Return *url* with the characters percent-encoded that would end a Markdown link."""
     return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
 
 
 _MAY_BE_FENCE: Final = re.compile(r"( {0,3}(?:`{0,2}\Z|~{0,2}\Z|~~~|```(?=`*([^`]?)[^`]*\Z)))")
-"""Matches a line's beginning that may still be a fence. Its groups, a few characters, stand for all of it:
-what comes behind them makes a fence of them or not, just as it would of the line."""
+# Matches the beginning of a line that may still become a fence. Its groups are a few characters that
+# replace the whole beginning: with the rest of the line they are a fence exactly when the line is. So the
+# time per piece does not grow with the line.
 
 
 class WithoutSuggestions:
-    """Takes the ``suggestions`` block out of a text while it grows.
+    """Removes the ``suggestions`` block from a growing text.
 
-    A line's beginning is held back only as long as it may still open a block.
+    The beginning of a line is held back only while it may still open a block.
     """
-
-    __slots__ = ("_beginning", "_fence", "_inside", "_line")
 
     def __init__(self) -> None:
         """Begin at the start of a line."""
-        self._line: list[str] = []  # its pieces; of a line that cannot be a fence, none
-        self._beginning: str | None = ""  # stands for them; None when the line cannot be a fence
+        self._line: list[str] = []  # the pieces held back; none of a line that cannot be a fence
+        self._beginning: str | None = ""  # represents them; None when the line cannot be a fence
         self._fence = ""
         self._inside = False
 
     def feed(self, text: str) -> str:
-        """Return what of *text*, and of what was held back, belongs to the answer."""
+        """Return the text to show, of *text* and of what was held back."""
         return "".join(self._piece(piece) for piece in re.findall(r"[^\n]*\n|[^\n]+", text))
 
     def close(self) -> str:
-        """Return what was still held back."""
+        """Return the text to show of what was still held back."""
         line, (_, word) = self._end_line()
         return "" if self._fence or word == "suggestions" else line
 
@@ -180,11 +182,11 @@ class WithoutSuggestions:
         return "" if self._inside else shown
 
     def _goes_out(self, piece: str, line: str) -> str:
-        """Return *piece* inside a block, of which nothing is held back; outside, the *line* that was."""
+        """Return *piece* inside another code block, where nothing is held back; outside of blocks, *line*."""
         return "" if self._inside else piece if self._fence else line
 
     def _end_line(self) -> tuple[str, tuple[str, str]]:
-        """Return what was kept of the line, and the fence that the whole of it is; begin the next one."""
+        """Return what was held back of the line, and its fence if it is one; begin the next line."""
         line, begun, self._beginning = self._take(), self._beginning, ""
         return line, ("", "") if begun is None else fence_of(line)
 

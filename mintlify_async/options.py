@@ -23,7 +23,7 @@ from .argument_checks import (
 )
 from .assumptions import Assumptions
 from .errors import ConfigurationError
-from .hooks import Hooks, Observer
+from .hooks import CallbackObserver, Observer
 from .keys import Key, KeySource
 from .polling import PollPolicy
 from .retry import RetryPolicy
@@ -70,7 +70,7 @@ class Options:
     ledger: Ledger | None
     max_event_bytes: int
     max_reply_bytes: int
-    hooks: Hooks
+    callbacks: CallbackObserver | None
     observer: Observer | None
 
     def __attrs_post_init__(self) -> None:
@@ -93,7 +93,7 @@ class Options:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        known = {option.name for option in fields(Options)} - {"hooks"}
+        known = {option.name for option in fields(Options)} - {"callbacks"}
         for name in changes:
             if name not in known:
                 raise ConfigurationError(
@@ -142,7 +142,7 @@ def with_total(timeouts: object, total: float | None) -> Timeouts:
     """Return *timeouts*, with *total* seconds for the whole answer unless that is None."""
     if not isinstance(timeouts, Timeouts):
         raise ConfigurationError("timeouts must be a Timeouts", field="timeouts")
-    check_seconds(total, "timeout", optional=True)
+    check_seconds(total, "timeout", none="means no limit")
     return timeouts if total is None else timeouts.with_total(total)
 
 

@@ -43,6 +43,7 @@ __all__ = [
     "Message",
     "MessagePart",
     "Part",
+    "Question",
     "ReasoningFilePart",
     "ReasoningPart",
     "SourceDocumentPart",
@@ -517,3 +518,7 @@ def _checked(message: Message, where: str) -> Message:
     else:
         return message
     raise ConfigurationError(f"{where} is nested deeper than {MAX_DEPTH}", field=where)
+
+
+Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
+"""A question: text, a message, a browser's UIMessage dict, or several of those."""

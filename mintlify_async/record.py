@@ -1,4 +1,7 @@
-"""What was said in a conversation, and where it is kept: read, checked, and written in one step."""
+"""Transcript: the messages and the thread of one conversation, and their copy in a store.
+
+Messages and thread are replaced together, and only after the store has taken them.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,31 @@ from typing import Any, Final, cast
 from attrs import evolve, frozen
 
 from .errors import ConfigurationError, StateError
-from .gate import TurnGate, shared_gate
+from .gate import TurnLock, shared_lock
 from .history import newest_turns
 from .json_text import as_object
 from .parts import Message, coerce_messages
+from .requests import new_message_id
 from .stores import ConversationStore, check_name, store_conflict
 from .thread import Thread
 
-__all__ = ["FORMAT", "Record", "Said", "new_message_id", "read_said", "seed_messages", "system_message"]
+__all__ = [
+    "FORMAT",
+    "Contents",
+    "Transcript",
+    "new_message_id",
+    "read_contents",
+    "seed_messages",
+    "system_message",
+]
 
 FORMAT: Final = 1
-"""The version of the JSON that a conversation is kept as."""
+"""The version of the JSON format in which a conversation is stored."""
 
 
 @frozen(kw_only=True)
-class Said:
-    """What was said so far, and where it goes on.
+class Contents:
+    """The messages of a conversation and its thread: what is committed together.
 
     Args:
         messages: The finished turns, oldest first.
@@ -41,38 +53,21 @@ class Said:
         return {message.id for message in self.messages}
 
 
-class Record:
-    """One conversation as it stands here, and its place in a store.
+class Transcript:
+    """One conversation in memory, and its place in a store.
 
     Attributes:
         id: Its name in the store.
-        owner: Whose it is.
+        owner: Its owner in the store.
         fp: Names the user to the service.
-        said: What was said so far.
+        contents: The messages and the thread.
         system: The system message, or None.
-        gate: Lets one turn through at a time.
-        revision: The revision in the store that this stands at; 0 for none.
+        lock: Lets one turn run at a time.
+        revision: The revision of the store that this object has; 0 for none.
         loaded: Whether the store was read.
-        failed: The last question, when its turn did not finish, and what it was asked with.
-        keep: The most messages that are kept, or None.
-        active: Whether a turn of this very record is under way.
+        failed: The last question and its options, when its turn did not finish.
+        active: Whether a turn of this very object is under way.
     """
-
-    __slots__ = (
-        "_given_system",
-        "_store",
-        "active",
-        "failed",
-        "fp",
-        "gate",
-        "id",
-        "keep",
-        "loaded",
-        "owner",
-        "revision",
-        "said",
-        "system",
-    )
 
     def __init__(
         self,
@@ -80,30 +75,30 @@ class Record:
         id: str | None,
         owner: str | None,
         fp: str,
-        said: Said,
+        contents: Contents,
         system: Message | None,
         store: ConversationStore | None,
         keep: int | None = None,
     ) -> None:
-        """Check the names; nothing is read."""
+        """Check the names; read nothing. At most *keep* messages are kept, None for all."""
         self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
         self.owner = check_name(owner if owner is not None else fp, "owner")
         self.fp = fp
-        self.said = said
+        self.contents = contents
         self.system = self._given_system = system
         self._store = store
-        self.keep = keep
+        self._keep = keep
         self.active = False
-        self.gate = shared_gate(store, self.owner, self.id) if store is not None else TurnGate()
+        self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
         self.revision = 0
         self.loaded = store is None
         self.failed: tuple[tuple[Message, ...], Mapping[str, Any]] | None = None
 
     def require_store(self) -> ConversationStore:
-        """Return where it is kept.
+        """Return the store.
 
         Raises:
-            StateError: Nowhere.
+            StateError: There is none.
         """
         if self._store is None:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
@@ -111,18 +106,22 @@ class Record:
 
     @property
     def has_store(self) -> bool:
-        """Whether it is kept somewhere."""
+        """Whether the conversation is kept in a store."""
         return self._store is not None
 
+    def begin_with(self, contents: Contents) -> None:
+        """Begin with *contents*; the store is not read first."""
+        self.contents, self.loaded = contents, True
+
     async def check_store(self, *, refresh: bool = False) -> None:
-        """Read the store the first time; afterwards, see whether somebody else saved.
+        """Read the store the first time; afterwards, check that it has no other revision.
 
         Args:
-            refresh: When somebody did, take over what they saved.
+            refresh: Take over another revision instead of raising an error.
 
         Raises:
-            StoreConflictError: Somebody did.
-            StateError: What the store has is no conversation.
+            StoreConflictError: The store has another revision.
+            StateError: What the store has is not a conversation.
         """
         if self._store is None:
             return
@@ -135,50 +134,56 @@ class Record:
         if found is not None:
             self._adopt(found.data)
         elif self.revision:
-            self.said = Said()  # it was deleted
+            self.contents = Contents()  # it was deleted
         self.revision, self.loaded, self.failed = revision, True, None
 
     def _adopt(self, data: str) -> None:
-        found: tuple[Said, Message | None] | None = None
+        found: tuple[Contents, Message | None] | None = None
         with suppress(ValueError, RecursionError):  # a ConfigurationError is a ValueError
-            found = read_said(json.loads(data))
+            found = read_contents(json.loads(data))
         if found is None:
-            raise StateError(f"what the store has under {self.id!r} is no conversation of this version")
-        self.said, stored = found
+            raise StateError(f"the store has no conversation of this version under {self.id!r}")
+        self.contents, stored = found
         given = self._given_system
         self.system = stored if given is None or (stored and stored.text == given.text) else given
 
-    async def save(self, said: Said) -> None:
-        """Write *said* to the store and, when that went well, take it over. Run it to its end.
+    async def save(self, contents: Contents) -> None:
+        """Save *contents*, then take them over. Must not be cancelled in between.
 
         Raises:
-            StoreConflictError: Somebody else saved.
+            StoreConflictError: The store has another revision.
         """
-        said = evolve(said, messages=newest_turns(said.messages, self.keep))
+        contents = evolve(contents, messages=newest_turns(contents.messages, self._keep))
         if self._store is not None:
-            data = json.dumps(self.to_dict(said), allow_nan=False)
+            data = json.dumps(self.to_dict(contents), allow_nan=False)
             self.revision = await self._store.save(self.id, data, owner=self.owner, revision=self.revision)
-        self.said, self.failed = said, None
+        self.contents, self.failed = contents, None
 
-    def to_dict(self, said: Said) -> dict[str, Any]:
-        """Return the conversation as JSON, with *said* as what was said."""
+    async def delete(self) -> bool:
+        """Delete the conversation in the store and here; return whether the store had it."""
+        existed = await self.require_store().delete(self.id, owner=self.owner)
+        self.contents, self.revision, self.failed, self.loaded = Contents(), 0, None, True
+        return existed
+
+    def to_dict(self, contents: Contents) -> dict[str, Any]:
+        """Return the conversation with *contents* as a JSON object."""
         return {
             "version": FORMAT,
             "id": self.id,
             "owner": self.owner,
             "fp": self.fp,
             "system": self.system.to_wire() if self.system is not None else None,
-            "messages": [message.to_wire() for message in said.messages],
-            "thread": said.thread.to_dict() if said.thread is not None else None,
+            "messages": [message.to_wire() for message in contents.messages],
+            "thread": contents.thread.to_dict() if contents.thread is not None else None,
         }
 
     def check_new(self, question: Sequence[Message]) -> None:
-        """See that *question* is none of what was said.
+        """Check that no message of *question* is in the conversation already.
 
         Raises:
             ConfigurationError: A message's id is known.
         """
-        known = self.said.ids()
+        known = self.contents.ids()
         for index, message in enumerate(question):
             if message.id in known:
                 raise ConfigurationError(
@@ -187,16 +192,11 @@ class Record:
                 )
 
 
-def new_message_id() -> str:
-    """Return an id for a message."""
-    return f"msg_{uuid.uuid4().hex}"
-
-
 def seed_messages(messages: object) -> tuple[Message, ...]:
     """Return the messages that a conversation begins with.
 
     Raises:
-        ConfigurationError: They are no list of messages.
+        ConfigurationError: *messages* is not a list of messages.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
@@ -208,7 +208,7 @@ def system_message(system: object) -> Message | None:
     """Return *system* as a message with an id.
 
     Raises:
-        ConfigurationError: It is no text, and no message of that role.
+        ConfigurationError: It is neither text nor a message with the role ``system``.
     """
     if system is None:
         return None
@@ -218,21 +218,21 @@ def system_message(system: object) -> Message | None:
     return message if message.id else evolve(message, id=new_message_id())
 
 
-def read_said(stored: object) -> tuple[Said, Message | None]:
-    """Read what :meth:`Record.to_dict` gave: what was said, and the system message.
+def read_contents(stored: object) -> tuple[Contents, Message | None]:
+    """Read the JSON object of :meth:`Transcript.to_dict`: the contents and the system message.
 
     Raises:
-        ConfigurationError: It is no conversation of this version.
+        ConfigurationError: It is not a conversation of this version.
     """
     found = as_object(stored) or {}
     messages = found.get("messages")
     if found.get("version") != FORMAT or not isinstance(messages, list):
         raise ConfigurationError(
-            "this is no conversation that to_dict() of this version gave", field="stored"
+            "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
         )
     thread, system = found.get("thread"), found.get("system")
-    said = Said(
+    contents = Contents(
         messages=seed_messages(cast("Sequence[object]", messages)),
         thread=Thread.from_dict(thread) if thread is not None else None,
     )
-    return said, system_message(Message.from_wire(system, "system") if system is not None else None)
+    return contents, system_message(Message.from_wire(system, "system") if system is not None else None)

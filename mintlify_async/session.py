@@ -5,8 +5,6 @@ It knows nothing of the protocol: each verb passes its arguments on.
 
 from __future__ import annotations
 
-from .loops import session_closed
-
 import random
 import ssl as ssl_module
 import sys
@@ -21,15 +19,12 @@ from attrs import evolve
 from .agent_api import AgentAPI, LoopResources
 from .argument_checks import (
     ANONYMOUS,
-    check_messages,
     check_seconds,
-    check_thread,
-    merged,
 )
-from .assistant import Reply, ReplySettings
+from .assistant import Reply
+from .assistant_api import AssistantAPI
 from .assumptions import Assumptions
 from .clock import Clock, SystemClock
-from .create_once import create_once, fingerprint
 from .dispatch import Dispatcher
 from .errors import ConfigurationError, JobReference, ThreadReference
 from .hooks import (
@@ -43,22 +38,21 @@ from .hooks import (
 from .job import Job
 from .jobs import JobHandle, handle_for, handle_over
 from .keys import KeySource
-from .loops import LoopLocal
+from .loops import LoopLocal, session_closed
 from .options import Options, from_environment, session_keys, transport_settings, with_total
-from .parts import Message, clean_text
+from .parts import Message, Question
 from .polling import PollPolicy, PollScheduler
+from .prepared_question import PreparedQuestion
 from .question import ContextItem, SearchFilter
 from .refs import JobRef
 from .requests import (
     DEFAULT_RETRIEVAL_PAGE_SIZE,
-    ask_request,
-    create_job_request,
 )
 from .retry import RetryBudget, RetryPolicy
 from .thread import Thread
 from .timeouts import Timeouts
 from .transport import Transport
-from .waiting import DEFAULT_TIMEOUT, check_timeout
+from .waiting import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
     import aiohttp
@@ -72,7 +66,6 @@ if TYPE_CHECKING:
 __all__ = ["MintlifySession"]
 
 MIB = 1024 * 1024
-LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
 
 
 class MintlifySession:
@@ -188,12 +181,11 @@ class MintlifySession:
             ledger=ledger,
             max_event_bytes=max_event_bytes,
             max_reply_bytes=max_reply_bytes,
-            hooks=Hooks(on_request=on_request, on_response=on_response, on_retry=on_retry),
+            callbacks=CallbackObserver.of(on_request, on_response, on_retry),
             observer=observer,
         )
         self._budget = RetryBudget(self._options.retry.budget)
         self._agent = self._first_agent_api()
-        self._reply_settings = self._settings_of_replies(self._options.timeouts)
         self._shared: weakref.ref[AgentAPI] | None = None
         self._made_at = _caller()
         self._closed = False
@@ -240,6 +232,7 @@ class MintlifySession:
             done = await job.wait(timeout=900)
             print(done.pr_link)
         """
+        check_seconds(timeout, "timeout", none="means no limit of its own")
         return await self._create(self._agent, prompt, project_id, dedupe_key, timeout, headers, extra_body)
 
     async def _create(
@@ -252,29 +245,11 @@ class MintlifySession:
         headers: Mapping[str, str] | None,
         extra_body: Mapping[str, Any] | None,
     ) -> JobHandle:
-        check_seconds(timeout, "timeout", optional=True)
         options = self._options
         project = options.project(project_id)
-        request = create_job_request(
-            self._assumptions,
-            project,
-            prompt,
-            headers=merged(options.headers, headers),
-            extra_body=merged(options.extra_body, extra_body),
-        )
-        if dedupe_key is None:
-            job: Job | str = await agent.post(request, timeout=timeout)
-        else:
-            self._check_open()  # first: a refused request would leave its claim open
-            limit = timeout if timeout is not None else options.timeouts.request
-            job = await create_once(
-                options.creation_ledger(),
-                dedupe_key,
-                fingerprint(project, prompt),
-                limit + LEASE_MARGIN,
-                lambda: agent.post(request, timeout=timeout),
-                self._clock,
-            )
+        self._check_open()
+        ledger = None if dedupe_key is None else options.creation_ledger()
+        job = await agent.create(project, prompt, dedupe_key, ledger, timeout, headers, extra_body)
         # A string is the id of a job that another caller created; the service may not know it at once.
         id, record = (job, None) if isinstance(job, str) else (job.id, job)
         return JobHandle(self._for_handles(), JobRef(project, id), job=record, created=True)
@@ -336,14 +311,14 @@ class MintlifySession:
             done = await session.run_job("Fix the typos in the quickstart", timeout=900)
         """
 
-        async def run(agent: AgentClient) -> Job:
+        async def run(agent: AgentAPI) -> Job:
             handle = await self._create(agent, prompt, project_id, dedupe_key, None, headers, extra_body)
             if on_created is not None:
                 on_created(handle)
             waiting = handle_over(handle, agent.owned_by(self))
             return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
 
-        check_timeout(timeout)
+        check_seconds(timeout, "timeout", zero=True, none="waits without end")
         observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
         if observation is None:
             return await run(self._agent)
@@ -352,7 +327,7 @@ class MintlifySession:
 
     def ask(
         self,
-        question: str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]],
+        question: Question,
         *,
         thread: ThreadReference | str | None = None,
         fp: str | None = None,
@@ -397,32 +372,53 @@ class MintlifySession:
             reply = await session.ask("How do I log in?")
             print(reply.text, reply.thread)
         """
+        return Reply(
+            *self._prepare_question(
+                question,
+                thread=thread,
+                fp=fp,
+                domain=domain,
+                timeout=timeout,
+                timeouts=timeouts,
+                retrieval_page_size=retrieval_page_size,
+                filter=filter,
+                context=context,
+                current_path=current_path,
+                headers=headers,
+                extra_body=extra_body,
+            )
+        )
+
+    def _prepare_question(
+        self,
+        question: Question,
+        *,
+        fp: str | None,
+        domain: str | None,
+        retrieval_page_size: float | None = None,
+        timeout: float | None = None,
+        timeouts: Timeouts | None = None,
+        **arguments: Any,
+    ) -> PreparedQuestion:
+        """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
         self._check_open()
         options = self._options
-        asked = question if type(question) is str and question else check_messages(question, new_message_id)
-        checked_thread = check_thread(thread)
-        request = ask_request(
-            self._assumptions,
-            self._options.site(domain),
-            asked,
+        assistant = AssistantAPI(
+            self._agent.http,
+            with_total(timeouts or options.timeouts, timeout),
+            self._is_closed,
+            options.max_event_bytes,
+            options.max_reply_bytes,
+        )
+        return assistant.prepare(
+            question,
+            domain=options.site(domain),
             fp=fp if fp is not None else options.fp,
-            thread=checked_thread,
             retrieval_page_size=(
                 retrieval_page_size if retrieval_page_size is not None else options.retrieval_page_size
             ),
-            filter=filter,
-            context=context,
-            current_path=current_path,
-            headers=merged(options.headers, headers),
-            extra_body=merged(options.extra_body, extra_body),
+            **arguments,
         )
-        if options.observer is not None:
-            request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
-        limits, settings = options.timeouts, self._reply_settings
-        if timeouts is not None or timeout is not None:
-            asker, settings = self._asking_within(with_total(timeouts or options.timeouts, timeout))
-        message = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        return Reply(asker, self, request, settings, message)
 
     def conversation(
         self,
@@ -442,34 +438,35 @@ class MintlifySession:
         history_parts: Collection[str] | None = ("text", "file", "source-url"),
         keep_messages: int | None = None,
     ) -> Conversation:
-        """Return a conversation with the assistant, which carries its history and its thread forward. No I/O.
+        """Return a conversation with the assistant: it keeps history and thread. No I/O.
 
-        To go on with one that is in a store, name the same *store*, *id* and owner: it is read when
+        To continue one that is in a store, name the same *store*, *id* and owner: it is read when
         its first reply is entered, or by ``await chat.load()``.
 
         Args:
             fp: Names the user to the service; the session's by default.
             store: Where finished turns are saved; nowhere by default.
-            id: Its name in the store; a new one by default.
-            owner: Whose it is in the store; *fp* by default. Another owner cannot load it.
+            id: The conversation's name in the store; a new one by default.
+            owner: Who owns it in the store; *fp* by default. Another owner cannot load it.
             thread: Begin in this thread.
-            messages: Begin with this history; what the store has under *id* goes before it.
+            messages: Begin with this history; what the store has under *id* replaces it.
             system: Text, or a message, that goes before every question.
             domain: Another site than the session's.
-            commit: When a turn enters the history: at the answer's ``finish``; or
-                ``"partial"``, also when it was broken off after some text had come.
-            busy: What a second turn meanwhile does: ``"raise"`` a StateError, or ``"queue"``: wait
-                for its time, and begin with what the store has then.
-            max_messages: The most messages sent, the question counted, system messages not.
-            max_characters: The most characters sent, likewise. Older ones are left out first;
-                the history itself keeps all.
+            commit: When a turn enters the history: ``"finish"``, at the answer's ``finish``; or
+                ``"partial"``, also when the answer was broken off after some text had come.
+            busy: What happens to a turn while another one is under way: ``"raise"`` a StateError, or
+                ``"queue"``: wait in line, and begin with what the store has then.
+            max_messages: The most messages sent with a question, the question included, system
+                messages not.
+            max_characters: The most characters sent, counted likewise. Older messages are left out
+                first; the history itself keeps all.
             history_parts: The types of parts of earlier messages that are sent again; None for
-                all, a search's results of 50 to 100 KB included.
-            keep_messages: The most messages kept; the oldest turns are forgotten beyond it. For
+                all, including search results of 50 to 100 KB.
+            keep_messages: The most messages kept; beyond it the oldest turns are dropped. For
                 conversations without an end: each turn writes the whole history to the store.
 
         Raises:
-            ConfigurationError: An argument is wrong.
+            ConfigurationError: An argument is invalid.
 
         Example::
 
@@ -478,26 +475,28 @@ class MintlifySession:
             reply = await chat.ask("How do I log in?")
             reply = await chat.ask("And by SSO?")
         """
-        from .conversation import Conversation  # loaded when it is used: a plain ask does without
+        # Loaded when it is used: a plain question does without.
+        from .conversation import Conversation, ConversationSettings
+        from .history import HistoryBounds
 
         self._check_open()
-        return Conversation(
-            self,
+        settings = ConversationSettings(
             fp=fp if fp is not None else self._options.fp,
-            domain=domain,
             store=store,
             id=id,
             owner=owner,
             thread=thread,
             messages=messages,
             system=system,
+            domain=domain,
             commit=commit,
             busy=busy,
-            max_messages=max_messages,
-            max_characters=max_characters,
-            history_parts=history_parts,
+            bounds=HistoryBounds(
+                max_messages=max_messages, max_characters=max_characters, parts=history_parts
+            ),
             keep_messages=keep_messages,
         )
+        return Conversation(self._prepare_question, settings)
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -519,12 +518,12 @@ class MintlifySession:
         """
         self._check_open()
         if operation == "ask":
-            return await self._agent.dispatch.left_of_assistant(self._options.site(None))
+            return await self._agent.http.left_of_assistant(self._options.site(None))
         if operation not in ("create_job", "send_message"):
             raise ConfigurationError(
                 f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
             )
-        return await self._agent.dispatch.left_of_agent(operation, self._options.project(None))
+        return await self._agent.http.left_of_agent(operation, self._options.project(None))
 
     def with_options(
         self,
@@ -559,8 +558,7 @@ class MintlifySession:
         other._owner = False
         other._parent = self  # keeps it alive: its __del__ would close the shared connections
         other._options = options
-        other._agent = other._agent_client(self._agent.loops)
-        other._asking = other._asking_within(other._options.timeouts)
+        other._agent = other._agent_api(self._agent.loops, self._agent.http.transport)
         other._shared = None
         return other
 
@@ -634,16 +632,6 @@ class MintlifySession:
     def _is_closed(self) -> bool:
         return self._closed
 
-    def _settings_of_replies(self, limits: Timeouts) -> ReplySettings:
-        return ReplySettings(
-            assumptions=self._assumptions,
-            thread_headers=(self._assumptions.thread_id_header, self._assumptions.thread_key_header),
-            max_event_bytes=self._options.max_event_bytes,
-            max_reply_bytes=self._options.max_reply_bytes,
-            comments_are_activity=limits.comments_are_activity,
-            clock=self._clock,
-        )
-
     def _first_agent_api(self) -> AgentAPI:
         # The factory must not keep the session alive, or leaving without closing would go unnoticed.
         settings, clock = self._transport_settings, self._clock
@@ -682,28 +670,6 @@ class MintlifySession:
             shared = self._agent.owned_by(self)
             self._shared = weakref.ref(shared)
         return shared
-
-    def _dispatcher(self) -> Dispatcher:
-        return Dispatcher(
-            assumptions=self._assumptions,
-            keys=self._keys,
-            retry=self._options.retry,
-            budget=self._budget,
-            quota=self._options.quota,
-            clock=self._clock,
-            roll=random.random,
-            hooks=self._options.hooks,
-        )
-
-
-def _callbacks(
-    on_request: Callable[[RequestSent], object] | None,
-    on_response: Callable[[ResponseReceived], object] | None,
-    on_retry: Callable[[RetryScheduled], object] | None,
-) -> CallbackObserver | None:
-    if on_request is None and on_response is None and on_retry is None:
-        return None
-    return CallbackObserver(on_request=on_request, on_response=on_response, on_retry=on_retry)
 
 
 def _caller() -> str:

@@ -1,4 +1,4 @@
-"""A message or its text comes in; the sources it rests on and the pages it suggests go out."""
+"""Sources of an answer, and the pages that it suggests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AnswerSource", "Suggestion", "fence_of", "sources_of", "split_sugges
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class AnswerSource(WireValue):
-    """Something that an answer rests on.
+    """A source of an answer.
 
     Args:
         type: ``url`` (a page's address), ``document``, or ``page`` (found by the ``search`` tool).
@@ -38,10 +38,10 @@ class AnswerSource(WireValue):
 
 
 def sources_of(message: Message) -> list[AnswerSource]:
-    """Return what *message* rests on, in the order of its parts, each once.
+    """Return the sources of *message* in the order of its parts, without duplicates.
 
-    Sources come as parts of their own, and as the results of the ``search`` tool. Two with the
-    same address are one; a title that only the later one has is kept.
+    Sources are parts of their own, or results of the ``search`` tool. Two with the same
+    address are one; if only the later one has a title, it is used.
     """
     found: dict[tuple[str | None, ...], AnswerSource] = {}
     for source in _all_sources(message):
@@ -69,7 +69,7 @@ def _all_sources(message: Message) -> Iterator[AnswerSource]:
 
 
 def _search_results(output: object) -> Iterator[AnswerSource]:
-    """Yield the pages in a search's output; what does not look like one is passed over."""
+    """Yield the pages in a search's output; anything else in it is skipped."""
     results = (as_object(output) or {}).get("results")
     for result in cast("Sequence[object]", results) if isinstance(results, list) else ():
         page = as_object(result) or {}
@@ -99,9 +99,9 @@ _BULLET: Final = r"[ \t]*(?:[-*][ \t]+)?"
 def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     r"""Split the ``suggestions`` block off an answer's text.
 
-    The assistant may end a text with a fenced block whose lines are ``(Title)[/path]``: links the
-    wrong way round, to be shown as buttons. Blocks inside other fenced blocks are left alone; a
-    block whose end has not come yet is taken as it is.
+    The assistant may end a text with a fenced block whose lines are ``(Title)[/path]``: reversed
+    links, to be shown as buttons. Blocks inside other fenced blocks are left alone. A block whose
+    end has not arrived yet is split off, too.
 
     >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
     ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
@@ -128,12 +128,12 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     return text, suggestions
 
 
-# What may end a line is taken off before it is matched: an expression that looks for it behind ``.*``
-# or behind each ``)[`` takes the square of a line's length.
+# The end of a line is stripped before matching: an expression that looks for it after ``.*`` or after
+# each ``)[`` takes time quadratic in the length of the line.
 
 
 def fence_of(line: str) -> tuple[str, str]:
-    """Return the fence that *line* is, and the word behind it; empty when it is none."""
+    """Return the fence that *line* is, and the word after it; empty strings when it is no fence."""
     found = re.match(_FENCE, line)
     return (found[1], _without_end(found[2]).lstrip(" \t")) if found else ("", "")
 
@@ -143,7 +143,7 @@ def _without_end(line: str) -> str:
 
 
 def _suggestion(line: str) -> Iterator[Suggestion]:
-    """Yield the link that *line* is, ``(Title)[/path]`` or ``[Title](/path)``, if it is one."""
+    """Yield the suggestion of *line*, if it is a link: ``(Title)[/path]`` or ``[Title](/path)``."""
     link = re.sub(_BULLET, "", _without_end(line), count=1)
     between, end = (")[", "]") if link.startswith("(") else ("](", ")")
     at = link.rfind(between, 2, -2)  # neither the title nor the path is empty

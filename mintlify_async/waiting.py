@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from attrs import define, field, frozen
 
+from .argument_checks import check_seconds
 from .errors import (
     APIConnectionError,
     APIStatusError,
@@ -22,10 +23,10 @@ from .errors import (
     UnexpectedResponseError,
 )
 from .job import Job
-from .polling import MAX_SECONDS, AgentCalls, PollResult
+from .polling import AgentCalls, PollResult
 from .turns import JobState
 
-__all__ = ["DEFAULT_PR_GRACE", "DEFAULT_TIMEOUT", "JobWait", "WaitRules", "check_timeout"]
+__all__ = ["DEFAULT_PR_GRACE", "DEFAULT_TIMEOUT", "JobWait", "WaitRules"]
 
 DEFAULT_TIMEOUT: Final = 1800.0
 """Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
@@ -70,7 +71,7 @@ class WaitRules:
         """
         if until not in ("terminal", "pr"):
             raise ConfigurationError(f"until must be 'terminal' or 'pr', not {until!r}", field="until")
-        _check_seconds(pr_grace, "pr_grace")
+        check_seconds(pr_grace, "pr_grace", zero=True)
         if on_change is not None and not _is_plain_function(on_change):
             raise ConfigurationError("on_change must be a plain function of one Job", field="on_change")
         if on_change is None and check and until == "terminal":
@@ -97,21 +98,6 @@ def _is_plain_function(given: object) -> bool:
     if not callable(given) or inspect.iscoroutinefunction(given):
         return False
     return not inspect.iscoroutinefunction(type(given).__call__)
-
-
-def _check_seconds(value: object, name: str, hint: str = "") -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_SECONDS:
-        raise ConfigurationError(f"{name} must be a finite number of seconds, 0 or more{hint}", field=name)
-
-
-def check_timeout(timeout: object) -> None:
-    """Check that *timeout* is None or a number of seconds.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    if timeout is not None:
-        _check_seconds(timeout, "timeout", "; None waits without end")
 
 
 @define(eq=False, repr=False, weakref_slot=False)

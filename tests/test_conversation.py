@@ -988,3 +988,38 @@ async def test_cancelled_while_saving(service, session):
     await read()
     assert isinstance(seen[-1], Finish)
     assert not chat.busy
+
+
+async def test_an_observer_that_fails_ends_the_turn(service):
+    """Nothing was sent, so the turn is rolled back, and the same reply can be started again."""
+
+    class Observer:
+        def start(self, operation, facts):
+            raise ValueError("mine")
+
+    async with service.session(observer=Observer()) as session:
+        chat = session.conversation()
+        reply = chat.ask("Hi")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="mine"):
+                await anext(reply)
+            assert not chat.busy
+            assert chat.unanswered.text == "Hi"
+    assert not service.requests
+
+
+async def test_a_session_that_closed_while_a_turn_waited_in_line(service):
+    """The question is prepared anew when its time comes; that it cannot be ends the turn."""
+    async with service.session() as session:
+        chat = session.conversation(busy="queue")
+        async with chat.ask("First") as first:
+            second = chat.ask("Second")
+            task = asyncio.create_task(second.run())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await first
+            await session.close()
+        with pytest.raises(StateError, match="closed"):
+            await task
+        assert not chat.busy
+        assert chat.unanswered.text == "Second"

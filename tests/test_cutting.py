@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mintlify_async.cutting import Cutter, Edit, split_markdown, utf16_units
+from mintlify_async.cutting import Edit, MarkdownSplitter, split_markdown, utf16_units
 from mintlify_async.errors import ConfigurationError
 
 words = st.sampled_from(
@@ -88,20 +88,20 @@ def follow(edits: list[Edit], limit: int) -> list[str]:
 
 def grow(text: str, limit: int, pieces: list[int], looks: list[bool]) -> list[Edit]:
     """Feed *text* in pieces; look at some times, as a slow consumer does."""
-    cutter = Cutter(limit)
+    splitter = MarkdownSplitter(limit)
     edits: list[Edit] = []
     at = 0
     turn = 0
     while at < len(text):
         size = pieces[turn % len(pieces)]
-        cutter.feed(text[at : at + size])
+        splitter.feed(text[at : at + size])
         at += size
         if looks[turn % len(looks)]:
-            edit = cutter.complete() or cutter.growing()
+            edit = splitter.complete() or splitter.growing()
             edits += [edit] if edit else []
         turn += 1
-    edits += iter(cutter.complete, None)
-    last = cutter.finish()
+    edits += iter(splitter.complete, None)
+    last = splitter.finish()
     return [*edits, last] if last else edits
 
 
@@ -183,25 +183,25 @@ def test_the_limit_counts_utf16_units():
 
 def test_growing_shows_whole_words_and_holds_the_last():
     """The last word may go on; the final edit always has something to add."""
-    cutter = Cutter(200)
-    cutter.feed("Open the set")
-    assert cutter.growing() == Edit(index=0, text="Open the", delta="Open the", final=False)
-    assert cutter.growing() is None
-    cutter.feed("tings page")
-    assert cutter.growing() == Edit(index=0, text="Open the settings", delta=" settings", final=False)
-    assert cutter.finish() == Edit(index=0, text="Open the settings page", delta=" page", final=True)
-    assert cutter.growing() is None
+    splitter = MarkdownSplitter(200)
+    splitter.feed("Open the set")
+    assert splitter.growing() == Edit(index=0, text="Open the", delta="Open the", final=False)
+    assert splitter.growing() is None
+    splitter.feed("tings page")
+    assert splitter.growing() == Edit(index=0, text="Open the settings", delta=" settings", final=False)
+    assert splitter.finish() == Edit(index=0, text="Open the settings page", delta=" page", final=True)
+    assert splitter.growing() is None
 
 
 def test_a_growing_code_block_is_closed_for_now():
     """So that a surface that formats shows a block; the deltas do not hold that closing."""
-    cutter = Cutter(200)
-    cutter.feed("```py\nprint(1)\nprint(2)")
-    assert cutter.growing() == Edit(
+    splitter = MarkdownSplitter(200)
+    splitter.feed("```py\nprint(1)\nprint(2)")
+    assert splitter.growing() == Edit(
         index=0, text="```py\nprint(1)\n```", delta="```py\nprint(1)", final=False
     )
-    cutter.feed("\n```")
-    edit = cutter.finish()
+    splitter.feed("\n```")
+    edit = splitter.finish()
     assert edit == Edit(index=0, text="```py\nprint(1)\nprint(2)\n```", delta="\nprint(2)\n```", final=True)
 
 
@@ -217,7 +217,7 @@ def test_cutting_is_linear():
     """A long text costs in proportion: each character is looked at a bounded number of times."""
     looked = 0
 
-    class Counting(Cutter):
+    class Counting(MarkdownSplitter):
         def _window(self, *, ending: bool = False) -> str:
             nonlocal looked
             text = super()._window(ending=ending)
@@ -225,9 +225,9 @@ def test_cutting_is_linear():
             return text
 
     text = "some words of an answer, and more of them\n" * 5000
-    cutter = Counting(1900)
-    cutter.feed(text)
-    count = sum(1 for _ in iter(cutter.complete, None))
+    splitter = Counting(1900)
+    splitter.feed(text)
+    count = sum(1 for _ in iter(splitter.complete, None))
     assert count > 100
     assert looked < 3 * len(text)
 

@@ -1,4 +1,4 @@
-"""The gate before a conversation: one at a time, in order, whoever is cancelled when."""
+"""The lock of a conversation: one turn at a time, in order, whichever task is cancelled."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import threading
 import pytest
 
 from mintlify_async.errors import StateError
-from mintlify_async.gate import TurnGate, shared_gate
+from mintlify_async.gate import TurnLock, shared_lock
 from mintlify_async.stores import MemoryConversationStore
 
 
-class Nobody:
-    """A turn that never makes way."""
+class Holder:
+    """A turn that never releases the lock by itself."""
 
-    def make_way(self) -> bool:
+    def release_if_over(self) -> bool:
         return False
 
 
@@ -25,14 +25,14 @@ class Nobody:
 async def test_in_order_whoever_is_cancelled(seed):
     """Forty turns, some cancelled at random moments: never two inside, none forgotten, all in line."""
     dice = random.Random(seed)
-    gate = TurnGate()
+    lock = TurnLock()
     inside = 0
     order: list[int] = []
 
     async def turn(number: int) -> None:
         nonlocal inside
-        me = Nobody()
-        await gate.enter(me, queue=True)
+        me = Holder()
+        await lock.acquire(me, queue=True)
         try:
             inside += 1
             assert inside == 1
@@ -41,7 +41,7 @@ async def test_in_order_whoever_is_cancelled(seed):
                 await asyncio.sleep(0)
         finally:
             inside -= 1
-            gate.leave()
+            lock.release()
 
     tasks: list[asyncio.Task[None]] = []
     for number in range(40):
@@ -54,68 +54,68 @@ async def test_in_order_whoever_is_cancelled(seed):
     assert all(task.cancelled() or task.exception() is None for task in tasks)
     assert {n for n, task in enumerate(tasks) if not task.cancelled()} <= set(order)
     assert order == sorted(order)
-    assert not gate.busy
+    assert not lock.locked
 
 
 async def test_without_queueing_a_second_is_told():
     """Also while others wait in line."""
-    gate = TurnGate()
-    first = Nobody()
-    await gate.enter(first, queue=False)
+    lock = TurnLock()
+    first = Holder()
+    await lock.acquire(first, queue=False)
     with pytest.raises(StateError, match="busy with another turn"):
-        await gate.enter(Nobody(), queue=False)
-    with pytest.raises(StateError, match="busy"), gate.step():
+        await lock.acquire(Holder(), queue=False)
+    with pytest.raises(StateError, match="busy"), lock.hold():
         raise AssertionError
-    gate.leave()
-    with gate.step():
-        assert gate.busy
-    assert not gate.busy
+    lock.release()
+    with lock.hold():
+        assert lock.locked
+    assert not lock.locked
 
 
 async def test_a_waiter_of_a_closed_loop_is_passed_over():
     """A program that ended in the middle does not hold up the next one."""
-    gate = TurnGate()
-    holder = Nobody()
-    await gate.enter(holder, queue=True)
+    lock = TurnLock()
+    holder = Holder()
+    await lock.acquire(holder, queue=True)
 
     def give_up() -> None:
         loop = asyncio.new_event_loop()
-        task = loop.create_task(gate.enter(Nobody(), queue=True))
+        task = loop.create_task(lock.acquire(Holder(), queue=True))
         loop.run_until_complete(asyncio.wait([task], timeout=0.01))
         loop.close()
         task._log_destroy_pending = False  # it is lost on purpose
 
     await asyncio.to_thread(give_up)
-    mine = Nobody()
-    waiting = asyncio.create_task(gate.enter(mine, queue=True))
+    mine = Holder()
+    waiting = asyncio.create_task(lock.acquire(mine, queue=True))
     await asyncio.sleep(0)
-    gate.leave()
+    lock.release()
     await waiting
-    gate.leave()
-    assert not gate.busy
+    lock.release()
+    assert not lock.locked
     gc.collect()
 
 
 async def test_another_thread_may_leave():
     """A reply that nobody closed may be collected anywhere; who waits here is woken."""
-    gate = TurnGate()
-    holder, mine = Nobody(), Nobody()
-    await gate.enter(holder, queue=True)
-    waiting = asyncio.create_task(gate.enter(mine, queue=True))
+    lock = TurnLock()
+    holder, mine = Holder(), Holder()
+    await lock.acquire(holder, queue=True)
+    waiting = asyncio.create_task(lock.acquire(mine, queue=True))
     await asyncio.sleep(0)
-    thread = threading.Thread(target=gate.leave)
+    thread = threading.Thread(target=lock.release)
     thread.start()
     await waiting
     await asyncio.to_thread(thread.join)
-    assert gate.busy
-    gate.leave()
+    assert lock.locked
+    lock.release()
 
 
-def test_gates_are_shared_by_name():
-    """Store, owner and id together; a store that cannot be looked up has a gate for each."""
+def test_locks_are_shared_by_name():
+    """Store, owner and id together; a store that cannot be looked up has a lock for each."""
     store = MemoryConversationStore()
-    gate = shared_gate(store, "ada", "help")
-    assert shared_gate(store, "ada", "help") is gate
-    assert shared_gate(store, "bob", "help") is not gate
-    assert shared_gate(MemoryConversationStore(), "ada", "help") is not gate
-    assert shared_gate({}, "ada", "help") is not shared_gate({}, "ada", "help")
+    lock = shared_lock(store, "ada", "help")
+    assert shared_lock(store, "ada", "help") is lock
+    assert shared_lock(store, "bob", "help") is not lock
+    assert shared_lock(MemoryConversationStore(), "ada", "help") is not lock
+    assert shared_lock({}, "ada", "help") is not shared_lock({}, "ada", "help")

@@ -77,6 +77,7 @@ PLACES = {
     "agent_api": ACTIVE,
     "jobs": ACTIVE,
     "groups": ACTIVE,
+    "prepared_question": ACTIVE,
     "edits": ACTIVE,
     "assistant": ACTIVE,
     "conversation_reply": ACTIVE,

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from mintlify_async.question import ContextItem
-from mintlify_async.response_info import Headers
-from mintlify_async.response_info import ResponseInfo
-from mintlify_async.question import SearchFilter
-from mintlify_async.thread import Thread
-
 import copy
 import json
 import pickle
@@ -26,7 +20,10 @@ from mintlify_async.errors import ConfigurationError, UnexpectedResponseError
 from mintlify_async.job import Job, JobStatus, Source
 from mintlify_async.json_text import drop_keys, json_safe, mask_keys, mask_text
 from mintlify_async.parts import coerce_messages
+from mintlify_async.question import ContextItem, SearchFilter
+from mintlify_async.response_info import Headers, ResponseInfo
 from mintlify_async.responses import response_info
+from mintlify_async.thread import Thread
 
 JOB: dict[str, Any] = {
     "id": "job_1",
