@@ -26,6 +26,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from attrs import define, field
 from multidict import CIMultiDict
 
+from .aiohttp_version import log_known_flaw
 from .clock import Clock, Timer
 from .errors import (
     APIConnectionError,
@@ -178,6 +179,7 @@ class Transport:
 
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
+        log_known_flaw(aiohttp.__version__)
         self._settings = settings
         self._clock = clock
         self._keep: aiohttp.ClientSession | None = settings.client_session

@@ -31,6 +31,7 @@ from mintlify_async import (
     Timeouts,
     UnexpectedResponseError,
 )
+from mintlify_async.aiohttp_version import version_numbers
 from mintlify_async.clock import SystemClock
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import (
@@ -123,6 +124,16 @@ LOST = {
 }
 
 
+# Before 3.13.4, aiohttp's parser accepts these two heads. The connection then ends without a body, so that
+# each operation sees an empty answer with status 200 instead of a broken one.
+ACCEPTED_BEFORE_3_13_4 = {"too many headers", "a NUL in a header"}
+
+
+def accepted(name):
+    """Tell whether the installed aiohttp lets the answer *name* through."""
+    return name in ACCEPTED_BEFORE_3_13_4 and version_numbers(aiohttp.__version__) < (3, 13, 4)
+
+
 @pytest.mark.parametrize("name", LOST)
 @pytest.mark.parametrize("operation", ALL)
 async def test_no_readable_answer_after_sending(session, service, operation, name):
@@ -131,15 +142,24 @@ async def test_no_readable_answer_after_sending(session, service, operation, nam
     error, sent = await failure(session, service, operation)
     if operation in POSTS:
         assert isinstance(error, OutcomeUnknownError)
-        assert (error.status, error.body, error.headers) == (None, None, None)
+        if accepted(name):
+            assert (error.status, error.body) == (200, "")
+        else:
+            assert (error.status, error.body, error.headers) == (None, None, None)
         assert error.operation == operation
         assert error.sent_at is not None
         assert error.project_id == "acme"
         assert len(error.prompt_sha256) == 64
         assert sent == 1
     else:
-        assert isinstance(error, APIConnectionError)
-        assert error.sent == "maybe"
+        if accepted(name):
+            assert isinstance(
+                error, StreamInterruptedError if operation == "ask" else UnexpectedResponseError
+            )
+            assert "empty" in str(error)
+        else:
+            assert isinstance(error, APIConnectionError)
+            assert error.sent == "maybe"
         # aiohttp itself sends a GET a second time when the connection was lost.
         assert sent == 1 if operation == "ask" else 3 <= sent <= 6
 

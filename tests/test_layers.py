@@ -23,6 +23,7 @@ PURE, ACTIVE = "pure", "active"
 PLACES = {
     "errors": ACTIVE,
     "version": ACTIVE,
+    "aiohttp_version": ACTIVE,
     "clock": ACTIVE,
     "scopes": ACTIVE,
     "loops": ACTIVE,

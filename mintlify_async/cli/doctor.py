@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
 
+from ..aiohttp_version import known_flaw
 from .statuses import DONE, TROUBLE, USAGE
 from .terminal import Terminal
 
@@ -51,6 +52,9 @@ def _versions(terminal: Terminal) -> None:
                 f"{name} is not installed"
                 + (" (pip install 'mintlify-async[cli]')" if name == "rich" else "")
             )
+    flaw = known_flaw(metadata.version("aiohttp"))
+    if flaw is not None:
+        terminal.write(f"warning: {flaw}")
 
 
 def _settings(terminal: Terminal) -> bool:
