@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from contextlib import AsyncExitStack
 
@@ -254,9 +255,11 @@ async def test_connecting_has_a_limit_of_its_own(silent_url, service, operation,
 
 @pytest.mark.parametrize("operation", [*POSTS, "ask"])
 async def test_nothing_is_written_after_the_limit_on_connecting(service, operation, monkeypatch):
-    """Aiohttp writes a body in a task of its own: one that begins too late sends nothing, and says so.
+    """A body whose writing begins after the limit is not sent, and the error says so.
 
-    The loop is held up past the limit in the very step in which the connection is there.
+    The loop is held up past the limit in the very step in which the connection is there. On Python 3.11,
+    aiohttp writes the body a step later, in a task of its own. From 3.12 on it starts that task at once, so
+    that the limit cannot come between: the request is sent once, and answered.
     """
     create = aiohttp.TCPConnector._create_connection
 
@@ -270,12 +273,16 @@ async def test_nothing_is_written_after_the_limit_on_connecting(service, operati
     monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", create_late)
     limits, once = Timeouts(connect=0.05), RetryPolicy(attempts=1)
     async with service.session(clock=SystemClock(), timeouts=limits, retry=once) as session:
-        error, _ = await failure(session, service, operation)
-    assert isinstance(error, APITimeoutError)
-    assert (error.phase, error.sent) == ("connect", "no")
+        before = sum(one.operation == operation for one in service.requests)  # the fixture's own
+        if sys.version_info >= (3, 12):
+            await call(session, operation)
+        else:
+            error, _ = await failure(session, service, operation)
+            assert isinstance(error, APITimeoutError)
+            assert (error.phase, error.sent) == ("connect", "no")
     await asyncio.sleep(0.05)  # what was written would arrive
-    seen = [one for one in service.requests if one.operation == operation]
-    assert len(seen) == (1 if operation == "create_job" else 0)  # the fixture's own
+    seen = sum(one.operation == operation for one in service.requests) - before
+    assert seen == (1 if sys.version_info >= (3, 12) else 0)
 
 
 @pytest.mark.parametrize("operation", ALL)
