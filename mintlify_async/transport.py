@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 from multidict import CIMultiDict
 
+from .aiohttp_version import log_known_flaw
 from .cancellation import Deadline
 from .clock import Clock
 from .errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
@@ -112,6 +113,7 @@ class Transport:
 
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
+        log_known_flaw(aiohttp.__version__)
         self._settings = settings
         self._clock = clock
         self._keep_alive: aiohttp.ClientSession | None = settings.client_session

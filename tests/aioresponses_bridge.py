@@ -1,14 +1,17 @@
-"""Lets aioresponses 0.7.9 build responses for aiohttp 3.14.
+"""Lets aioresponses 0.7.9 build responses for the aiohttp that is installed.
 
-Two things changed under it: ``ClientResponse`` asks for a ``stream_writer``,
-and a body over the reader's limit pauses a parser that is not there. Both are
-mended here without a change of what a test sees. It replaces
-``ClientSession._request``, so use it for the shape of a request and of an
-answer; time, wire and cancellation need the local service.
+Two things changed in aiohttp 3.14: ``ClientResponse`` needs a ``stream_writer``,
+and a body over the reader's limit pauses a parser, which a made-up response does
+not have. The bridge supplies both, without a change to what a test sees; on an
+older aiohttp it only does the second.
+
+aioresponses replaces ``ClientSession._request``. Use it for the shape of requests
+and answers; tests of timing, of the wire and of cancellation need the local service.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,12 +22,16 @@ from aiohttp import ClientResponse, StreamReader
 _read_from = aioresponses.core.stream_reader_factory
 _build = aioresponses.core.RequestMatch._build_response
 
+NEEDS_STREAM_WRITER = "stream_writer" in inspect.signature(ClientResponse.__init__).parameters
+"""Whether this aiohttp has the argument: 3.14 and newer do."""
+
 
 class BridgedResponse(ClientResponse):
-    """A response whose request was "already sent", as aiohttp 3.14 wants it told."""
+    """A response whose request was "already sent", in the way that the installed aiohttp wants it told."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("stream_writer", Mock(output_size=0))
+        if NEEDS_STREAM_WRITER:
+            kwargs.setdefault("stream_writer", Mock(output_size=0))
         super().__init__(*args, **kwargs)
 
 
@@ -43,7 +50,7 @@ def _build_response(self: Any, *args: Any, **kwargs: Any) -> ClientResponse:
 
 @pytest.fixture(scope="session", autouse=True)
 def aioresponses_bridge() -> Any:
-    """Mend aioresponses for the whole run; nothing changes for tests that do not use it."""
+    """Mend aioresponses for the whole run; tests that do not use it see no difference."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aioresponses.core, "stream_reader_factory", _stream_reader)
         patch.setattr(aioresponses.core.RequestMatch, "_build_response", _build_response)

@@ -1,4 +1,4 @@
-"""What every test stands under: nothing left open, no key shown, aioresponses mended."""
+"""Fixtures and checks for every test: nothing is left open, no key is shown, aioresponses works."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
-"""Set to 1 by ``python3 -m tests --require-real``: a missing real part fails instead of being skipped."""
+"""Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""
 
 REAL_PARTS = re.compile("redis|chromium|playwright|node|npm", re.IGNORECASE)
-"""What a skip's reason says when it is one of these parts that is missing."""
+"""Found in the reason of a skip when one of these parts is missing."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
-    """With ``--require-real``, a test skipped for want of a real part is a failure."""
+    """Turn the skip of a test whose real part is missing into a failure, if the environment asks for it."""
     report = yield
     if report.skipped and os.environ.get(REQUIRE_REAL) == "1" and not hasattr(report, "wasxfail"):
         reason = report.longrepr[-1] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -1,16 +1,17 @@
-"""What this package takes for granted of aiohttp, pinned on whatever version is installed.
+"""What this package relies on in aiohttp, tested on the installed version.
 
-``constraints.txt`` installs the newest that was tried; the lowest that
-``pyproject.toml`` allows is run by the release checks.
+``tox`` installs the version in ``constraints.txt``, ``tox -e lowest`` the oldest that is allowed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import aiohttp
 import pytest
 
+from mintlify_async.aiohttp_version import known_flaw, log_known_flaw
 from mintlify_async.clock import SystemClock
 from mintlify_async.failures import translate
 from mintlify_async.testing import LocalService
@@ -59,6 +60,69 @@ async def test_the_body_is_written_before_the_headers_leave(service):
             assert response.status == 201
     assert sent_headers == [0]
     assert body.sent_at is not None
+
+
+async def test_nothing_is_on_the_wire_before_the_body():
+    """This is why older versions than 3.12 are not allowed: they send the headers ahead of the body.
+
+    "Nothing was sent" rests on it. The server of this test sees raw bytes.
+    """
+    received = bytearray()
+
+    async def serve(reader, writer):
+        while data := await reader.read(65_536):
+            received.extend(data)
+            if received.endswith(b'{"prompt": "x"}'):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    class Late(RequestBody):
+        async def write(self, writer):
+            await asyncio.sleep(0.1)
+            before.append(bytes(received))
+            await super().write(writer)
+
+    before: list[bytes] = []
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, aiohttp.ClientSession() as client:
+        response = await client.post(
+            f"http://127.0.0.1:{port}/", data=Late(b'{"prompt": "x"}', SystemClock())
+        )
+        assert response.status == 200
+    assert before == [b""]
+    assert received.startswith(b"POST / HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize("version", ["3.12.15", "3.13.5", "3.14.2"])
+def test_a_version_with_the_flaw_is_named_with_its_remedy(version):
+    """Before 3.14.3 the parser of responses is unsafe."""
+    flaw = known_flaw(version)
+    assert flaw is not None
+    assert version in flaw
+    assert "GHSA-cq5v-8q36-5273" in flaw
+    assert "pip install 'aiohttp>=3.14.3,<4'" in flaw
+
+
+@pytest.mark.parametrize("version", ["3.14.3", "3.14.5", "3.15.0", "4.0.0a1"])
+def test_nothing_is_said_about_a_version_without_the_flaw(version):
+    """3.14.3 has the repair."""
+    assert known_flaw(version) is None
+
+
+@pytest.mark.parametrize(("version", "warnings"), [("3.13.5", 1), ("3.14.3", 0)])
+async def test_the_flaw_is_logged_once_per_process(service, monkeypatch, caplog, version, warnings):
+    """Two sessions that send requests make one line; a session that sends none makes no line."""
+    monkeypatch.setattr(aiohttp, "__version__", version)
+    log_known_flaw.cache_clear()
+    caplog.set_level(logging.WARNING, "mintlify_async")
+    async with service.session():
+        assert not caplog.records
+    for _ in range(2):
+        async with service.session() as session:
+            await session.create_job("Fix the typos")
+    assert [record.getMessage() for record in caplog.records] == [known_flaw(version)] * warnings
 
 
 async def test_a_body_knows_that_it_was_not_written():

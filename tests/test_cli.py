@@ -12,6 +12,7 @@ import signal
 import stat
 import sys
 from collections.abc import AsyncIterator
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -467,6 +468,17 @@ async def test_the_doctor_is_content(service):
     assert [request.method for request in service.requests] == ["GET"]
     assert service.admin_key not in ended.out + ended.err
     assert service.assistant_key not in ended.out + ended.err
+
+
+@pytest.mark.parametrize(("installed", "warned"), [("3.13.5", True), ("3.14.3", False)])
+async def test_the_doctor_warns_of_an_unsafe_aiohttp(service, monkeypatch, installed, warned):
+    """It names the flaw and the command that mends it; the status does not change."""
+    version = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: installed if name == "aiohttp" else version(name))
+    ended = await run("doctor", service=service)
+    assert ended.status == 0
+    assert ("GHSA-cq5v-8q36-5273" in ended.out) == warned
+    assert ("pip install 'aiohttp>=3.14.3,<4'" in ended.out) == warned
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from contextlib import AsyncExitStack
 
@@ -26,6 +27,7 @@ from mintlify_async import (
     StreamInterruptedError,
     Timeouts,
 )
+from mintlify_async.aiohttp_version import version_numbers
 from mintlify_async.clock import SystemClock
 from mintlify_async.errors import (
     BadRequestError,
@@ -125,6 +127,16 @@ LOST = {
 }
 
 
+# Before 3.13.4, aiohttp's parser accepts these two heads. The connection then ends without a body, so that
+# each operation sees an empty answer with status 200 instead of a broken one.
+ACCEPTED_BEFORE_3_13_4 = {"too many headers", "a NUL in a header"}
+
+
+def accepted(name):
+    """Tell whether the installed aiohttp lets the answer *name* through."""
+    return name in ACCEPTED_BEFORE_3_13_4 and version_numbers(aiohttp.__version__) < (3, 13, 4)
+
+
 @pytest.mark.parametrize("name", LOST)
 @pytest.mark.parametrize("operation", ALL)
 async def test_no_readable_answer_after_sending(session, service, operation, name):
@@ -133,15 +145,24 @@ async def test_no_readable_answer_after_sending(session, service, operation, nam
     error, sent = await failure(session, service, operation)
     if operation in POSTS:
         assert isinstance(error, OutcomeUnknownError)
-        assert (error.status, error.body, error.headers) == (None, None, None)
+        if accepted(name):
+            assert (error.status, error.body) == (200, "")
+        else:
+            assert (error.status, error.body, error.headers) == (None, None, None)
         assert error.operation == operation
         assert error.sent_at is not None
         assert error.project_id == "acme"
         assert len(error.prompt_sha256) == 64
         assert sent == 1
     else:
-        assert isinstance(error, APIConnectionError)
-        assert error.sent == "maybe"
+        if accepted(name):
+            assert isinstance(
+                error, StreamInterruptedError if operation == "ask" else UnexpectedResponseError
+            )
+            assert "empty" in str(error)
+        else:
+            assert isinstance(error, APIConnectionError)
+            assert error.sent == "maybe"
         # aiohttp itself sends a GET a second time when the connection was lost.
         assert sent == 1 if operation == "ask" else 3 <= sent <= 6
 
@@ -236,9 +257,11 @@ async def test_connecting_has_a_limit_of_its_own(silent_url, service, operation,
 
 @pytest.mark.parametrize("operation", [*POSTS, "ask"])
 async def test_nothing_is_written_after_the_limit(service, operation, monkeypatch):
-    """Aiohttp writes a body in a task of its own: one that begins too late sends nothing, and says so.
+    """A body whose writing begins after the limit is not sent, and the error says so.
 
-    The loop is held up past the limit in the very step in which the connection is there.
+    The loop is held up past the limit in the very step in which the connection is there. On Python 3.11,
+    aiohttp writes the body a step later, in a task of its own. From 3.12 on it starts that task at once, so
+    that the limit comes after the first byte: the request is sent once, and the error does not deny it.
     """
     create = aiohttp.TCPConnector._create_connection
 
@@ -252,12 +275,16 @@ async def test_nothing_is_written_after_the_limit(service, operation, monkeypatc
     monkeypatch.setattr(aiohttp.TCPConnector, "_create_connection", create_late)
     limits, once = Timeouts(request=0.05, first_event=0.05), RetryPolicy(attempts=1)
     async with service.session(clock=SystemClock(), timeouts=limits, retry=once) as session:
+        before = sum(one.operation == operation for one in service.requests)  # the fixture's own
         error, _ = await failure(session, service, operation)
-    assert isinstance(error, APITimeoutError)
-    assert (error.phase, error.sent) == ("first_event" if operation == "ask" else "request", "no")
+    if sys.version_info >= (3, 12):
+        assert isinstance(error, APITimeoutError if operation == "ask" else OutcomeUnknownError)
+    else:
+        assert isinstance(error, APITimeoutError)
+        assert (error.phase, error.sent) == ("first_event" if operation == "ask" else "request", "no")
     await asyncio.sleep(0.05)  # what was written would arrive
-    seen = [one for one in service.requests if one.operation == operation]
-    assert len(seen) == (1 if operation == "create_job" else 0)  # the fixture's own
+    seen = sum(one.operation == operation for one in service.requests) - before
+    assert seen == (1 if sys.version_info >= (3, 12) else 0)
 
 
 @pytest.mark.parametrize("operation", ALL)

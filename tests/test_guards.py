@@ -133,7 +133,7 @@ def test_guards_fail_exactly_the_bad_tests(tmp_path):
 
 
 def test_a_missing_part_is_skipped_elsewhere(tmp_path):
-    """Without --require-real, a missing Redis is a skip."""
+    """Without the variable that ``tox -e real`` sets, a missing Redis is a skip."""
     assert "test_real" not in failed(
         run_guarded(tmp_path, "-k", "real", MINTLIFY_ASYNC_REQUIRE_REAL="").stdout
     )

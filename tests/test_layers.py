@@ -24,6 +24,7 @@ PLACES = {
     "errors": ACTIVE,
     "version": ACTIVE,
     "timers": ACTIVE,
+    "aiohttp_version": ACTIVE,
     "clock": ACTIVE,
     "cancellation": ACTIVE,
     "loops": ACTIVE,

@@ -7,6 +7,7 @@ import doctest
 import importlib
 import importlib.metadata
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -23,7 +24,8 @@ import mintlify_async
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(mintlify_async.__file__).parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 NAMES = (Path(__file__).parent / "public_names.txt").read_text(encoding="utf-8").split()
 
 WHEEL_LIMIT_BYTES = 1_000_000
@@ -114,6 +116,56 @@ def test_each_room_says_what_it_is():
     assert not silent
 
 
+def name_of(requirement: str) -> str:
+    """Return a requirement's bare name, in the normalized spelling."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=; ]", requirement)[0]).lower()
+
+
+def pins(path: Path) -> dict[str, str]:
+    """Return the versions that a constraints file pins."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+
+
+def test_the_lowest_versions_are_those_of_the_project():
+    """``tox -e lowest`` runs on each lower bound of pyproject.toml, with today's test tools."""
+    extras = itertools.chain.from_iterable(PROJECT["optional-dependencies"].values())
+    needed = [line for line in (*PROJECT["dependencies"], *extras) if name_of(line) != PROJECT["name"]]
+    bounds = {name_of(line): re.search(r">=([\w.]+)", line)[1] for line in needed}
+    newest = pins(ROOT / "constraints.txt")
+    tools = {name_of(tool): newest[name_of(tool)] for tool in PYPROJECT["dependency-groups"]["suite"]}
+    assert pins(ROOT / "tests" / "lowest.txt") == bounds | tools
+
+
+def test_each_test_tool_and_dependency_is_pinned():
+    """A plain ``tox`` installs the same versions on each day."""
+    extras = itertools.chain.from_iterable(PROJECT["optional-dependencies"].values())
+    groups = itertools.chain.from_iterable(PYPROJECT["dependency-groups"].values())
+    named = [*PROJECT["dependencies"], *extras, *(line for line in groups if isinstance(line, str))]
+    assert {name_of(line) for line in named} - {PROJECT["name"]} <= set(pins(ROOT / "constraints.txt"))
+
+
+def test_each_claimed_python_is_tested():
+    """The classifiers name the Pythons that the workflow runs the suite on, and no other."""
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    tested = re.search(r"python: \[(.*)\]", workflow)[1]
+    prefix = "Programming Language :: Python :: 3."
+    claimed = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if line.startswith(prefix)]
+    assert claimed == re.findall(r"3\.\d+", tested)
+
+
+def test_the_readme_and_the_contributing_guide_name_environments_that_exist():
+    """Each ``tox -e`` in the texts for people is configured."""
+    named = set()
+    for path in (ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md"):
+        for group in re.findall(r"tox -e ([\w,]+)", path.read_text(encoding="utf-8")):
+            named |= set(group.split(","))
+    assert named
+    assert {name for name in named if not re.fullmatch(r"py\d*", name)} <= set(
+        PYPROJECT["tool"]["tox"]["env"]
+    )
+
+
 def test_versions_agree():
     """The package, its installed metadata and the changelog tell the same."""
     version = mintlify_async.__version__
@@ -178,10 +230,12 @@ def test_the_metadata_is_complete(built):
 
 
 def test_the_source_archive_can_test_itself(built):
-    """Whoever packages it further has the tests and their versions."""
+    """It holds the tests and the versions that they need, and no folder that is not there."""
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         inside = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"} <= inside
-    assert {"tests/__main__.py", "tests/conftest.py", "mintlify_async/py.typed"} <= inside
-    assert not [name for name in inside if "__pycache__" in name or name.startswith(".test-env")]
+    assert {"tests/lowest.txt", "tests/conftest.py", "mintlify_async/py.typed"} <= inside
+    assert not [name for name in inside if "__pycache__" in name or name.startswith((".tox", ".venv"))]
+    listed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert not [name for name in listed if not (ROOT / name).exists()]

@@ -257,11 +257,9 @@ def test_every_error_has_its_row():
 async def test_the_first_command_in_an_empty_environment(tmp_path):
     """The README's one line, in a fresh copy: exit status 0, a thread id, a completed job."""
     if os.environ.get("MINTLIFY_ASYNC_REQUIRE_REAL") != "1" or not (ROOT / "mintlify_async").is_dir():
-        pytest.skip("it installs from the package index: run with --require-real")
+        pytest.skip("it installs from the package index: only `tox -e real` runs it")
     line = next(block.text for block in blocks() if block.language == "bash").strip()
-    left_out = shutil.ignore_patterns(
-        ".git", ".test-env", ".venv", ".bench-env", "node_modules", "__pycache__"
-    )
+    left_out = shutil.ignore_patterns(".git", ".tox", ".venv", ".bench-env", "node_modules", "__pycache__")
     where = Path(shutil.copytree(ROOT, tmp_path / "clone", ignore=left_out))
     kept = {
         name: value

@@ -9,6 +9,7 @@ import traceback
 import weakref
 from collections.abc import Callable
 
+import aiohttp
 import pytest
 import trustme
 from secret_guard import Keys
@@ -27,6 +28,7 @@ from mintlify_async import (
     TextDelta,
     Thread,
 )
+from mintlify_async.aiohttp_version import version_numbers
 from mintlify_async.clock import SystemClock, Timer
 from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
 from mintlify_async.testing import LocalService
@@ -168,7 +170,10 @@ async def test_a_decompression_bomb_is_bounded(service):
     """100 MB of nothing are counted as they are unpacked."""
     service.script.ask(body=b"x", fault=GzipBomb(100_000_000))
     async with service.session(max_reply_bytes=2_000_000, max_event_bytes=1_000_000) as session:
-        with pytest.raises((StreamDecodeError, UnexpectedResponseError)):
+        # From 3.13.3 until 3.14, aiohttp itself refuses to unpack so much, before our limit is reached.
+        by_aiohttp = (3, 13, 3) <= version_numbers(aiohttp.__version__) < (3, 14)
+        expected = StreamInterruptedError if by_aiohttp else (StreamDecodeError, UnexpectedResponseError)
+        with pytest.raises(expected):
             await session.ask("x")
 
 

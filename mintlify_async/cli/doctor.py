@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
 
+from ..aiohttp_version import known_flaw
 from ..clock import SystemClock
 from ..errors import AuthenticationError, MintlifyError, NotFoundError, PermissionDeniedError
 from .exit_status import DONE, TROUBLE, USAGE
@@ -54,6 +55,9 @@ def _versions(terminal: Terminal) -> None:
                 f"{name} is not installed"
                 + (" (pip install 'mintlify-async[cli]')" if name == "rich" else "")
             )
+    flaw = known_flaw(metadata.version("aiohttp"))
+    if flaw is not None:
+        terminal.write(f"warning: {flaw}")
 
 
 def _settings(terminal: Terminal) -> bool:
