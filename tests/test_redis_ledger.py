@@ -155,7 +155,7 @@ import asyncio, json, sys
 from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.create_once import create_once
-from mintlify_async.models import Job
+from mintlify_async.job import Job
 from redis.asyncio import Redis
 
 url, number, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -193,7 +193,7 @@ from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import OutcomeUnknownError
 from mintlify_async.create_once import create_once
-from mintlify_async.models import Job
+from mintlify_async.job import Job
 from redis.asyncio import Redis
 
 url, step = sys.argv[1:]

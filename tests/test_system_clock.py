@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async import SystemClock
+from mintlify_async.clock import SystemClock
 from mintlify_async.timers import queue_of, queues
 
 
