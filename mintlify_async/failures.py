@@ -5,7 +5,10 @@ aiohttp's own errors are never chained, because their ``repr`` shows the request
 
 from __future__ import annotations
 
+import logging
+import re
 import ssl as ssl_module
+from functools import cache
 from typing import Literal
 
 import aiohttp
@@ -22,7 +25,9 @@ from .errors import (
 )
 from .timeouts import Limit
 
-__all__ = ["FOREIGN_ERRORS", "summarize", "translate"]
+__all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "translate", "version_numbers"]
+
+log = logging.getLogger("mintlify_async")
 
 # What aiohttp and asyncio raise when a request fails; any other error is a defect and passes.
 # HttpProcessingError is what the parser in pure Python raises while a body is read.
@@ -131,3 +136,32 @@ def _describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
         return "the answer is not readable HTTP", "protocol"
     return "the request failed", "lost"
+
+
+# Applications pin aiohttp, so unsafe versions are allowed, with a warning.
+# Until this version, aiohttp's parser of responses has the flaw GHSA-cq5v-8q36-5273.
+FIRST_SAFE_VERSION = (3, 14, 3)
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of *version*: ``(3, 14, 0)`` for ``3.14.0rc1``."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def known_flaw(version: str) -> str | None:
+    """Say what is wrong with aiohttp *version* and how to mend it; None when nothing is known."""
+    if version_numbers(version) >= FIRST_SAFE_VERSION:
+        return None
+    safe = ".".join(map(str, FIRST_SAFE_VERSION))
+    return (
+        f"aiohttp {version} has a flaw in its response parser (GHSA-cq5v-8q36-5273); "
+        f"install a newer one: pip install 'aiohttp>={safe},<4'"
+    )
+
+
+@cache  # once per process
+def log_known_flaw(version: str) -> None:
+    """Log a warning when aiohttp *version* has a known flaw; a second call does nothing."""
+    flaw = known_flaw(version)
+    if flaw is not None:
+        log.warning("%s", flaw)

@@ -18,11 +18,10 @@ from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 from multidict import CIMultiDict
 
-from .aiohttp_version import log_known_flaw
 from .cancellation import Deadline
 from .clock import Clock
 from .errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
-from .failures import FOREIGN_ERRORS, cut_short, summarize, timed_out, translate
+from .failures import FOREIGN_ERRORS, cut_short, log_known_flaw, summarize, timed_out, translate
 from .idle_watchdog import IdleWatchdog
 from .loops import session_closed
 from .requests import Request

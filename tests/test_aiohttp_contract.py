@@ -11,9 +11,8 @@ import logging
 import aiohttp
 import pytest
 
-from mintlify_async.aiohttp_version import known_flaw, log_known_flaw
 from mintlify_async.clock import SystemClock
-from mintlify_async.failures import translate
+from mintlify_async.failures import known_flaw, log_known_flaw, translate
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Close, Reset
 from mintlify_async.timeouts import Limit

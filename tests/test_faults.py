@@ -27,7 +27,6 @@ from mintlify_async import (
     StreamInterruptedError,
     Timeouts,
 )
-from mintlify_async.aiohttp_version import version_numbers
 from mintlify_async.clock import SystemClock
 from mintlify_async.errors import (
     BadRequestError,
@@ -36,6 +35,7 @@ from mintlify_async.errors import (
     ServerError,
     UnexpectedResponseError,
 )
+from mintlify_async.failures import version_numbers
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import (
     BrokenChunking,

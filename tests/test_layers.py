@@ -24,7 +24,6 @@ PLACES = {
     "errors": ACTIVE,
     "version": ACTIVE,
     "timers": ACTIVE,
-    "aiohttp_version": ACTIVE,
     "clock": ACTIVE,
     "cancellation": ACTIVE,
     "loops": ACTIVE,
