@@ -21,10 +21,10 @@ __all__ = ["layers", "profile"]
 
 def layers(rounds: int = 15) -> dict[str, float]:
     """Return microseconds of CPU an event for each layer on its own, everything already in memory."""
-    from mintlify_async.decode import parse_event
-    from mintlify_async.message import MessageBuilder
-    from mintlify_async.sse import SSEDecoder
-    from mintlify_async.stream import MessageStream
+    from mintlify_async.assistant.decode import parse_event
+    from mintlify_async.assistant.message_builder import MessageBuilder
+    from mintlify_async.assistant.sse import SSEDecoder
+    from mintlify_async.assistant.stream import MessageStream
 
     real = answer("real")
     read = json.JSONDecoder().raw_decode

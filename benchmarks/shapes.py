@@ -65,7 +65,7 @@ def framing(unit: bytes, *, fed: int | None, size: int, before: bytes = b"", aft
     """Return the shape of *unit* repeated, between *before* and *after*, fed so many bytes at a time."""
 
     def prepare(n: int) -> Run:
-        from mintlify_async.sse import SSEDecoder
+        from mintlify_async.assistant.sse import SSEDecoder
 
         body = before + unit * (n // len(unit)) + after
         step = fed or len(body)
@@ -125,9 +125,9 @@ def folding(
     """
 
     def prepare(n: int) -> Run:
-        from mintlify_async.decode import parse_event
-        from mintlify_async.message import MessageBuilder
-        from mintlify_async.parts import Message
+        from mintlify_async.assistant.decode import parse_event
+        from mintlify_async.assistant.message_builder import MessageBuilder
+        from mintlify_async.messages import Message
 
         wire = list(make(n))
         parsed = {id(one): parse_event(json.dumps(one)) for one in {id(one): one for one in wire}.values()}
@@ -334,7 +334,7 @@ def answers(make: Callable[[int], Iterable[Wire | str]], size: int, *, fed: int 
     """Return the shape of a whole answer: bytes, events, message; each event is taken as it comes."""
 
     def prepare(n: int) -> Run:
-        from mintlify_async.stream import MessageStream
+        from mintlify_async.assistant.stream import MessageStream
 
         events = [one if isinstance(one, str) else json.dumps(one) for one in make(n)]
         body = b"".join(map(frame, [*events, '{"type":"finish"}', "[DONE]"]))
@@ -385,8 +385,8 @@ def reading(read: str, unit: str, size: int, *, before: str = "", after: str = "
     """Return the shape of a text that the function *read* reads: *unit* repeated between two others."""
 
     def prepare(n: int) -> Run:
-        from mintlify_async.partial_json import parse_partial
-        from mintlify_async.sources import split_suggestions
+        from mintlify_async.model.partial_json import parse_partial
+        from mintlify_async.rendering.sources import split_suggestions
 
         text = before + unit * (n // len(unit)) + after
         function: Callable[[str], object] = parse_partial if read == "input" else split_suggestions
@@ -403,7 +403,7 @@ def growing(unit: str, size: int, *, fed: int | None, before: str = "") -> Shape
     """Return the shape of a text that loses its suggestions while it comes, so many characters at a time."""
 
     def prepare(n: int) -> Run:
-        from mintlify_async.markdown import WithoutSuggestions
+        from mintlify_async.rendering.markdown import WithoutSuggestions
 
         text = before + unit * (n // len(unit)) + "\n"
         step = fed or len(text)
@@ -422,7 +422,7 @@ def cutting(unit: str, size: int, *, before: str = "", after: str = "") -> Shape
     """Return the shape of a text that is cut into messages."""
 
     def prepare(n: int) -> Run:
-        from mintlify_async.cutting import split_markdown
+        from mintlify_async.rendering.splitting import split_markdown
 
         text = before + unit * (n // len(unit)) + after
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeAlias, get_args
 import attrs
 from attrs import frozen
 
-from .wire_value import (
+from .model.wire_value import (
     EMPTY,
     LOCAL,
     MISSING,

@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, fields
 
-from .argument_checks import (
+from .errors import ConfigurationError
+from .http.observer import CallbackObserver, Observer
+from .http.retry import RetryPolicy
+from .http.timeouts import Timeouts
+from .http.transport import TransportSettings
+from .jobs.polling import PollPolicy
+from .protocol.api_keys import Key, KeySource
+from .protocol.argument_checks import (
     check_base_url,
     check_headers,
     check_seconds,
     host_of,
     path_segment,
 )
-from .assumptions import Assumptions
-from .errors import ConfigurationError
-from .hooks import CallbackObserver, Observer
-from .keys import Key, KeySource
-from .polling import PollPolicy
-from .retry import RetryPolicy
-from .timeouts import Timeouts
-from .transport import TransportSettings
+from .protocol.assumptions import Assumptions
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from .ledger import Ledger
-    from .quota import Quota
+    from .quota.quota import Quota
+    from .storage.ledger import Ledger
 
 __all__ = ["Options", "from_environment", "session_keys", "transport_settings", "with_total"]
 

@@ -16,18 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .agent_api import AgentAPI, LoopResources
-from .argument_checks import (
-    ANONYMOUS,
-    check_seconds,
-)
-from .assistant import Reply
-from .assistant_api import AssistantAPI
-from .assumptions import Assumptions
-from .clock import Clock, SystemClock
-from .dispatch import Dispatcher
+from .assistant.assistant_api import AssistantAPI
+from .assistant.prepared_question import PreparedQuestion
+from .assistant.reply import Reply
 from .errors import ConfigurationError, JobReference, ThreadReference
-from .hooks import (
+from .http.dispatch import Dispatcher
+from .http.observer import (
     CallbackObserver,
     Observer,
     RequestSent,
@@ -35,33 +29,39 @@ from .hooks import (
     RetryScheduled,
     following,
 )
-from .job import Job
-from .jobs import JobHandle, handle_for, handle_over
-from .keys import KeySource
-from .loops import LoopLocal, session_closed
+from .http.retry import RetryBudget, RetryPolicy
+from .http.timeouts import Timeouts
+from .http.transport import Transport
+from .jobs.agent_api import AgentAPI, LoopResources
+from .jobs.handle import JobHandle, handle_for, handle_over
+from .jobs.polling import PollPolicy, PollScheduler
+from .jobs.wait import DEFAULT_TIMEOUT
+from .messages import Message, Question
+from .model.job import Job
+from .model.job_ref import JobRef
+from .model.question import ContextItem, SearchFilter
+from .model.thread import Thread
 from .options import Options, from_environment, session_keys, transport_settings, with_total
-from .parts import Message, Question
-from .polling import PollPolicy, PollScheduler
-from .prepared_question import PreparedQuestion
-from .question import ContextItem, SearchFilter
-from .refs import JobRef
-from .requests import (
+from .protocol.api_keys import KeySource
+from .protocol.argument_checks import (
+    ANONYMOUS,
+    check_seconds,
+)
+from .protocol.assumptions import Assumptions
+from .protocol.requests import (
     DEFAULT_RETRIEVAL_PAGE_SIZE,
 )
-from .retry import RetryBudget, RetryPolicy
-from .thread import Thread
-from .timeouts import Timeouts
-from .transport import Transport
-from .waiting import DEFAULT_TIMEOUT
+from .runtime.clock import Clock, SystemClock
+from .runtime.per_event_loop import LoopLocal, session_closed
 
 if TYPE_CHECKING:
     import aiohttp
 
-    from .conversation import Conversation
-    from .ledger import Ledger
-    from .quota import Quota
-    from .stores import ConversationStore
-    from .windows import QuotaRemaining
+    from .conversation.conversation import Conversation
+    from .quota.quota import Quota
+    from .quota.windows import QuotaRemaining
+    from .storage.conversations import ConversationStore
+    from .storage.ledger import Ledger
 
 __all__ = ["MintlifySession"]
 
@@ -476,8 +476,8 @@ class MintlifySession:
             reply = await chat.ask("And by SSO?")
         """
         # Loaded when it is used: a plain question does without.
-        from .conversation import Conversation, ConversationSettings
-        from .history import HistoryBounds
+        from .conversation.conversation import Conversation, ConversationSettings
+        from .conversation.history import HistoryBounds
 
         self._check_open()
         settings = ConversationSettings(

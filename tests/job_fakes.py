@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
-from mintlify_async.job import Job
-from mintlify_async.jobs import JobHandle, handle_for
-from mintlify_async.polling import PollPolicy, PollScheduler
-from mintlify_async.refs import JobRef
-from mintlify_async.response_info import ResponseInfo
+from mintlify_async.jobs.handle import JobHandle, handle_for
+from mintlify_async.jobs.polling import PollPolicy, PollScheduler
+from mintlify_async.model.job import Job
+from mintlify_async.model.job_ref import JobRef
+from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.testing import VirtualClock
 
 Seen = str | Job | Exception

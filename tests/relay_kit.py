@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import uvicorn
 
-from mintlify_async.clock import SystemClock
+from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.contrib.relay import OpenReply, Question, ThreadSeal
 from mintlify_async.contrib.relay.answer import AnswerSettings
-from mintlify_async.stream import MessageStream
+from mintlify_async.runtime.clock import SystemClock
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
 

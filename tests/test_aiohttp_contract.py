@@ -11,12 +11,12 @@ import logging
 import aiohttp
 import pytest
 
-from mintlify_async.clock import SystemClock
-from mintlify_async.failures import known_flaw, log_known_flaw, translate
+from mintlify_async.http.failures import known_flaw, log_known_flaw, translate
+from mintlify_async.http.timeouts import Limit
+from mintlify_async.http.transport import RequestBody
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Close, Reset
-from mintlify_async.timeouts import Limit
-from mintlify_async.transport import RequestBody
 
 
 @pytest.fixture

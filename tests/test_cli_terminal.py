@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.cli.terminal import Blocks, Terminal
-from mintlify_async.markdown import WithoutSuggestions
+from mintlify_async.rendering.markdown import WithoutSuggestions
 
 ANSWER = """\
 Use the **login** page.

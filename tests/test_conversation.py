@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from mintlify_async.conversation import Conversation
+from mintlify_async.conversation.conversation import Conversation
 from mintlify_async.errors import (
     AssistantError,
     ConfigurationError,
@@ -20,12 +20,16 @@ from mintlify_async.errors import (
     StreamInterruptedError,
 )
 from mintlify_async.events import Finish, TextDelta
-from mintlify_async.parts import FilePart, Message, TextPart
-from mintlify_async.question import ContextItem
-from mintlify_async.stores import MemoryConversationStore, SQLiteConversationStore, StoredConversation
+from mintlify_async.messages import FilePart, Message, TextPart
+from mintlify_async.model.question import ContextItem
+from mintlify_async.model.thread import Thread
+from mintlify_async.storage.conversations import (
+    MemoryConversationStore,
+    SQLiteConversationStore,
+    StoredConversation,
+)
 from mintlify_async.testing import LocalService, ThreadStyle, VirtualClock
 from mintlify_async.testing.faults import Cut
-from mintlify_async.thread import Thread
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.conversation import Conversation
+from mintlify_async.conversation.conversation import Conversation
 from mintlify_async.errors import (
     APIConnectionError,
     AssistantError,
@@ -22,7 +22,7 @@ from mintlify_async.errors import (
     StoreConflictError,
     StreamError,
 )
-from mintlify_async.stores import SQLiteConversationStore
+from mintlify_async.storage.conversations import SQLiteConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
 

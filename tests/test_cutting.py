@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mintlify_async.cutting import Edit, MarkdownSplitter, split_markdown, utf16_units
 from mintlify_async.errors import ConfigurationError
+from mintlify_async.rendering.splitting import Edit, MarkdownSplitter, split_markdown, utf16_units
 
 words = st.sampled_from(
     [

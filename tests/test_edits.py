@@ -8,7 +8,6 @@ import itertools
 
 import pytest
 
-from mintlify_async.cutting import Edit
 from mintlify_async.errors import (
     AssistantError,
     ConfigurationError,
@@ -16,7 +15,8 @@ from mintlify_async.errors import (
     StateError,
     StreamInterruptedError,
 )
-from mintlify_async.markdown import extras_markdown
+from mintlify_async.rendering.markdown import extras_markdown
+from mintlify_async.rendering.splitting import Edit
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, joined, scenarios
 
-from mintlify_async.decode import parse_event
+from mintlify_async.assistant.decode import parse_event
 from mintlify_async.errors import StreamDecodeError
 from mintlify_async.events import (
     EVENT_TYPES,
@@ -26,7 +26,7 @@ from mintlify_async.events import (
     ToolOutputAvailable,
     UnknownEvent,
 )
-from mintlify_async.wire_value import MISSING
+from mintlify_async.model.wire_value import MISSING
 
 METADATA = {"acme": {"n": 1}}
 FIELDS: dict[str, Any] = {

@@ -27,7 +27,6 @@ from mintlify_async import (
     StreamInterruptedError,
     Timeouts,
 )
-from mintlify_async.clock import SystemClock
 from mintlify_async.errors import (
     BadRequestError,
     ConflictError,
@@ -35,7 +34,8 @@ from mintlify_async.errors import (
     ServerError,
     UnexpectedResponseError,
 )
-from mintlify_async.failures import version_numbers
+from mintlify_async.http.failures import version_numbers
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import (
     BrokenChunking,

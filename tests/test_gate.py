@@ -9,9 +9,9 @@ import threading
 
 import pytest
 
+from mintlify_async.conversation.turn_lock import TurnLock, shared_lock
 from mintlify_async.errors import StateError
-from mintlify_async.gate import TurnLock, shared_lock
-from mintlify_async.stores import MemoryConversationStore
+from mintlify_async.storage.conversations import MemoryConversationStore
 
 
 class Holder:

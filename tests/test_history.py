@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mintlify_async.conversation.history import HistoryBounds, messages_to_send, newest_turns, turn_start
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.history import HistoryBounds, messages_to_send, newest_turns, turn_start
-from mintlify_async.parts import FilePart, Message, ReasoningPart, StepStartPart, TextPart, ToolPart
+from mintlify_async.messages import FilePart, Message, ReasoningPart, StepStartPart, TextPart, ToolPart
 
 QUESTION = (Message.user("?", id="q"),)
 

@@ -17,7 +17,7 @@ from mintlify_async.errors import (
     NotFoundError,
     StateError,
 )
-from mintlify_async.groups import as_completed, wait_all
+from mintlify_async.jobs.wait_all import as_completed, wait_all
 
 
 def ending(at, status="completed"):

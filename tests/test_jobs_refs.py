@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from job_fakes import FakeAgent
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.jobs import Turn
-from mintlify_async.refs import JobRef
+from mintlify_async.jobs.handle import Turn
+from mintlify_async.model.job_ref import JobRef
 
 REFS = [
     JobRef("docs", "job_1"),

@@ -23,10 +23,10 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
-from mintlify_async.jobs import Turn
-from mintlify_async.polling import PollPolicy
-from mintlify_async.refs import JobRef
-from mintlify_async.turns import JobState, StaleGuard
+from mintlify_async.jobs.handle import Turn
+from mintlify_async.jobs.polling import PollPolicy
+from mintlify_async.jobs.stale_guard import JobState, StaleGuard
+from mintlify_async.model.job_ref import JobRef
 
 POLICY = PollPolicy()
 TERMINAL = ["completed", "archived", "failed"]

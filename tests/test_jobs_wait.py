@@ -26,8 +26,8 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
-from mintlify_async.polling import PollPolicy
-from mintlify_async.refs import JobRef
+from mintlify_async.jobs.polling import PollPolicy
+from mintlify_async.model.job_ref import JobRef
 
 PULL = "https://github.com/a/b/pull/1"
 

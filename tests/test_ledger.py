@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from mintlify_async.contrib.redis import RedisLedger
-from mintlify_async.create_once import create_once, fingerprint, had_no_effect
 from mintlify_async.errors import (
     APIConnectionError,
     APIStatusError,
@@ -23,8 +22,9 @@ from mintlify_async.errors import (
     StateError,
     UnexpectedResponseError,
 )
-from mintlify_async.job import Job
-from mintlify_async.ledger import Claim, MemoryLedger, SQLiteLedger
+from mintlify_async.jobs.create_once import create_once, fingerprint, had_no_effect
+from mintlify_async.model.job import Job
+from mintlify_async.storage.ledger import Claim, MemoryLedger, SQLiteLedger
 from mintlify_async.testing import VirtualClock
 
 LEASE = 65.0

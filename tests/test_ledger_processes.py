@@ -11,7 +11,7 @@ import pytest
 from child_process import child_environment
 from ledger_process import KEY, STEPS
 
-from mintlify_async.ledger import SQLiteLedger
+from mintlify_async.storage.ledger import SQLiteLedger
 
 PROGRAM = Path(__file__).with_name("ledger_process.py")
 

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.markdown import WithoutSuggestions, answer_markdown, extras_markdown
-from mintlify_async.parts import Message, SourceDocumentPart, SourceUrlPart, TextPart, ToolPart
-from mintlify_async.sources import split_suggestions
+from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, TextPart, ToolPart
+from mintlify_async.rendering.markdown import WithoutSuggestions, answer_markdown, extras_markdown
+from mintlify_async.rendering.sources import split_suggestions
 
 SITE = "https://docs.acme.com"
 

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from oracle_data import ORACLE, joined
 
-from mintlify_async.decode import parse_event
-from mintlify_async.drafts import TextPartBuilder
+from mintlify_async.assistant.decode import parse_event
+from mintlify_async.assistant.message_builder import MessageBuilder
+from mintlify_async.assistant.part_builders import TextPartBuilder
 from mintlify_async.errors import StreamStateError
 from mintlify_async.events import StreamEvent
-from mintlify_async.json_text import json_safe
-from mintlify_async.message import MessageBuilder
-from mintlify_async.partial_json import parse_partial
-from mintlify_async.parts import Message, ToolPart
-from mintlify_async.sources import (
+from mintlify_async.messages import Message, ToolPart
+from mintlify_async.model.json_text import json_safe
+from mintlify_async.model.partial_json import parse_partial
+from mintlify_async.model.wire_value import MISSING
+from mintlify_async.rendering.sources import (
     AnswerSource,
     Suggestion,
     sources_of,
     split_suggestions,
 )
-from mintlify_async.wire_value import MISSING
 
 
 def event(type: str, **fields: Any) -> StreamEvent:

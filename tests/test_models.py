@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from mintlify_async.assumptions import Assumptions
 from mintlify_async.errors import ConfigurationError, UnexpectedResponseError
-from mintlify_async.job import Job, JobStatus, Source
-from mintlify_async.json_text import drop_keys, json_safe, mask_keys, mask_text
-from mintlify_async.parts import coerce_messages
-from mintlify_async.question import ContextItem, SearchFilter
-from mintlify_async.response_info import Headers, ResponseInfo
-from mintlify_async.responses import response_info
-from mintlify_async.thread import Thread
+from mintlify_async.messages import coerce_messages
+from mintlify_async.model.job import Job, JobStatus, Source
+from mintlify_async.model.json_text import drop_keys, json_safe, mask_keys, mask_text
+from mintlify_async.model.question import ContextItem, SearchFilter
+from mintlify_async.model.response_info import Headers, ResponseInfo
+from mintlify_async.model.thread import Thread
+from mintlify_async.protocol.assumptions import Assumptions
+from mintlify_async.protocol.responses import response_info
 
 JOB: dict[str, Any] = {
     "id": "job_1",

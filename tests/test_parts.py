@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle_data import joined, scenarios
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.parts import (
+from mintlify_async.messages import (
     DataPart,
     DynamicToolPart,
     Message,

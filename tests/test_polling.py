@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks_left
 
 from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
-from mintlify_async.groups import wait_all
-from mintlify_async.polling import PollPolicy, PollScheduler
+from mintlify_async.jobs.polling import PollPolicy, PollScheduler
+from mintlify_async.jobs.wait_all import wait_all
 
 
 def names(count):

@@ -25,10 +25,10 @@ from mintlify_async import (
     Thread,
     Timeouts,
 )
-from mintlify_async.argument_checks import check_base_url
-from mintlify_async.parts import TextPart
-from mintlify_async.requests import ask_request
-from mintlify_async.responses import server_words
+from mintlify_async.messages import TextPart
+from mintlify_async.protocol.argument_checks import check_base_url
+from mintlify_async.protocol.requests import ask_request
+from mintlify_async.protocol.responses import server_words
 from mintlify_async.testing import LocalService
 
 KEYS = Keys()

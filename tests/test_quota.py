@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.memory_store import MemoryQuotaStore
-from mintlify_async.quota import Quota, QuotaScope
-from mintlify_async.store import QuotaStore
+from mintlify_async.quota.memory_store import MemoryQuotaStore
+from mintlify_async.quota.quota import Quota, QuotaScope
+from mintlify_async.quota.store import QuotaStore
+from mintlify_async.quota.windows import Limit
 from mintlify_async.testing.virtual_clock import VirtualClock
-from mintlify_async.windows import Limit
 
 ACME = QuotaScope(project="acme")
 SITE = QuotaScope(domain="acme.com", key="fp-1")

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from redis_server import RedisServer, Stutter, run_all, run_python
 
-from mintlify_async.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
-from mintlify_async.create_once import create_once
 from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
-from mintlify_async.job import Job
-from mintlify_async.ledger import Claim
+from mintlify_async.jobs.create_once import create_once
+from mintlify_async.model.job import Job
+from mintlify_async.runtime.clock import SystemClock
+from mintlify_async.storage.ledger import Claim
 
 
 def a_claim(key: str = "k", token: str = "t1", at: float | None = None, lease: float = 65.0) -> Claim:
@@ -152,10 +152,10 @@ async def test_a_redis_that_never_answers_is_an_error_in_time():
 
 RACER = """
 import asyncio, json, sys
-from mintlify_async.clock import SystemClock
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
-from mintlify_async.create_once import create_once
-from mintlify_async.job import Job
+from mintlify_async.jobs.create_once import create_once
+from mintlify_async.model.job import Job
 from redis.asyncio import Redis
 
 url, number, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -189,11 +189,11 @@ async def test_of_three_processes_one_sends(redis_server: RedisServer, redis_cli
 
 DEADLY = """
 import asyncio, os, signal, sys
-from mintlify_async.clock import SystemClock
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.contrib.redis import RedisLedger
 from mintlify_async.errors import OutcomeUnknownError
-from mintlify_async.create_once import create_once
-from mintlify_async.job import Job
+from mintlify_async.jobs.create_once import create_once
+from mintlify_async.model.job import Job
 from redis.asyncio import Redis
 
 url, step = sys.argv[1:]

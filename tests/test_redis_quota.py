@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from redis_server import RedisServer, Stutter, run_all, run_python
 
-from mintlify_async.clock import Clock, SystemClock
 from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, RedisQuotaStore
 from mintlify_async.contrib.redis.quota import _ENTER as ENTER
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.ledger import Claim
-from mintlify_async.memory_store import MemoryQuotaStore
-from mintlify_async.quota import Quota, QuotaScope
-from mintlify_async.store import QuotaStore
+from mintlify_async.quota.memory_store import MemoryQuotaStore
+from mintlify_async.quota.quota import Quota, QuotaScope
+from mintlify_async.quota.store import QuotaStore
+from mintlify_async.quota.windows import Limit
+from mintlify_async.runtime.clock import Clock, SystemClock
+from mintlify_async.storage.ledger import Claim
 from mintlify_async.testing.virtual_clock import VirtualClock
-from mintlify_async.windows import Limit
 
 ACME = QuotaScope(project="acme-secret-project")
 SITE = QuotaScope(domain="acme-secret-domain.com", key="fp-1")
@@ -607,9 +607,9 @@ def test_the_repr_shows_no_address():
 
 WORKER = """
 import asyncio, sys, time
-from mintlify_async.clock import SystemClock
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.contrib.redis import RedisQuotaStore
-from mintlify_async.quota import Limit, Quota, QuotaScope
+from mintlify_async.quota.quota import Limit, Quota, QuotaScope
 from redis.asyncio import Redis
 
 url, skew, window, seconds = sys.argv[1], *map(float, sys.argv[2:])

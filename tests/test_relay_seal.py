@@ -14,7 +14,7 @@ pytest.importorskip("cryptography")
 
 from mintlify_async.contrib.relay import SealError, ThreadSeal
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.thread import Thread
+from mintlify_async.model.thread import Thread
 
 SECRET = "an old secret of more than thirty-two characters"
 NEW_SECRET = "a new secret of more than thirty-two characters"

@@ -28,9 +28,9 @@ from mintlify_async import (
     TextDelta,
     Thread,
 )
-from mintlify_async.clock import SystemClock, Timer
 from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
-from mintlify_async.failures import version_numbers
+from mintlify_async.http.failures import version_numbers
+from mintlify_async.runtime.clock import SystemClock, Timer
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb, Reset
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async import ConfigurationError, RetryPolicy
-from mintlify_async.retry import Failure, RetryBudget, retry_after_seconds
+from mintlify_async.http.retry import Failure, RetryBudget, retry_after_seconds
 
 WALL = 1_795_000_000.0
 KINDS = ("agent_post", "get", "ask")

@@ -9,19 +9,21 @@ import sys
 import attrs
 import pytest
 
-from mintlify_async import events, job, parts, question, response_info
-from mintlify_async.json_text import DecodeProblem
-from mintlify_async.wire_value import Lenient, WireValue, read_value, write_value
+from mintlify_async import events, messages
+from mintlify_async.model import job, question, response_info
+from mintlify_async.model.json_text import DecodeProblem
+from mintlify_async.model.wire_value import Lenient, WireValue, read_value, write_value
 
 PROGRAM = """
 import json, sys
 import attrs, cattrs
-from mintlify_async import events, job, parts, question, response_info
-from mintlify_async.decode import parse_event
-from mintlify_async.wire_value import WireValue
+from mintlify_async import events, messages
+from mintlify_async.model import job, question, response_info
+from mintlify_async.assistant.decode import parse_event
+from mintlify_async.model.wire_value import WireValue
 
 meddle = sys.argv[1] == "meddle"
-modules = (events, job, parts, question, response_info)
+modules = (events, job, messages, question, response_info)
 classes = [
     cls
     for module in modules
@@ -43,8 +45,8 @@ event_wires = json.loads(sys.argv[2])
 print([parse_event(json.dumps(wire)) for wire in event_wires])
 print([parse_event(json.dumps(wire)).to_wire() for wire in event_wires])
 part_wires = json.loads(sys.argv[3])
-print([parts.part_from_wire(wire) for wire in part_wires])
-print([parts.part_from_wire(wire).to_wire() for wire in part_wires])
+print([messages.part_from_wire(wire) for wire in part_wires])
+print([messages.part_from_wire(wire).to_wire() for wire in part_wires])
 found = job.Job.from_wire(
     {"id": "j", "status": "active", "source": {"repository": "r"}, "createdAt": "2026-01-02T03:04:05Z"}
 )
@@ -52,7 +54,7 @@ print(found, found.to_wire())
 context = question.ContextItem.from_wire({"type": "code", "value": "x", "elementId": "e"})
 narrow = question.SearchFilter.from_wire({"groups": ["a"]})
 print(context, context.to_wire(), narrow, narrow.to_wire())
-print(parts.Message.from_wire({"id": "m", "role": "user", "parts": part_wires}).to_wire())
+print(messages.Message.from_wire({"id": "m", "role": "user", "parts": part_wires}).to_wire())
 print(sorted({cls.__name__ for cls in classes}))
 """
 
@@ -116,7 +118,7 @@ def test_what_cattrs_and_attrs_do_with_the_classes_first_changes_nothing():
     assert plain == outcome("meddle")
     public = {
         cls.__name__
-        for module in (events, job, parts, question, response_info)
+        for module in (events, job, messages, question, response_info)
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, WireValue) and attrs.has(cls)
     }

@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from mintlify_async.cancellation import Deadline
-from mintlify_async.clock import SystemClock
+from mintlify_async.runtime.cancellation import Deadline
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import VirtualClock
 
 

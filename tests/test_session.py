@@ -343,7 +343,7 @@ async def test_logs_are_quiet_and_hold_no_text(service, caplog):
 
 async def test_the_deprecation_of_the_service_is_logged_once(service, caplog, monkeypatch):
     """For the developer, not for each request."""
-    monkeypatch.setattr("mintlify_async.dispatch._warned", set())
+    monkeypatch.setattr("mintlify_async.http.dispatch._warned", set())
     service.script.create_job(times=3, headers={"Sunset": "Sat, 01 Jan 2028 00:00:00 GMT"})
     async with service.session() as session:
         for _ in range(3):

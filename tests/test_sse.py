@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from oracle_data import framing
 
+from mintlify_async.assistant.sse import SSEDecoder
 from mintlify_async.errors import StreamDecodeError
-from mintlify_async.sse import SSEDecoder
 
 CASES = framing()
 

@@ -14,7 +14,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, LENIENT, OLDER_QUIRKS, ORACLE, READER_WINS, Scenario, joined, scenarios
 
-from mintlify_async.decode import parse_event
+from mintlify_async.assistant.decode import parse_event
+from mintlify_async.assistant.message_builder import MessageBuilder
+from mintlify_async.assistant.sse import SSEDecoder
+from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.errors import (
     AssistantError,
     MintlifyError,
@@ -24,11 +27,8 @@ from mintlify_async.errors import (
     StreamStateError,
     UnexpectedResponseError,
 )
-from mintlify_async.message import MessageBuilder
-from mintlify_async.parts import Message
-from mintlify_async.sse import SSEDecoder
-from mintlify_async.stream import MessageStream
-from mintlify_async.thread import Thread
+from mintlify_async.messages import Message
+from mintlify_async.model.thread import Thread
 
 ALL = [scenario for version in ("v7", "v6", "v5") for scenario in scenarios(version)]
 LATEST = scenarios("v7")

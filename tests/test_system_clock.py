@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mintlify_async.clock import SystemClock
-from mintlify_async.timers import queue_of, queues
+from mintlify_async.runtime.clock import SystemClock
+from mintlify_async.runtime.timers import queue_of, queues
 
 
 async def test_they_ring_in_order() -> None:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from mintlify_async import ConfigurationError
-from mintlify_async.clock import Clock
+from mintlify_async.runtime.clock import Clock
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.idle_loop import IdleWatch
 

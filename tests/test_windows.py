@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.windows import (
+from mintlify_async.quota.windows import (
     BUCKETS,
     BucketCounter,
     Limit,

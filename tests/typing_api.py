@@ -59,9 +59,6 @@ from mintlify_async import (
     split_suggestions,
     wait_all,
 )
-from mintlify_async.clock import Clock
-from mintlify_async.cutting import Edit
-from mintlify_async.edits import Edits
 from mintlify_async.errors import PartialMessage
 from mintlify_async.events import (
     Custom,
@@ -85,8 +82,7 @@ from mintlify_async.events import (
     ToolOutputDenied,
     ToolOutputError,
 )
-from mintlify_async.ledger import Claim, Ledger
-from mintlify_async.parts import (
+from mintlify_async.messages import (
     CustomPart,
     DataPart,
     DynamicToolPart,
@@ -102,9 +98,13 @@ from mintlify_async.parts import (
     ToolPart,
     UnknownPart,
 )
-from mintlify_async.response_info import ResponseInfo
-from mintlify_async.stores import ConversationStore, StoredConversation
-from mintlify_async.windows import QuotaRemaining
+from mintlify_async.model.response_info import ResponseInfo
+from mintlify_async.quota.windows import QuotaRemaining
+from mintlify_async.rendering.edits import Edits
+from mintlify_async.rendering.splitting import Edit
+from mintlify_async.runtime.clock import Clock
+from mintlify_async.storage.conversations import ConversationStore, StoredConversation
+from mintlify_async.storage.ledger import Claim, Ledger
 
 
 async def sessions() -> None:

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
 
-from ..clock import SystemClock
 from ..errors import AuthenticationError, MintlifyError, NotFoundError, PermissionDeniedError
-from ..failures import known_flaw
+from ..http.failures import known_flaw
+from ..runtime.clock import SystemClock
 from .exit_status import DONE, TROUBLE, USAGE
 from .terminal import Terminal
 

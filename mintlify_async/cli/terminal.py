@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from ..markdown import WithoutSuggestions
+from ..rendering.markdown import WithoutSuggestions
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
-from ..clock import Clock, SystemClock
 from ..errors import APIStatusError, OutcomeUnknownError
+from ..runtime.clock import Clock, SystemClock
 from ..version import __version__
 
 __all__ = ["ATTRIBUTES", "OpenTelemetryObserver"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ..clock import Clock
+from ..runtime.clock import Clock
 from .faults import Fault
 from .http_answer import Answer, Pause, let_client_read
 from .raw_connection import RawWire

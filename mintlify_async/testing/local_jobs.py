@@ -10,8 +10,8 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..clock import Clock
 from ..errors import ConfigurationError
+from ..runtime.clock import Clock
 from .docs_search import DocsIndex, Page
 
 __all__ = ["JobLife", "LocalJob", "LocalJobs", "ProposedEdit"]

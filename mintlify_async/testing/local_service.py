@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from ..clock import Clock, SystemClock
 from ..errors import ConfigurationError, StateError
+from ..runtime.clock import Clock, SystemClock
 from .answer_sender import AnswerSender, FaultyConnection
 from .assistant_answers import AnswerStyle
 from .docs_search import DocsIndex

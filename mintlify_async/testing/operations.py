@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
-from ..clock import Clock
+from ..runtime.clock import Clock
 from .assistant_answers import AnswerStyle, Question, answer_events
 from .docs_search import DocsIndex
 from .http_answer import Answer, event_stream, json_answer

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Literal
 
-from ..clock import Clock
+from ..runtime.clock import Clock
 from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
 
 __all__ = ["Ending", "RawWire", "chunk", "framed", "framing_of", "head", "split_body"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 
-from mintlify_async.stores import (
+from mintlify_async.storage.conversations import (
     StoredConversation,
     check_revision,
     first_revision,

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from mintlify_async.ledger import Claim, check_job_id, no_open_claim
+from mintlify_async.storage.ledger import Claim, check_job_id, no_open_claim
 
 from .scripts import Argument, RedisStore, Script, text
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.memory_store import MemoryQuotaStore
-from mintlify_async.windows import (
+from mintlify_async.quota.memory_store import MemoryQuotaStore
+from mintlify_async.quota.windows import (
     FIRST_BLOCK,
     LONGEST_DOUBLED_BLOCK,
     SAME_PERIOD,
@@ -32,7 +32,7 @@ from mintlify_async.windows import (
 from .scripts import Argument, RedisClient, RedisStore, Script, StoreAway, check_seconds, text
 
 if TYPE_CHECKING:
-    from mintlify_async.clock import Clock
+    from mintlify_async.runtime.clock import Clock
 
 __all__ = ["RedisQuotaStore"]
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from mintlify_async import Message, Reply, Thread
-    from mintlify_async.clock import Clock
+    from mintlify_async.runtime.clock import Clock
 
     from .question import Question
     from .seal import ThreadSeal

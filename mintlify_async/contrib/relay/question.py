@@ -20,7 +20,7 @@ from .refusals import RelayRefusal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from mintlify_async.clock import Clock
+    from mintlify_async.runtime.clock import Clock
 
 __all__ = ["PAGE_FIELDS", "Question", "RelayLimits", "page_options", "read_question"]
 

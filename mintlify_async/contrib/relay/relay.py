@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mintlify_async import ConfigurationError, MintlifyError
-from mintlify_async.clock import Clock, SystemClock
+from mintlify_async.runtime.clock import Clock, SystemClock
 
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
 from .page_events import masked

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from mintlify_async import ConfigurationError, Thread
-from mintlify_async.clock import Clock, SystemClock
+from mintlify_async.runtime.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from typing import Self

@@ -1,0 +1,391 @@
+"""Conversation: a dialogue with the assistant that keeps its history and its thread.
+
+Nothing changes until a reply is entered. At the answer's ``finish`` the question, the answer and
+the thread are committed together, to the store first. A turn that is interrupted, cancelled,
+refused or fails leaves no trace in the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, Self, TypedDict, Unpack
+
+from attrs import evolve, field, frozen
+
+from ..assistant.prepared_question import PreparedQuestion
+from ..assistant.reply import Reply
+from ..errors import ConfigurationError, StateError
+from ..http.timeouts import Timeouts
+from ..messages import Message, Question
+from ..model.json_text import as_object
+from ..model.question import ContextItem, SearchFilter
+from ..model.thread import Thread
+from ..protocol.argument_checks import check_messages, check_thread
+from ..protocol.requests import new_message_id
+from ..runtime.cancellation import finish_shielded
+from ..storage.conversations import ConversationStore
+from .history import HistoryBounds, check_bound, messages_to_send, turn_start
+from .transcript import (
+    Contents,
+    Transcript,
+    read_contents,
+    seed_messages,
+    system_message,
+)
+from .turn import ConversationTurn
+from .turn_lock import busy_error
+
+__all__ = ["AskOptions", "Conversation", "ConversationSettings", "PrepareQuestion"]
+
+
+class AskOptions(TypedDict, total=False):
+    """Options of one question: the arguments of ``session.ask`` that the conversation does not set itself."""
+
+    retrieval_page_size: float | None
+    filter: SearchFilter | Mapping[str, Any] | None
+    context: Sequence[ContextItem | Mapping[str, Any]] | None
+    current_path: str | None
+    timeout: float | None
+    timeouts: Timeouts | None
+    headers: Mapping[str, str] | None
+    extra_body: Mapping[str, Any] | None
+
+
+class PrepareQuestion(Protocol):
+    """What a conversation needs of a session: a question checked and made ready, nothing sent."""
+
+    def __call__(self, question: Sequence[Message], /, *args: Any, **options: Any) -> PreparedQuestion:
+        """Return what ``session.ask`` makes its reply with, for the same arguments."""
+        ...
+
+
+class MakesConversations(Protocol):
+    """What :meth:`Conversation.from_dict` needs of a session."""
+
+    def conversation(self, *args: Any, **settings: Any) -> Conversation:
+        """Return a new conversation."""
+        ...
+
+
+@frozen(kw_only=True)
+class ConversationSettings:
+    """The arguments of ``session.conversation``, which explains them, checked."""
+
+    fp: str
+    domain: str | None = None
+    store: ConversationStore | None = None
+    id: str | None = None
+    owner: str | None = None
+    thread: Thread | None = field(default=None, converter=check_thread)
+    messages: tuple[Message, ...] = field(default=(), converter=seed_messages)
+    system: Message | None = field(default=None, converter=system_message)
+    commit: Literal["finish", "partial"] = "finish"
+    busy: Literal["raise", "queue"] = "raise"
+    bounds: HistoryBounds = field(factory=HistoryBounds)
+    keep_messages: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Check the choices and the number."""
+        _check_choice("commit", self.commit, ("finish", "partial"))
+        _check_choice("busy", self.busy, ("raise", "queue"))
+        check_bound("keep_messages", self.keep_messages)
+
+
+class Conversation:
+    """A conversation with the assistant: each question is sent with its history and its thread.
+
+    Made by ``session.conversation(...)``::
+
+        chat = session.conversation(fp="user-42")
+        reply = await chat.ask("How do I log in?")
+        reply = await chat.ask("And by SSO?")  # asked with what was said before
+
+    With a *store* it survives restarts: the store is read when the first reply is entered
+    (or by :meth:`load`), and each finished turn is saved before it is part of the history.
+    When another process has saved meanwhile, a turn raises
+    :class:`~mintlify_async.errors.StoreConflictError`, before it is sent if that is known by
+    then: call :meth:`load` and ask again.
+
+    One turn runs at a time, also among objects with the same store, owner and id. With
+    ``busy="queue"`` each turn begins with what the store has when its time comes.
+    """
+
+    def __init__(self, prepare: PrepareQuestion, settings: ConversationSettings) -> None:
+        """Made by ``session.conversation``; no I/O."""
+        self._prepare = prepare
+        self._settings = settings
+        self._transcript = Transcript(
+            id=settings.id,
+            owner=settings.owner,
+            fp=settings.fp,
+            contents=Contents(messages=settings.messages, thread=settings.thread),
+            system=settings.system,
+            store=settings.store,
+            keep=settings.keep_messages,
+        )
+
+    # The views ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """Its name in the store."""
+        return self._transcript.id
+
+    @property
+    def owner(self) -> str:
+        """Its owner in the store; the ``fp`` by default."""
+        return self._transcript.owner
+
+    @property
+    def fp(self) -> str:
+        """Names the user to the service."""
+        return self._transcript.fp
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The finished turns, oldest first; with a store, as they were when it was read last."""
+        return self._transcript.contents.messages
+
+    @property
+    def system(self) -> Message | None:
+        """The system message that goes before every question, or None."""
+        return self._transcript.system
+
+    @property
+    def thread(self) -> Thread | None:
+        """The thread at the service, or None before the first answer."""
+        return self._transcript.contents.thread
+
+    @property
+    def unanswered(self) -> Message | None:
+        """The last question, when its turn did not finish; :meth:`retry` asks it again."""
+        failed = self._transcript.failed
+        return failed[0][-1] if failed is not None else None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn is under way."""
+        return self._transcript.lock.locked
+
+    @property
+    def revision(self) -> int:
+        """The revision of the store that this object has; 0 for none."""
+        return self._transcript.revision
+
+    def __repr__(self) -> str:
+        """Show its name and size; no text."""
+        return f"<Conversation {self.id!r} of {self.owner!r}, {len(self.messages)} messages>"
+
+    # Turns ----------------------------------------------------------------------------------
+
+    def ask(self, question: Question, **options: Unpack[AskOptions]) -> Reply:
+        """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
+
+        When the answer's ``finish`` has come, question, answer and thread are committed
+        together. A turn that ends otherwise leaves the conversation as it was; the error
+        has what arrived. The same question, asked again then, keeps its id.
+
+        Args:
+            question: Text; or messages, the last of them a user's. Only what is new:
+                the history is added here.
+            options: Further arguments of ``session.ask``: ``context``, ``filter``,
+                ``current_path``, ``retrieval_page_size``, ``timeout``, ``timeouts``,
+                ``headers``, ``extra_body``.
+
+        Raises:
+            ConfigurationError: An argument is invalid; nothing is sent.
+            StateError: When the reply is entered: another turn is under way.
+            StoreConflictError: When the reply is entered or at its end: the store has a newer revision.
+
+        Example::
+
+            async with chat.ask("How do I log in?") as reply:
+                async for text in reply.text_stream:
+                    print(text, end="")
+        """
+        failed = self._transcript.failed
+        if isinstance(question, str) and failed is not None and _same(failed[0], question):
+            messages = failed[0]
+        else:
+            messages = tuple(check_messages(question, new_message_id))
+        if messages[-1].role != "user":
+            raise ConfigurationError("the question's last message must be a user's", field="messages")
+        self._transcript.check_new(messages)
+        return self._reply(messages, options)
+
+    def retry(self, **options: Unpack[AskOptions]) -> Reply:
+        """Ask the question again whose turn did not finish: the same message, with the same id.
+
+        Args:
+            options: Replace the options it was asked with.
+
+        Raises:
+            StateError: The last turn finished, or there was none.
+        """
+        failed = self._transcript.failed
+        if failed is None:
+            raise StateError("there is no question to ask again: the last turn finished")
+        messages, before = failed
+        return self._reply(messages, options or before)
+
+    def _reply(self, question: tuple[Message, ...], options: Mapping[str, Any]) -> Reply:
+        def prepare() -> PreparedQuestion:
+            system = [self.system] if self.system is not None else []
+            history = [*system, *self.messages]
+            return self._prepare(
+                messages_to_send(history, question, self._settings.bounds),
+                thread=self.thread,
+                fp=self.fp,
+                domain=self._settings.domain,
+                **options,
+            )
+
+        turn = ConversationTurn(
+            self._transcript,
+            question,
+            options,
+            prepare,
+            partial=self._settings.commit == "partial",
+            queue=self._settings.busy == "queue",
+        )
+        return Reply(*prepare(), turn=turn)
+
+    async def undo(self, *, keep_thread: bool = False) -> list[Message]:
+        """Remove the last turn and return its question, which can be asked again.
+
+        The service remembers what was said in a thread. To make it forget the turn, too,
+        the next question begins a new thread, and carries the history with it.
+
+        Args:
+            keep_thread: Stay in the same thread all the same.
+
+        Raises:
+            StateError: There is no turn, or one is under way.
+            StoreConflictError: The store has a newer revision; load and try again.
+        """
+        transcript = self._transcript
+        with transcript.lock.hold():
+            await transcript.check_store()
+            start = turn_start(self.messages)
+            if start is None:
+                raise StateError("there is no turn to take back")
+            taken = self.messages[start:]
+            thread = self.thread if keep_thread else None
+            await finish_shielded(transcript.save(Contents(messages=self.messages[:start], thread=thread)))
+        return [message for message in taken if message.role == "user"]
+
+    def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
+        """Return another conversation with the same history, which continues independently.
+
+        It has the same owner, store and settings, and is saved with its first finished
+        turn. The service remembers what was said in a thread, and two conversations in one thread
+        would mix; so the fork begins a new thread, and carries the history there.
+
+        Args:
+            id: Its name in the store; a new one by default.
+            keep_thread: Stay in the same thread all the same.
+
+        Raises:
+            StateError: It was not read from its store yet: ``await chat.load()`` first.
+        """
+        transcript = self._transcript
+        if not transcript.loaded:
+            raise StateError("this conversation was not read from its store yet: `await chat.load()` first")
+        settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
+        other = Conversation(self._prepare, settings)
+        contents = transcript.contents
+        return other._begin_with(contents if keep_thread else evolve(contents, thread=None))
+
+    def _begin_with(self, contents: Contents) -> Self:
+        self._transcript.begin_with(contents)
+        return self
+
+    def forget_thread(self) -> None:
+        """Begin a new thread with the next question, and carry the history there.
+
+        For a thread that the service no longer knows (404). Saved with the next turn.
+
+        Raises:
+            StateError: A turn is under way.
+        """
+        transcript = self._transcript
+        with transcript.lock.hold():
+            transcript.contents = evolve(transcript.contents, thread=None)
+
+    # Storing --------------------------------------------------------------------------------
+
+    async def load(self) -> Self:
+        """Read the conversation from the store, in place of what is here. Return this conversation.
+
+        The first turn does this by itself; call it to show the history before, or after a
+        :class:`~mintlify_async.errors.StoreConflictError`.
+
+        Raises:
+            StateError: It has no store, a turn is under way, or what the store has is not a conversation.
+        """
+        transcript = self._transcript
+        transcript.require_store()
+        if transcript.active:
+            raise busy_error()
+        transcript.loaded = False
+        await transcript.check_store()
+        return self
+
+    async def save(self) -> None:
+        """Write the conversation to the store. Each finished turn does this by itself.
+
+        Raises:
+            StateError: It has no store, or a turn is under way.
+            StoreConflictError: The store has a newer revision; :meth:`load` first.
+        """
+        transcript = self._transcript
+        transcript.require_store()
+        with transcript.lock.hold():
+            await transcript.check_store()
+            await finish_shielded(transcript.save(transcript.contents))
+
+    async def delete(self) -> bool:
+        """Delete the conversation from the store, and its history here. Return whether the store had it.
+
+        Raises:
+            StateError: It has no store, or a turn is under way.
+        """
+        self._transcript.require_store()
+        with self._transcript.lock.hold():
+            return await self._transcript.delete()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it."""
+        return self._transcript.to_dict(self._transcript.contents)
+
+    @classmethod
+    def from_dict(cls, session: MakesConversations, stored: object, **settings: Any) -> Conversation:
+        """Return the conversation that :meth:`to_dict` described.
+
+        Args:
+            session: Sends its questions.
+            stored: What ``to_dict`` returned.
+            settings: Arguments of ``session.conversation``; they replace what was stored.
+
+        Raises:
+            ConfigurationError: *stored* is not such an object.
+        """
+        contents, system = read_contents(stored)
+        found = as_object(stored) or {}
+        kept: dict[str, Any] = {"system": system}
+        kept.update({name: found[name] for name in ("id", "owner", "fp") if isinstance(found.get(name), str)})
+        chat = session.conversation(**(kept | settings))
+        if settings.get("thread") is not None:
+            contents = evolve(contents, thread=chat.thread)
+        return chat._begin_with(contents)
+
+
+def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigurationError(
+            f"{name} must be {' or '.join(map(repr, choices))}; got {value!r}", field=name
+        )
+
+
+def _same(question: tuple[Message, ...], text: str) -> bool:
+    return len(question) == 1 and question[0] == evolve(Message.user(text), id=question[0].id)

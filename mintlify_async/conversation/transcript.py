@@ -1,0 +1,238 @@
+"""Transcript: the messages and the thread of one conversation, and their copy in a store.
+
+Messages and thread are replaced together, and only after the store has taken them.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from attrs import evolve, frozen
+
+from ..errors import ConfigurationError, StateError
+from ..messages import Message, coerce_messages
+from ..model.json_text import as_object
+from ..model.thread import Thread
+from ..protocol.requests import new_message_id
+from ..storage.conversations import ConversationStore, check_name, store_conflict
+from .history import newest_turns
+from .turn_lock import TurnLock, shared_lock
+
+__all__ = [
+    "FORMAT",
+    "Contents",
+    "Transcript",
+    "new_message_id",
+    "read_contents",
+    "seed_messages",
+    "system_message",
+]
+
+FORMAT: Final = 1
+"""The version of the JSON format in which a conversation is stored."""
+
+
+@frozen(kw_only=True)
+class Contents:
+    """The messages of a conversation and its thread: what is committed together.
+
+    Args:
+        messages: The finished turns, oldest first.
+        thread: The thread at the service, or None.
+    """
+
+    messages: tuple[Message, ...] = ()
+    thread: Thread | None = None
+
+    def ids(self) -> set[str]:
+        """Return the ids of the messages."""
+        return {message.id for message in self.messages}
+
+
+class Transcript:
+    """One conversation in memory, and its place in a store.
+
+    Attributes:
+        id: Its name in the store.
+        owner: Its owner in the store.
+        fp: Names the user to the service.
+        contents: The messages and the thread.
+        system: The system message, or None.
+        lock: Lets one turn run at a time.
+        revision: The revision of the store that this object has; 0 for none.
+        loaded: Whether the store was read.
+        failed: The last question and its options, when its turn did not finish.
+        active: Whether a turn of this very object is under way.
+    """
+
+    def __init__(
+        self,
+        *,
+        id: str | None,
+        owner: str | None,
+        fp: str,
+        contents: Contents,
+        system: Message | None,
+        store: ConversationStore | None,
+        keep: int | None = None,
+    ) -> None:
+        """Check the names; read nothing. At most *keep* messages are kept, None for all."""
+        self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
+        self.owner = check_name(owner if owner is not None else fp, "owner")
+        self.fp = fp
+        self.contents = contents
+        self.system = self._given_system = system
+        self._store = store
+        self._keep = keep
+        self.active = False
+        self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
+        self.revision = 0
+        self.loaded = store is None
+        self.failed: tuple[tuple[Message, ...], Mapping[str, Any]] | None = None
+
+    def require_store(self) -> ConversationStore:
+        """Return the store.
+
+        Raises:
+            StateError: There is none.
+        """
+        if self._store is None:
+            raise StateError("this conversation has no store: pass store= to session.conversation(...)")
+        return self._store
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the conversation is kept in a store."""
+        return self._store is not None
+
+    def begin_with(self, contents: Contents) -> None:
+        """Begin with *contents*; the store is not read first."""
+        self.contents, self.loaded = contents, True
+
+    async def check_store(self, *, refresh: bool = False) -> None:
+        """Read the store the first time; afterwards, check that it has no other revision.
+
+        Args:
+            refresh: Take over another revision instead of raising an error.
+
+        Raises:
+            StoreConflictError: The store has another revision.
+            StateError: What the store has is not a conversation.
+        """
+        if self._store is None:
+            return
+        found = await self._store.load(self.id, owner=self.owner)
+        revision = found.revision if found is not None else 0
+        if self.loaded and revision == self.revision:
+            return
+        if self.loaded and not refresh:
+            raise store_conflict(self.id)
+        if found is not None:
+            self._adopt(found.data)
+        elif self.revision:
+            self.contents = Contents()  # it was deleted
+        self.revision, self.loaded, self.failed = revision, True, None
+
+    def _adopt(self, data: str) -> None:
+        found: tuple[Contents, Message | None] | None = None
+        with suppress(ValueError, RecursionError):  # a ConfigurationError is a ValueError
+            found = read_contents(json.loads(data))
+        if found is None:
+            raise StateError(f"the store has no conversation of this version under {self.id!r}")
+        self.contents, stored = found
+        given = self._given_system
+        self.system = stored if given is None or (stored and stored.text == given.text) else given
+
+    async def save(self, contents: Contents) -> None:
+        """Save *contents*, then take them over. Must not be cancelled in between.
+
+        Raises:
+            StoreConflictError: The store has another revision.
+        """
+        contents = evolve(contents, messages=newest_turns(contents.messages, self._keep))
+        if self._store is not None:
+            data = json.dumps(self.to_dict(contents), allow_nan=False)
+            self.revision = await self._store.save(self.id, data, owner=self.owner, revision=self.revision)
+        self.contents, self.failed = contents, None
+
+    async def delete(self) -> bool:
+        """Delete the conversation in the store and here; return whether the store had it."""
+        existed = await self.require_store().delete(self.id, owner=self.owner)
+        self.contents, self.revision, self.failed, self.loaded = Contents(), 0, None, True
+        return existed
+
+    def to_dict(self, contents: Contents) -> dict[str, Any]:
+        """Return the conversation with *contents* as a JSON object."""
+        return {
+            "version": FORMAT,
+            "id": self.id,
+            "owner": self.owner,
+            "fp": self.fp,
+            "system": self.system.to_wire() if self.system is not None else None,
+            "messages": [message.to_wire() for message in contents.messages],
+            "thread": contents.thread.to_dict() if contents.thread is not None else None,
+        }
+
+    def check_new(self, question: Sequence[Message]) -> None:
+        """Check that no message of *question* is in the conversation already.
+
+        Raises:
+            ConfigurationError: A message's id is known.
+        """
+        known = self.contents.ids()
+        for index, message in enumerate(question):
+            if message.id in known:
+                raise ConfigurationError(
+                    f"messages[{index}].id is in this conversation already; pass only what is new",
+                    field=f"messages[{index}].id",
+                )
+
+
+def seed_messages(messages: object) -> tuple[Message, ...]:
+    """Return the messages that a conversation begins with.
+
+    Raises:
+        ConfigurationError: *messages* is not a list of messages.
+    """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+        raise ConfigurationError("messages must be a list of messages", field="messages")
+    given = cast("Sequence[object]", messages)
+    return tuple(coerce_messages(given, new_message_id)) if given else ()
+
+
+def system_message(system: object) -> Message | None:
+    """Return *system* as a message with an id.
+
+    Raises:
+        ConfigurationError: It is neither text nor a message with the role ``system``.
+    """
+    if system is None:
+        return None
+    message = Message.system(system) if isinstance(system, str) else system
+    if not isinstance(message, Message) or message.role != "system":
+        raise ConfigurationError("system must be text, or a Message whose role is system", field="system")
+    return message if message.id else evolve(message, id=new_message_id())
+
+
+def read_contents(stored: object) -> tuple[Contents, Message | None]:
+    """Read the JSON object of :meth:`Transcript.to_dict`: the contents and the system message.
+
+    Raises:
+        ConfigurationError: It is not a conversation of this version.
+    """
+    found = as_object(stored) or {}
+    messages = found.get("messages")
+    if found.get("version") != FORMAT or not isinstance(messages, list):
+        raise ConfigurationError(
+            "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
+        )
+    thread, system = found.get("thread"), found.get("system")
+    contents = Contents(
+        messages=seed_messages(cast("Sequence[object]", messages)),
+        thread=Thread.from_dict(thread) if thread is not None else None,
+    )
+    return contents, system_message(Message.from_wire(system, "system") if system is not None else None)

@@ -1,0 +1,182 @@
+"""ConversationTurn: the turn that a reply of a conversation belongs to.
+
+A turn waits until it may begin, is committed before its ``Finish`` is handed out, and is rolled back
+when the answer ends in any other way. Until it is over, no other turn of the conversation begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import evolve
+
+from ..assistant.prepared_question import CloseIfUnused, PreparedQuestion
+from ..messages import Message
+from ..model.thread import Thread
+from ..protocol.requests import new_message_id
+from ..runtime.cancellation import finish_shielded
+from .transcript import Contents, Transcript
+
+__all__ = ["ConversationTurn"]
+
+
+class ConversationTurn:
+    """Implements :class:`~mintlify_async.assistant.prepared_question.Turn`.
+
+    Args:
+        transcript: What the turn is committed to.
+        question: The new messages.
+        options: What the question is asked with; kept for ``retry``.
+        prepare: Returns the question to send, with the history as it is at that moment.
+        partial: Whether an answer that was broken off is committed when it has text.
+        queue: Whether to wait in line while another turn is under way.
+    """
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        question: tuple[Message, ...],
+        options: Mapping[str, Any],
+        prepare: Callable[[], PreparedQuestion],
+        *,
+        partial: bool,
+        queue: bool,
+    ) -> None:
+        """Change nothing yet."""
+        self._transcript = transcript
+        self._question = question
+        self._options = options
+        self._prepare = prepare
+        self._partial = partial
+        self._queue = queue
+        self._before = transcript.contents  # what was said before this turn
+        self._committed: Contents | None = None
+        self._answer_id = ""
+        self._store_error: Exception | None = None
+        self._close_reply: CloseIfUnused | None = None
+        self._task: asyncio.Task[Any] | None = None  # the task that entered
+        self._under_way = self._settled = False
+
+    async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:
+        """Take the lock and check the store; return the question anew if the history has changed.
+
+        Raises:
+            StateError: Another turn is under way, or what the store has is not a conversation.
+            StoreConflictError: The store has newer turns.
+            ConfigurationError: A message of the question is in the history by now.
+        """
+        transcript = self._transcript
+        await transcript.lock.acquire(self, queue=self._queue)
+        try:
+            # In line, other turns go first: their revision is no conflict.
+            await transcript.check_store(refresh=self._queue)
+            transcript.check_new(self._question)
+        except BaseException:
+            transcript.lock.release()
+            raise
+        self._under_way = transcript.active = True
+        self._settled = False
+        self._task = asyncio.current_task()
+        self._close_reply = close_if_unused
+        if transcript.contents is self._before:
+            return None
+        self._before = transcript.contents
+        try:
+            return self._prepare()
+        except BaseException:
+            self._roll_back()
+            self.left()
+            raise
+
+    async def finished(self, message: Message | None, thread: Thread | None) -> None:
+        """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""
+        try:
+            await self._commit(message, thread)
+        except Exception as error:
+            self._store_error = error
+
+    async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
+        """Commit what is finished, or roll back; once.
+
+        Raises:
+            Exception: The store's error.
+        """
+        if not self._under_way or self._settled:
+            return
+        self._settled = True
+        if self._store_error is not None:
+            self._roll_back()
+            raise self._store_error
+        worth_keeping = self._partial and message is not None and bool(message.text)
+        if self._committed is not None or whole or worth_keeping:
+            await self._commit(message, thread)
+        else:
+            self._roll_back()
+
+    def left(self) -> None:
+        """Let the next turn begin."""
+        if self._under_way:
+            self._under_way = self._transcript.active = False
+            self._task = None
+            self._transcript.lock.release()
+
+    async def _commit(self, message: Message | None, thread: Thread | None) -> None:
+        """Commit the question and its answer, unless there is none or it was committed as it is."""
+        if message is None:
+            return
+        before = self._before
+        if not self._answer_id:
+            taken = before.ids() | {one.id for one in self._question}
+            self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
+        answer = evolve(message, id=self._answer_id, role="assistant")
+        messages = (*before.messages, *self._question, answer)
+        contents = Contents(messages=messages, thread=thread or before.thread)
+        if contents == self._committed:
+            return
+        if self._transcript.has_store:
+            await finish_shielded(self._save(contents))
+        else:
+            await self._save(contents)
+
+    async def _save(self, contents: Contents) -> None:
+        await self._transcript.save(contents)
+        self._committed = contents
+
+    def _roll_back(self) -> None:
+        self._transcript.failed = (self._question, self._options)
+
+    def release_if_over(self) -> bool:
+        """Let the next turn begin if this one is over or abandoned; return whether it did.
+
+        It is over when it was committed and only its reply was not closed; inside the reply's block
+        only for the block's own task. It is abandoned when the task that read the reply outside a
+        block has ended: a cancellation's traceback may keep such a reply alive.
+        """
+        close_reply = self._close_reply() if self._close_reply is not None else None
+        over = self._settled or self._committed is not None
+        abandoned = self._task is not None and self._task.done()
+        if close_reply is None or not (over or abandoned):
+            return False
+        own_block = over and self._task is _current_task()
+        if not close_reply(own_block):
+            return False
+        if not over:
+            self._roll_back()
+        self.left()
+        return True
+
+    def __del__(self) -> None:
+        """Roll back a turn whose reply was dropped before its end."""
+        if getattr(self, "_under_way", False):
+            if not self._settled and self._committed is None:
+                self._roll_back()
+            self.left()
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop is running in this thread
+        return None

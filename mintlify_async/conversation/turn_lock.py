@@ -1,0 +1,133 @@
+"""TurnLock: lets one turn of a conversation run at a time.
+
+The lock belongs to the conversation in its store, not to one object: a bot may make a new
+:class:`~mintlify_async.conversation.conversation.Conversation` for each message, and two messages of one
+user still run one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Generator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from ..errors import StateError
+
+__all__ = ["LockHolder", "TurnLock", "busy_error", "shared_lock"]
+
+
+class LockHolder(Protocol):
+    """A turn that holds a lock."""
+
+    def release_if_over(self) -> bool:
+        """Release the lock if nothing depends on the turn any more; return whether it was released."""
+        ...
+
+
+class TurnLock:
+    """A lock that is handed over in the order of the requests, across event loops and threads."""
+
+    def __init__(self) -> None:
+        """Start unlocked."""
+        self._locked = False
+        self._holder: weakref.ref[Any] | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def locked(self) -> bool:
+        """Whether a turn is under way."""
+        return self._locked
+
+    async def acquire(self, turn: LockHolder, *, queue: bool) -> None:
+        """Take the lock for *turn*; :meth:`release` must follow.
+
+        Args:
+            turn: The turn; the lock does not keep it alive.
+            queue: Wait in line when another turn is under way.
+
+        Raises:
+            StateError: Another turn is under way, and *queue* is false.
+        """
+        if queue and not self._available():
+            await self._wait()
+        else:
+            self._acquire_now()
+        self._holder = weakref.ref(turn)
+
+    @contextmanager
+    def hold(self) -> Generator[None]:
+        """Hold the lock for a step that is no turn; never waits in line.
+
+        Raises:
+            StateError: A turn is under way.
+        """
+        self._acquire_now()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def _acquire_now(self) -> None:
+        if not self._available():
+            raise busy_error()
+        self._locked = True
+
+    def _available(self) -> bool:
+        """Return whether the lock is free, once a holder that is over has released it."""
+        holder = self._holder() if self._holder is not None else None
+        if self._locked and holder is not None:
+            holder.release_if_over()
+        return not self._locked and not self._waiting
+
+    async def _wait(self) -> None:
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+            else:
+                self.release()  # the lock was handed to this task before it was cancelled
+            raise
+
+    def release(self) -> None:
+        """Hand the lock to the next in line. From any thread: a finalizer may run on another one."""
+        self._holder = None
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            try:
+                waiter.get_loop().call_soon_threadsafe(_wake, waiter)
+            except RuntimeError:  # it waited on a loop that is closed now
+                continue
+            self._locked = True
+            return
+        self._locked = False
+
+
+def busy_error() -> StateError:
+    """Return the error for a turn that cannot begin now."""
+    return StateError(
+        "this conversation is busy with another turn; read that reply to its end or close it first, "
+        'or make the conversation with busy="queue"'
+    )
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+_LOCKS: MutableMapping[object, MutableMapping[tuple[str, str], TurnLock]] = weakref.WeakKeyDictionary()
+
+
+def shared_lock(store: object, owner: str, id: str) -> TurnLock:
+    """Return the lock of the conversation that *owner* keeps in *store* under *id*."""
+    try:
+        locks = _LOCKS.setdefault(store, weakref.WeakValueDictionary())
+    except TypeError:  # a user's own store that cannot be hashed or weakly referenced
+        return TurnLock()
+    return locks.setdefault((owner, id), TurnLock())

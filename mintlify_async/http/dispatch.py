@@ -1,0 +1,483 @@
+"""Sends a request with its key, quota and retries, and returns its answer or the error that explains it.
+
+This is where it is decided whether a request is sent again. An agent POST is sent again only
+when nothing of it went out, or when the service refused it with 429.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from attrs import define, field
+
+from ..errors import (
+    APIConnectionError,
+    APIStatusError,
+    APITimeoutError,
+    ConfigurationError,
+    MintlifyError,
+    OutcomeUnknownError,
+    QuotaExceededError,
+    StateError,
+    UnexpectedResponseError,
+)
+from ..model.job import Job
+from ..protocol.api_keys import Key
+from ..protocol.assumptions import Assumptions
+from ..protocol.requests import Request
+from ..protocol.responses import Answer, lower_headers, read_job, request_id, safe_headers, status_error
+from ..runtime.clock import Clock
+from .observer import Fact, Observation, Observer
+from .response_body import LiveResponse
+from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
+from .timeouts import Limit, Timeouts, attempt_limit
+from .transport import Transport
+
+if TYPE_CHECKING:
+    from ..quota.quota import Lease, Quota, QuotaScope
+    from ..quota.windows import QuotaRemaining
+
+__all__ = ["Dispatcher"]
+
+log = logging.getLogger("mintlify_async")
+log.addHandler(logging.NullHandler())
+
+T = TypeVar("T")
+SHORTEST_SECRET = 8  # a shorter key is a test's, and may be part of other words
+LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
+SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
+
+
+@define(eq=False)
+class Call(Generic[T]):
+    """One request, with what holds for all its attempts.
+
+    Args:
+        transport: The connections.
+        request: What to send.
+        timeouts: The limits.
+        deadline: When all attempts must be over, on the session's clock, or None.
+        exchange: Sends an attempt and returns its result.
+        single: Whether there is only one attempt.
+    """
+
+    transport: Transport
+    request: Request
+    timeouts: Timeouts
+    deadline: float | None
+    exchange: Callable[[Attempt], Awaitable[T]]
+    single: bool = False
+
+
+@define(eq=False)
+class Attempt:
+    """One sending of a request.
+
+    Args:
+        call: The request, and what holds for all its attempts.
+        number: Which attempt this is, from 1.
+        key: The key that is sent.
+        slot: The slot in the quota that it uses, or None.
+        limit: When its answer must be there.
+        began: When it began, on the session's clock.
+        sent_at: The same, by the wall clock.
+        observation: Follows it, or None.
+        answered: Whether an answer has come.
+    """
+
+    call: Call[Any]
+    number: int
+    key: str
+    slot: Lease | None
+    limit: Limit
+    began: float
+    sent_at: float
+    observation: Observation | None
+    answered: bool = False
+
+
+@define(eq=False)
+class FailedAttempt:
+    """An attempt that failed.
+
+    Args:
+        attempt: The attempt.
+        error: Why it failed.
+        pause: The seconds until the next attempt, or None when none may follow.
+    """
+
+    attempt: Attempt
+    error: SendError
+    pause: float | None = None
+
+
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
+class Dispatcher:
+    """Sends requests with a session's connections, keys, quota, retries and defaults.
+
+    Args:
+        assumptions: What is assumed of the service.
+        transport: Returns the running loop's connections.
+        keys: The keys by kind.
+        retry: When to send again.
+        budget: The retries that the session may still make.
+        quota: The session's own count of the service's limits, or None.
+        clock: Time.
+        random: Returns a number from 0 up to 1, which spreads retries and polls.
+        attempts: Follows each attempt, or None.
+        observer: Follows whole operations, or None.
+        timeouts: The limits where a call names no others.
+        base_url: The service's address.
+        headers: Further headers of every request.
+        extra_body: Further fields of every request's body.
+    """
+
+    assumptions: Assumptions
+    transport: Callable[[], Transport]
+    keys: dict[str, Key]
+    retry: RetryPolicy
+    budget: RetryBudget
+    quota: Quota | None
+    clock: Clock
+    random: Callable[[], float]
+    attempts: Observer | None
+    observer: Observer | None
+    timeouts: Timeouts
+    base_url: str
+    headers: Mapping[str, str] = field(repr=False)
+    extra_body: Mapping[str, Any] = field(repr=False)
+
+    def job(self, request: Request, timeouts: Timeouts, *, single: bool = False) -> Coroutine[Any, Any, Job]:
+        """Send an agent request and return the job in its answer.
+
+        Raises:
+            OutcomeUnknownError: A POST went out, and it is not known what became of it.
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+            UnexpectedResponseError: The answer to a GET is not a job.
+            QuotaExceededError: Our own count says that the limit is used up.
+        """
+        deadline = self.clock.now() + timeouts.request
+        call = Call(self.transport(), request, timeouts, deadline, self._exchange_job, single)
+        return self._run(call)
+
+    def open(self, request: Request, timeouts: Timeouts) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
+        """Send a question; return its live answer and how many attempts it took.
+
+        Raises:
+            APIConnectionError: There was no answer.
+            APIStatusError: The service refused.
+            QuotaExceededError: Our own count says that the limit is used up.
+        """
+        deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
+        return self._run(Call(self.transport(), request, timeouts, deadline, self._exchange_stream))
+
+    async def _run(self, call: Call[T]) -> T:
+        """Make attempts until one succeeds or none may follow."""
+        failed: FailedAttempt | None = None
+        while True:
+            outcome = await self._attempt(call, failed)
+            if not isinstance(outcome, FailedAttempt):
+                self.budget.succeeded()
+                return outcome
+            failed = outcome
+            failed.pause = self._pause(call, failed)
+            self._report_failure(failed)
+            if failed.pause is None:
+                raise self._verdict(call.request, failed) from failed.error.__cause__
+
+    async def _attempt(self, call: Call[T], previous: FailedAttempt | None) -> T | FailedAttempt:
+        """Send the request once."""
+        slot: Lease | None = None
+        key = self.keys[call.request.key_kind].at_hand
+        if key is None or previous is not None or self.quota is not None:
+            # Closing the session ends the waiting.
+            waiting = call.transport.unless_closed(self._ready(call, previous))
+            ready: tuple[str, Lease | None] = await waiting
+            key, slot = ready
+        attempt = self._begin(call, previous, key, slot)
+        error: SendError
+        try:
+            result = await call.exchange(attempt)
+        except (APIConnectionError, APIStatusError, UnexpectedResponseError) as failure:
+            error = failure
+        except (StateError, ConfigurationError):
+            if slot is not None and not attempt.answered:
+                await slot.refund()
+            raise
+        else:
+            if attempt.observation is not None:
+                attempt.observation.end()
+            return result
+        if slot is not None and isinstance(error, APIConnectionError) and error.sent == "no":
+            await slot.refund()
+        if not attempt.answered:
+            self._note(attempt, None, error)
+        return FailedAttempt(attempt, error)
+
+    async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[str, Lease | None]:
+        """Wait for what an attempt needs: the pause after the previous one, the key, a slot."""
+        if previous is not None:
+            await self.clock.sleep(previous.pause or 0.0)
+        key = self.keys[call.request.key_kind]
+        secret = await (self._made_key(key, call) if key.is_made else key.reveal())
+        return secret, await self._take_slot(call, secret, previous)
+
+    async def _made_key(self, key: Key, call: Call[Any]) -> str:
+        """Return the key that the user's function makes; it has as long as the answer would have."""
+        operation = call.request.operation
+        limit = self._limit(call)
+        try:
+            async with self.clock.deadline(limit.at):
+                return await key.reveal()
+        except TimeoutError:
+            if limit.at is None or limit.at - self.clock.now() > 0.001:
+                raise  # the function's own
+        raise APITimeoutError(
+            f"{operation}: the function that makes the key did not return ({limit.phase} timeout)",
+            phase=limit.phase,
+            seconds=limit.seconds,
+            sent="no",
+            operation=operation,
+        )
+
+    def _limit(self, call: Call[Any]) -> Limit:
+        question = call.request.is_question
+        return attempt_limit(call.timeouts, self.clock.now(), call.deadline, question=question)
+
+    async def _take_slot(self, call: Call[Any], key: str, previous: FailedAttempt | None) -> Lease | None:
+        request = call.request
+        if self.quota is None or request.operation == "get_job":
+            return None
+        try:
+            return await self.quota.acquire(
+                request.operation, _scope(request, key), deadline=call.deadline, clock=self.clock
+            )
+        except QuotaExceededError:
+            if previous is None:
+                raise
+        # The service's refusal of the previous attempt says more than ours of this one.
+        raise previous.error from previous.error.__cause__
+
+    def _begin(
+        self, call: Call[Any], previous: FailedAttempt | None, key: str, slot: Lease | None
+    ) -> Attempt:
+        number = previous.attempt.number + 1 if previous is not None else 1
+        observation = None
+        sent_at = self.clock.wall()
+        if self.attempts is not None:
+            observation = self.attempts.start("attempt", _facts(call.request, number))
+        return Attempt(call, number, key, slot, self._limit(call), self.clock.now(), sent_at, observation)
+
+    async def _exchange_job(self, attempt: Attempt) -> Job:
+        call = attempt.call
+        answer = await call.transport.send_whole(
+            call.request, attempt.key, attempt.limit, call.timeouts.connect
+        )
+        await self._receive(attempt, answer)
+        if not 200 <= answer.status < 300:
+            raise self._refusal(call.request, answer)
+        return read_job(self.assumptions, answer, attempt.number)
+
+    async def _exchange_stream(self, attempt: Attempt) -> tuple[LiveResponse, int]:
+        call = attempt.call
+        answer = await call.transport.open_stream(
+            call.request, attempt.key, attempt.limit, call.timeouts, call.deadline
+        )
+        await self._receive(attempt, answer)
+        if isinstance(answer, Answer):
+            raise self._refusal(call.request, answer)
+        return answer, attempt.number
+
+    async def _receive(self, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+        """Mask secrets in an answer, and take note of what its headers say."""
+        attempt.answered = True
+        request = attempt.call.request
+        if isinstance(answer, LiveResponse):  # the thread's key is read from it first, and masked later
+            _hide_in_headers(answer, attempt.key)
+        else:
+            _hide_secrets(answer, request, attempt.key)
+        self._note(attempt, answer, None)
+        _warn_of_sunset(answer.headers)
+        if self.quota is None or request.operation == "get_job":
+            return
+        wait = retry_after_seconds(answer.headers, self.clock.wall()) if answer.status == 429 else None
+        scope = _scope(request, attempt.key)
+        try:
+            await self.quota.observe(request.operation, scope, answer.status, answer.headers, wait)
+        except BaseException:
+            if isinstance(answer, LiveResponse):
+                answer.close()  # the caller does not have it yet
+            raise
+
+    def _refusal(self, request: Request, answer: Answer) -> APIStatusError | UnexpectedResponseError:
+        wait = retry_after_seconds(answer.headers, self.clock.wall(), resets=answer.status == 429)
+        if answer.status < 200:
+            return UnexpectedResponseError(
+                f"{request.operation}: status {answer.status} does not answer this request",
+                status=answer.status,
+                headers=safe_headers(self.assumptions, answer.headers),
+            )
+        return status_error(self.assumptions, request, answer, wait)
+
+    def _pause(self, call: Call[Any], failed: FailedAttempt) -> float | None:
+        """Return the seconds until the next attempt, or None when none may follow."""
+        if call.single or getattr(failed.error, "headers", {}).get("x-should-retry") == "false":
+            return None
+        pause = self.retry.delay(_failure(call.request, failed.error), failed.attempt.number, self.random())
+        if pause is None:
+            return None
+        if call.deadline is not None and self.clock.now() + pause + LAST_ATTEMPT_SECONDS > call.deadline:
+            return None
+        return pause if self.budget.take() else None
+
+    def _verdict(self, request: Request, failed: FailedAttempt) -> MintlifyError:
+        """Return the error that the caller gets when no attempt may follow."""
+        if not request.is_agent_post or _outcome(failed.error) != "unknown":
+            return failed.error
+        return _outcome_unknown(request, failed)
+
+    def _note(self, attempt: Attempt, answer: LiveResponse | Answer | None, error: SendError | None) -> None:
+        """Log how an attempt ended, and tell what follows it."""
+        observation = attempt.observation
+        if observation is None and not log.isEnabledFor(logging.DEBUG):
+            return
+        request, seconds = attempt.call.request, self.clock.now() - attempt.began
+        named = request_id(self.assumptions, answer.headers) if answer is not None else None
+        log.debug(
+            "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
+            request.method,
+            request.route,
+            answer.status if answer is not None else type(error).__name__,
+            seconds * 1000,
+            attempt.number,
+            named,
+        )
+        if observation is not None:
+            observation.set("seconds", seconds)
+            if answer is not None:
+                observation.set("status", answer.status)
+            if named is not None:
+                observation.set("request_id", named)
+
+    def _report_failure(self, failed: FailedAttempt) -> None:
+        operation, number = failed.attempt.call.request.operation, failed.attempt.number
+        if failed.pause is not None:
+            log.info("%s failed, attempt %d; again in %.1f s", operation, number, failed.pause)
+        observation = failed.attempt.observation
+        if observation is not None:
+            if failed.pause is not None:
+                observation.set("retry_in", failed.pause)
+            observation.end(failed.error)
+
+    async def left_of_agent(
+        self, operation: Literal["create_job", "send_message"], project_id: str
+    ) -> tuple[QuotaRemaining, ...]:
+        """Return what is left of the limit that counts *operation*; nothing when there is no quota."""
+        if self.quota is None:
+            return ()
+        return await self.quota.left(operation, _project_scope(project_id), clock=self.clock)
+
+    async def left_of_assistant(self, domain: str) -> tuple[QuotaRemaining, ...]:
+        """Return what is left of the limits that count a question; nothing when there is no quota."""
+        if self.quota is None:
+            return ()
+        key = await self.keys["assistant"].reveal()
+        return await self.quota.left("ask", _assistant_scope(domain, key), clock=self.clock)
+
+
+def _facts(request: Request, number: int) -> dict[str, Fact]:
+    facts: dict[str, Fact] = {
+        "operation": request.operation,
+        "method": request.method,
+        "route": request.route,
+        "attempt": number,
+    }
+    optional = {"project_id": request.project_id, "job_id": request.job_id, "domain": request.domain}
+    facts.update((name, value) for name, value in optional.items() if value is not None)
+    return facts
+
+
+_warned: set[str] = set()  # once per process is enough for a notice to its developer
+
+
+def _warn_of_sunset(headers: Mapping[str, str]) -> None:
+    for name in ("deprecation", "sunset"):
+        if name in headers and name not in _warned:
+            _warned.add(name)
+            log.warning("the service announces %s: %.80r", name, headers[name])
+
+
+def _outcome(error: SendError) -> Outcome:
+    if isinstance(error, APIConnectionError):
+        return "not_sent" if error.sent == "no" else "unknown"
+    if isinstance(error, UnexpectedResponseError):
+        return "unknown"
+    if error.status == 429:
+        return "refused"
+    return "unknown" if error.status >= 500 else "answered"
+
+
+def _failure(request: Request, error: SendError) -> Failure:
+    return Failure(
+        kind="agent_post" if request.is_agent_post else "ask" if request.is_question else "get",
+        outcome=_outcome(error),
+        status=getattr(error, "status", None),
+        retry_after=getattr(error, "retry_after", None),
+        permanent=isinstance(error, APIConnectionError) and error.reason == "certificate",
+    )
+
+
+def _outcome_unknown(request: Request, failed: FailedAttempt) -> OutcomeUnknownError:
+    error = failed.error
+    what = "the job" if request.operation == "create_job" else "the follow-up"
+    look = "look at the dashboard or the repository before sending it again"
+    return OutcomeUnknownError(
+        f"{error}; {what} may have been accepted, so it was not sent again: {look}",
+        operation=request.operation,
+        project_id=request.project_id,
+        job_id=request.job_id,
+        status=getattr(error, "status", None),
+        body=getattr(error, "body", None) or getattr(error, "excerpt", None),
+        headers=getattr(error, "headers", None),
+        request_id=getattr(error, "request_id", None),
+        sent_at=getattr(error, "sent_at", None) or failed.attempt.sent_at,
+        prompt_sha256=request.prompt_sha256,
+    )
+
+
+def _scope(request: Request, key: str) -> QuotaScope:
+    if request.is_question:
+        return _assistant_scope(request.domain, key)
+    return _project_scope(request.project_id)
+
+
+def _project_scope(project_id: str | None) -> QuotaScope:
+    from ..quota.quota import QuotaScope  # imported on use: most sessions have no quota
+
+    return QuotaScope(project=project_id)
+
+
+def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
+    from ..quota.quota import QuotaScope
+
+    return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+
+
+def _hide_secrets(answer: Answer, request: Request, key: str) -> None:
+    """Mask our own secrets in *answer*: a server may repeat them."""
+    for secret in (key, request.thread.key if request.thread is not None else None):
+        if secret is not None and len(secret) >= SHORTEST_SECRET:
+            answer.body = answer.body.replace(secret.encode(), b"****")
+            _hide_in_headers(answer, secret)
+
+
+def _hide_in_headers(answer: LiveResponse | Answer, secret: str) -> None:
+    for repeated in answer.headers.values():
+        if secret in repeated and len(secret) >= SHORTEST_SECRET:
+            headers = lower_headers(answer.headers)
+            answer.headers = {name: value.replace(secret, "****") for name, value in headers.items()}
+            return

@@ -1,0 +1,167 @@
+"""Errors of aiohttp and asyncio, translated once into this package's errors.
+
+aiohttp's own errors are never chained, because their ``repr`` shows the request's headers.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl as ssl_module
+from functools import cache
+from typing import Literal
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+
+from ..errors import (
+    APIConnectionError,
+    APITimeoutError,
+    CauseSummary,
+    ConfigurationError,
+    MintlifyError,
+    StateError,
+    printable,
+)
+from .timeouts import Limit
+
+__all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "translate", "version_numbers"]
+
+log = logging.getLogger("mintlify_async")
+
+# What aiohttp and asyncio raise when a request fails; any other error is a defect and passes.
+# HttpProcessingError is what the parser in pure Python raises while a body is read.
+FOREIGN_ERRORS = (
+    aiohttp.ClientError,
+    HttpProcessingError,
+    OSError,
+    TimeoutError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+)
+
+Sent = Literal["no", "maybe"]
+
+
+def summarize(error: BaseException) -> CauseSummary:
+    """Return a stand-in for *error* that cannot show a key or a header, and clear its traceback."""
+    # aiohttp raises one and the same object whenever a response was closed, and each raise adds the
+    # frames that it passed to that object: kept, they would keep every reply alive.
+    error.__traceback__ = error.__context__ = None
+    text = ""
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientResponseError):
+        text = ""  # their texts hold whole header blocks
+    elif isinstance(error, OSError | aiohttp.ClientError | RuntimeError):
+        text = printable(str(error))
+    name = f"{type(error).__module__.partition('.')[0]}.{type(error).__name__}".removeprefix("builtins.")
+    return CauseSummary(f"{name}: {text}" if text else name)
+
+
+def timed_out(operation: str, phase: str, seconds: float, sent: Sent) -> APITimeoutError:
+    """Return the error for an attempt that had no answer in time."""
+    words = {"connect": "could not connect", "first_event": "no event", "total": "not complete"}
+    return APITimeoutError(
+        f"{operation}: {words.get(phase, 'no answer')} within {seconds:g} s ({phase} timeout)",
+        phase=phase,
+        seconds=seconds,
+        sent=sent,
+        operation=operation,
+    )
+
+
+def translate(
+    error: BaseException, operation: str, *, written: bool | None, limit: Limit, connect: float
+) -> MintlifyError:
+    """Return this package's error for one that ended a request before its headers had arrived.
+
+    Args:
+        error: What aiohttp or asyncio raised.
+        operation: The request's operation.
+        written: Whether any byte of the body was handed to a live connection; None when there is no body.
+        limit: The limit on the attempt.
+        connect: The limit on connecting, in seconds.
+    """
+    sent: Sent = "no" if written is False else "maybe"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        # Nothing can have been written by then; but if that were wrong, it would cost a second job.
+        return timed_out(operation, "connect", connect, "maybe" if written else "no")
+    if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
+        return timed_out(operation, limit.phase, limit.seconds, sent)
+    # A certificate's error is a ValueError, too, but also an OSError.
+    if isinstance(error, ValueError) and not isinstance(error, OSError) and not written:
+        return ConfigurationError(
+            "aiohttp cannot make this request: check base_url and proxy, "
+            "and that neither a borrowed session's auth= nor ~/.netrc (trust_env) has a password for it",
+            field="base_url",
+        )
+    if isinstance(error, RuntimeError):
+        return _state_error(error, operation, sent)
+    words, reason = _describe(error)
+    if reason in _BEFORE_SENDING and written is None:
+        sent = "no"
+    return APIConnectionError(f"{operation}: {words}", sent=sent, operation=operation, reason=reason)
+
+
+def cut_short(operation: str, status: int) -> APIConnectionError:
+    """Return the error for an answer whose body did not arrive whole."""
+    return APIConnectionError(
+        f"{operation}: the answer ({status}) was cut short", sent="maybe", operation=operation
+    )
+
+
+def _state_error(error: RuntimeError, operation: str, sent: Sent) -> MintlifyError:
+    if "Session is closed" in str(error) or "Connector is closed" in str(error):
+        return StateError(f"{operation}: the aiohttp session is closed")
+    return APIConnectionError(f"{operation}: the connection was lost", sent=sent, operation=operation)
+
+
+_BEFORE_SENDING = frozenset(("dns", "certificate", "tls", "proxy", "connect"))
+
+
+def _describe(error: BaseException) -> tuple[str, str]:
+    """Return what happened in words, and the reason that the error carries."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"could not resolve the host {printable(error.host, 80)}", "dns"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ServerFingerprintMismatch):
+        return "the server's certificate is not trusted", "certificate"
+    if isinstance(error, aiohttp.ClientSSLError | ssl_module.SSLError):
+        return "the TLS handshake failed", "tls"
+    if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
+        return "the proxy could not be used", "proxy"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"could not connect to {printable(error.host, 80)}", "connect"
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | OSError):
+        return "the connection was lost before an answer came", "lost"
+    if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):
+        return "the answer is not readable HTTP", "protocol"
+    return "the request failed", "lost"
+
+
+# Applications pin aiohttp, so unsafe versions are allowed, with a warning.
+# Until this version, aiohttp's parser of responses has the flaw GHSA-cq5v-8q36-5273.
+FIRST_SAFE_VERSION = (3, 14, 3)
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of *version*: ``(3, 14, 0)`` for ``3.14.0rc1``."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def known_flaw(version: str) -> str | None:
+    """Say what is wrong with aiohttp *version* and how to mend it; None when nothing is known."""
+    if version_numbers(version) >= FIRST_SAFE_VERSION:
+        return None
+    safe = ".".join(map(str, FIRST_SAFE_VERSION))
+    return (
+        f"aiohttp {version} has a flaw in its response parser (GHSA-cq5v-8q36-5273); "
+        f"install a newer one: pip install 'aiohttp>={safe},<4'"
+    )
+
+
+@cache  # once per process
+def log_known_flaw(version: str) -> None:
+    """Log a warning when aiohttp *version* has a known flaw; a second call does nothing."""
+    flaw = known_flaw(version)
+    if flaw is not None:
+        log.warning("%s", flaw)

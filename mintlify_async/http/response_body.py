@@ -1,0 +1,236 @@
+"""The body of an assistant's answer while it arrives, with the limits on waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+import aiohttp
+
+from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
+from .failures import FOREIGN_ERRORS, summarize
+from .idle_watchdog import IdleWatchdog
+from .timeouts import Timeouts
+
+__all__ = ["LiveResponse", "Secret"]
+
+
+class Secret(str):
+    """A string that ``repr`` does not show: containers and tracebacks print that."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Show no character of it."""
+        return "'****'"
+
+
+class LiveResponse:
+    """The body of an assistant's answer, while it arrives.
+
+    Attributes:
+        status: The HTTP status, a success.
+        headers: The answer's headers, looked up in lower case.
+        pending: Whether a task is reading.
+        waiting_first: Whether the limit on the first event applies, instead of the one on silence.
+        still_quiet: Whether what arrived last does not end a silence.
+        quiet_limit: The limit on silence after the announced end, in seconds, or None.
+        secret: The key that was sent, which the body may repeat; no error shows it.
+        taken: How many bytes were read.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_content",
+        "_failure",
+        "_loop",
+        "_response",
+        "_since",
+        "_started",
+        "_timeouts",
+        "_total_at",
+        "_watchdog",
+        "headers",
+        "pending",
+        "quiet_limit",
+        "secret",
+        "status",
+        "still_quiet",
+        "taken",
+        "waiting_first",
+    )
+
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        watchdog: IdleWatchdog,
+        timeouts: Timeouts,
+        started: float,
+        total_at: float | None,
+        secret: Secret,
+    ) -> None:
+        """Take over *response*, whose headers have arrived.
+
+        Args:
+            response: aiohttp's response.
+            watchdog: Watches this body's limits.
+            timeouts: The limits.
+            started: When the question was sent.
+            total_at: When the whole answer must have arrived, or None.
+            secret: The key that was sent.
+        """
+        self.status = response.status
+        self.headers: Mapping[str, str] = response.headers
+        self.waiting_first = True
+        self.still_quiet = False
+        self.quiet_limit: float | None = None
+        self.secret = secret
+        self.taken = 0
+        self.pending = False
+        self._response = response
+        self._content = response.content
+        self._watchdog = watchdog
+        self._timeouts = timeouts
+        self._started = started
+        self._total_at = total_at
+        self._since = started  # when the present silence began
+        self._failure: tuple[MintlifyError, CauseSummary | None] | None = None
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        watchdog.add(self)
+
+    async def read(self) -> bytes:
+        """Return what has arrived, waiting for at least one byte; ``b""`` is the body's clean end.
+
+        Cancelling it loses nothing.
+
+        Raises:
+            APITimeoutError: Silence for too long, or the whole took too long.
+            APIConnectionError: The connection was lost, or the body's framing is broken.
+        """
+        if self._failure is not None:
+            self._raise_failure()
+        now = self._watchdog.clock.now()
+        if self._total_at is not None and now >= self._total_at:
+            self._give_up("total", self._timeouts.total or 0.0)
+            self._raise_failure()
+        if not self.still_quiet:
+            self._since = now
+        if not self._watchdog.running:
+            self._watchdog.start(self.quiet_limit)
+        self.pending = True
+        try:
+            data = await self._content.readany()
+        except FOREIGN_ERRORS as error:
+            data = self._salvage(error)
+        finally:
+            self.pending = False
+        if not data:
+            if self._failure is not None:
+                self._raise_failure()
+            self._finish()
+        self.taken += len(data)
+        return data
+
+    def grace(self, seconds: float, *, in_all: bool) -> None:
+        """Wait no longer than *seconds*: for each further read, or for all of them."""
+        self.quiet_limit = seconds
+        end = self._watchdog.clock.now() + seconds
+        if in_all and (self._total_at is None or end < self._total_at):
+            self._total_at = end
+        self._watchdog.hurry(seconds)
+
+    def close(self) -> None:
+        """Close the connection at once and wake a reader that waits. Safe to repeat, from any task."""
+        if not self._closed:
+            self._finish()
+            self._response.close()
+
+    def close_from_anywhere(self, *, report: bool) -> None:
+        """Close from a finalizer, which may run on any thread; *report* tells a loop in debug mode."""
+        if self._closed or self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self.close)
+        if report and self._loop.get_debug():
+            self._loop.call_exception_handler(
+                {"message": "a mintlify_async Reply was left before its end; use `async with session.ask(…)`"}
+            )
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection was closed or given back."""
+        return self._closed
+
+    def check_limits(self, now: float) -> float | None:
+        """Give up when the connection is dead or a limit has passed; return when the next is due, or None."""
+        if not self.pending:
+            return None
+        connection = self._response.connection
+        if connection is not None and (connection.transport is None or connection.transport.is_closing()):
+            # aiohttp's C parser never wakes the reader of a body whose chunks are malformed.
+            lost = APIConnectionError("ask: the connection died in the middle of the answer", operation="ask")
+            self._fail(lost)
+            return None
+        phase, limit, due = self._next_limit()
+        if due is not None and now >= due:
+            self._give_up(phase, limit)
+            return None
+        return due
+
+    def _next_limit(self) -> tuple[str, float, float | None]:
+        """Return the limit that is due next: its phase, its seconds and when it is due."""
+        due: float | None
+        if self.quiet_limit is not None:
+            phase, limit, due = "idle", self.quiet_limit, self._since + self.quiet_limit
+        elif self.waiting_first:
+            limit = self._timeouts.first_event
+            phase, due = "first_event", self._started + limit
+        elif self._timeouts.idle is not None:
+            phase, limit, due = "idle", self._timeouts.idle, self._since + self._timeouts.idle
+        else:
+            phase, limit, due = "total", 0.0, None
+        if self._total_at is not None and (due is None or self._total_at < due):
+            return "total", self._timeouts.total or 0.0, self._total_at
+        return phase, limit, due
+
+    def _give_up(self, phase: str, limit: float) -> None:
+        words = {"first_event": "no event", "idle": "silence", "total": "the answer was not complete"}
+        error = APITimeoutError(
+            f"ask: {words[phase]} for {limit:g} s ({phase} timeout)",
+            phase=phase,
+            seconds=limit,
+            operation="ask",
+        )
+        self._fail(error)
+
+    def _fail(self, error: MintlifyError) -> None:
+        if self._failure is None:
+            self._failure = (error, None)
+        self.close()
+
+    def _salvage(self, error: BaseException) -> bytes:
+        """Return the bytes that aiohttp holds back once it has an error to raise."""
+        cause = summarize(error)
+        if self._failure is None:
+            lost = APIConnectionError(
+                "ask: the connection was lost in the middle of the answer", operation="ask"
+            )
+            self._failure = (lost, cause)
+        # None is not in its signature, but clears the stored error; a test pins that.
+        self._content.set_exception(cast(Any, None))
+        try:
+            return self._content.read_nowait()
+        except FOREIGN_ERRORS:
+            return b""
+
+    def _raise_failure(self) -> None:
+        assert self._failure is not None
+        error, cause = self._failure
+        self._finish()
+        self._response.close()
+        raise error from cause
+
+    def _finish(self) -> None:
+        self._closed = True
+        self._watchdog.forget(self)

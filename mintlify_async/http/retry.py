@@ -1,0 +1,193 @@
+"""Retry policy: whether, and after how long, a request is sent again.
+
+No I/O: the time of day, the random number and the sleeping are the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Literal
+
+from attrs import define, field
+
+from ..errors import ConfigurationError
+
+__all__ = ["Failure", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
+
+Kind = Literal["agent_post", "get", "ask"]
+Outcome = Literal["not_sent", "refused", "answered", "unknown"]
+
+
+@define(frozen=True, kw_only=True)
+class Failure:
+    """What became of one attempt.
+
+    Args:
+        kind: What was sent: an agent POST, a GET, or a question.
+        outcome: ``not_sent``: no byte of the body went out. ``refused``: 429, before
+            any work. ``answered``: another error status. ``unknown``: it went out, and a
+            lost connection, a timeout, a 5xx or an unreadable success came back.
+        status: The answer's status, or None.
+        retry_after: Seconds that the service asks for, or None.
+        permanent: Trying again cannot help, such as a certificate that is not trusted.
+    """
+
+    kind: Kind
+    outcome: Outcome
+    status: int | None = None
+    retry_after: float | None = None
+    permanent: bool = False
+
+
+_GET_RETRIED = frozenset((408, 425))
+
+
+@define(frozen=True, kw_only=True)
+class RetryPolicy:
+    """Decides whether, and after how long, a request is sent again.
+
+    An agent POST (a new job, a follow-up) is sent again only when it certainly
+    was not sent or was refused with 429: a second one costs money. The same goes
+    for a question, unless *resend_questions* is set. GETs are retried freely.
+
+    Args:
+        attempts: Sends in total, the first included; 1 turns retrying off.
+        base: Longest first delay, in seconds. Doubles with each failure.
+        cap: Longest delay of our own, in seconds.
+        retry_after_cap: Longest pause that the service may ask for, in seconds. A
+            longer ``Retry-After`` ends the retrying at once; it is never cut short.
+        resend_questions: Also send a question again, before its first byte, when the
+            connection was lost after sending or the service answered 5xx. Each costs quota.
+        budget: Retries a session may have in hand. Each retry takes one, each success
+            gives back a tenth, so that a failing service is not stormed.
+
+    Raises:
+        ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
+
+    Example:
+        >>> RetryPolicy(attempts=1).delay(Failure(kind="get", outcome="refused"), 1, 0.5) is None
+        True
+    """
+
+    attempts: int = field(default=3)
+    base: float = field(default=0.5)
+    cap: float = field(default=8.0)
+    retry_after_cap: float = field(default=60.0)
+    resend_questions: bool = field(default=False)
+    budget: float = field(default=10.0)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the numbers."""
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise ConfigurationError("attempts must be a whole number, 1 or more", field="attempts")
+        for name, least in (("base", 0.0), ("cap", 0.0), ("retry_after_cap", 0.0), ("budget", 1.0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+                raise ConfigurationError(f"{name} must be a number, {least:g} or more", field=name)
+
+    def delay(self, failure: Failure, attempt: int, random: float) -> float | None:
+        """Return the seconds to wait before the next attempt, or None to give up.
+
+        Args:
+            failure: What became of the last attempt.
+            attempt: Which one that was, from 1.
+            random: A number from 0 up to 1, which spreads the delay.
+        """
+        if attempt >= self.attempts or failure.permanent or not self._may_resend(failure):
+            return None
+        if failure.retry_after is not None:
+            if failure.retry_after > self.retry_after_cap:
+                return None
+            return failure.retry_after * (1 + 0.1 * random)
+        ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
+        return ceiling * random
+
+    def _may_resend(self, failure: Failure) -> bool:
+        if failure.outcome in ("not_sent", "refused"):
+            return True
+        if failure.kind == "get":
+            if failure.outcome == "answered":
+                return failure.status in _GET_RETRIED
+            return failure.status != 501
+        return failure.kind == "ask" and failure.outcome == "unknown" and self.resend_questions
+
+
+class RetryBudget:
+    """The retries that a session may still make: each takes one, each success gives a tenth back."""
+
+    __slots__ = ("_most", "_tokens")
+
+    def __init__(self, most: float) -> None:
+        """Begin with *most*, which is also the limit."""
+        self._most = most
+        self._tokens = most
+
+    def take(self) -> bool:
+        """Take one and return True; return False when there is less than one."""
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def succeeded(self) -> None:
+        """Give a tenth back."""
+        if self._tokens < self._most:
+            self._tokens = min(self._most, self._tokens + 0.1)
+
+
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
+_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date in seconds since the epoch
+
+
+def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool = True) -> float | None:
+    """Return how long the service asks to wait, in seconds, or None when it says nothing readable.
+
+    Args:
+        headers: The answer's headers, names in lower case.
+        wall: Seconds since the epoch by our own clock; a date is measured against
+            the answer's own ``Date`` where there is one, so that a wrong clock here does no harm.
+        resets: Whether the end of a limit's window counts. Many services tell it with every
+            answer; only after a 429 does it ask anybody to wait.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    stated = headers.get("retry-after")
+    if stated is not None:
+        seconds = _number(stated)
+        return seconds if seconds is not None else _until(stated, headers, wall)
+    if not resets:
+        return None
+    for name in ("ratelimit-reset", "x-ratelimit-reset"):  # assumption: reset headers
+        seconds = _number(headers.get(name))
+        if seconds is not None:
+            return max(0.0, seconds - _server_now(headers, wall)) if seconds > _EPOCH_BEGINS else seconds
+    return None
+
+
+def _number(text: str | None) -> float | None:
+    text = text.strip() if text is not None else ""
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _date(text: str | None) -> float | None:
+    try:
+        date = parsedate_to_datetime(text) if text else None
+        moment = math.nan if date is None else date.replace(tzinfo=date.tzinfo or UTC).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+    return moment if math.isfinite(moment) else None
+
+
+def _server_now(headers: Mapping[str, str], wall: float) -> float:
+    date = _date(headers.get("date"))
+    return wall if date is None else date
+
+
+def _until(text: str, headers: Mapping[str, str], wall: float) -> float | None:
+    moment = _date(text)
+    return None if moment is None else max(0.0, moment - _server_now(headers, wall))

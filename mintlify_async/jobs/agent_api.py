@@ -1,0 +1,173 @@
+"""The agent operations of the interface, and the connections and poll scheduler of each event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+from attrs import define, evolve, field
+
+from ..http.dispatch import Dispatcher
+from ..http.observer import Fact, Observation, PartOf, following, note_job
+from ..http.transport import Transport
+from ..model.job import Job
+from ..protocol.argument_checks import merged
+from ..protocol.requests import Request, create_job_request, get_job_request, send_message_request
+from ..runtime.cancellation import finish_shielded
+from ..runtime.clock import Clock
+from ..runtime.per_event_loop import LoopLocal
+from ..storage.ledger import Ledger
+from .create_once import create_once, fingerprint
+from .polling import PollPolicy, PollScheduler
+
+__all__ = ["AgentAPI", "LoopResources"]
+
+LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
+
+
+class LoopResources:
+    """The connections and the poll scheduler of one event loop."""
+
+    __slots__ = ("scheduler", "transport")
+
+    def __init__(self, transport: Transport, scheduler: PollScheduler) -> None:
+        """Keep both together, so that they are closed in the right order."""
+        self.transport = transport
+        self.scheduler = scheduler
+
+    async def close(self) -> None:
+        """Wake every waiter, close every stream and connection, and wait for the polls; even if cancelled."""
+        self.scheduler.close()
+        await finish_shielded(self._close_connections())
+
+    async def _close_connections(self) -> None:
+        await self.transport.close()
+        await self.scheduler.drained()
+
+    def abandon(self) -> None:
+        """Close the sockets without waiting."""
+        self.transport.abandon()
+
+
+@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
+class AgentAPI:
+    """What job handles and the poll scheduler call.
+
+    Args:
+        http: Sends the requests.
+        loops: The connections and the poll scheduler of each event loop.
+        poll: When jobs are polled.
+        project_id: The session's project, or None.
+        observation: The operation that every call is a part of, or None.
+        owner: An object that is kept alive by this one, or None.
+    """
+
+    # It does not keep the session alive unless that is the owner, so that a session that was left
+    # without being closed is noticed.
+    http: Dispatcher
+    loops: LoopLocal[LoopResources]
+    poll: PollPolicy
+    project_id: str | None
+    observation: Observation | None = None
+    owner: object = field(default=None, repr=False)
+
+    @property
+    def clock(self) -> Clock:
+        """The session's clock."""
+        return self.http.clock
+
+    def random(self) -> float:
+        """Return a number from 0 up to 1; it spreads polls and guards nothing."""
+        return self.http.random()
+
+    def owned_by(self, owner: object) -> AgentAPI:
+        """Return a copy that keeps *owner* alive."""
+        return evolve(self, owner=owner)
+
+    def scheduler(self) -> PollScheduler:
+        """Return the running loop's scheduler."""
+        return self.loops.get().scheduler
+
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
+        """Begin to follow an operation, or note it in the one that it is a part of."""
+        if self.observation is not None:
+            return PartOf(self.observation)
+        if self.http.observer is None:
+            return None
+        facts: dict[str, Fact] = {"project_id": project_id, "base_url": self.http.base_url}
+        if job_id is not None:
+            facts["conversation_id"] = job_id
+        return self.http.observer.start(operation, facts)
+
+    async def create(
+        self,
+        project_id: str,
+        prompt: str,
+        dedupe_key: str | None,
+        ledger: Ledger | None,
+        timeout: float | None,
+        headers: Mapping[str, str] | None,
+        extra_body: Mapping[str, Any] | None,
+    ) -> Job | str:
+        """Create a job with one POST; with *ledger*, only when *dedupe_key* has none yet.
+
+        Returns:
+            The job; or the id of the job that another caller has created with the same key.
+        """
+        http = self.http
+        request = create_job_request(
+            http.assumptions,
+            project_id,
+            prompt,
+            headers=merged(http.headers, headers),
+            extra_body=merged(http.extra_body, extra_body),
+        )
+        if dedupe_key is None or ledger is None:
+            return await self.post(request, timeout=timeout)
+        return await create_once(
+            ledger,
+            dedupe_key,
+            fingerprint(project_id, prompt),
+            (timeout if timeout is not None else http.timeouts.request) + LEASE_MARGIN,
+            lambda: self.post(request, timeout=timeout),
+            http.clock,
+        )
+
+    async def post(self, request: Request, *, timeout: float | None = None) -> Job:
+        """Send *request*, a POST, at most once, and return the job in its answer."""
+        timeouts = self.http.timeouts if timeout is None else evolve(self.http.timeouts, request=timeout)
+        observation = self.observe(request.operation, request.project_id or "", request.job_id)
+        if observation is None:
+            return await self.http.job(request, timeouts)
+        observation.set("input", request.prompt or "")
+        with following(observation), observation.active():
+            job = await self.http.job(request, timeouts)
+            observation.set("conversation_id", job.id)
+            note_job(observation, job)
+            return job
+
+    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
+        """Poll a job; once, when *retry* is false."""
+        http = self.http
+        request = get_job_request(http.assumptions, project_id, job_id, headers=http.headers)
+        return http.job(request, http.timeouts, single=not retry)
+
+    async def send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        project_id: str,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Send a follow-up: one POST, at most once."""
+        request = send_message_request(
+            self.http.assumptions,
+            project_id,
+            job_id,
+            prompt,
+            headers=merged(self.http.headers, headers),
+            extra_body=merged(self.http.extra_body, extra_body),
+        )
+        return await self.post(request)

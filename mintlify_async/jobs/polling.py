@@ -1,0 +1,487 @@
+"""Polling: when jobs are asked for, and one scheduler for all waits of a session on an event loop.
+
+No job is asked for twice at the same time, polls are spread out and limited per
+second, and no task and no timer is left when the last wait has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import math
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from attrs import define, field, frozen
+
+from ..errors import APIStatusError, ConfigurationError, StateError, UnexpectedResponseError
+from ..http.retry import retry_after_seconds
+from ..model.job import Job
+from ..runtime.clock import Clock, Timer
+
+if TYPE_CHECKING:
+    from ..http.observer import Observation
+
+__all__ = ["AgentCalls", "PollPolicy", "PollResult", "PollScheduler", "Waiter"]
+
+MAX_SECONDS: Final = sys.float_info.max
+"""Largest figure of a policy or a timeout: an int may be larger, and cannot be added to the clock's float."""
+
+BURST: Final = 4
+"""Most polls begun in one step of the loop: each takes about 0.2 ms; leave the loop to other tasks."""
+
+TIMEOUT_BURST: Final = 64
+"""Most waits timed out in one step of the loop, for the same reason; thousands may share a deadline."""
+
+SLACK: Final = 0.01
+"""By how many seconds a late timer may be made up for, where polls are closer together than that."""
+
+LAST_POLL: Final = 1.0
+"""How long a poll may take that is under way, or due, at the deadline, in seconds."""
+
+
+def _at_least(least: float) -> Callable[[object, Any, Any], None]:
+    def check(_: object, attribute: Any, figure: object) -> None:
+        kinds = (int,) if isinstance(attribute.default, int) else (int, float)
+        if isinstance(figure, bool) or not isinstance(figure, kinds) or not least <= figure <= MAX_SECONDS:
+            kind = "whole" if kinds == (int,) else "finite"
+            raise ConfigurationError(
+                f"{attribute.name} must be a {kind} number, {least:g} or more", field=attribute.name
+            )
+
+    return check
+
+
+@define(frozen=True, kw_only=True)
+class PollPolicy:
+    """Decides when a job is asked for again, and which failures a wait tolerates.
+
+    Args:
+        first: Seconds from the beginning of a wait to its first poll.
+        initial: Seconds from the first poll to the second.
+        factor: What each interval is multiplied by for the next.
+        cap: Longest interval, in seconds.
+        jitter: How much an interval may vary to either side, as a fraction of it; below 1.
+        floor: Shortest interval, in seconds.
+        per_second: Most polls per second of one session on one loop. With 50, a round
+            over 10,000 jobs takes 200 s.
+        concurrency: Most polls under way at once.
+        outage: Lost connections, 429 and 5xx are tolerated until they have lasted this
+            many seconds without a success; then the last error is raised.
+        not_found: How long after its creation a job may answer 404, in seconds.
+        retry_after_cap: Longest pause that the service may ask for, in seconds; a longer
+            ``Retry-After`` counts as this one.
+        settle_polls: How often a result must be seen before it is believed, after a follow-up
+            without evidence that the result is its own.
+        settle_seconds: For how many seconds it must also be seen.
+        settle_gap: Longest interval while a result settles, in seconds.
+
+    Raises:
+        ConfigurationError: A figure is not a number, or is too small.
+
+    Example:
+        >>> [PollPolicy().delay(polls, 0.5) for polls in range(5)]
+        [0.0, 2.0, 3.0, 4.5, 6.75]
+    """
+
+    first: float = field(default=0.0, validator=_at_least(0.0))
+    initial: float = field(default=2.0, validator=_at_least(0.0))
+    factor: float = field(default=1.5, validator=_at_least(1.0))
+    cap: float = field(default=30.0, validator=_at_least(0.0))
+    jitter: float = field(default=0.2, validator=_at_least(0.0))
+    floor: float = field(default=1.0, validator=_at_least(0.0))
+    per_second: float = field(default=50.0, validator=_at_least(0.001))
+    concurrency: int = field(default=64, validator=_at_least(1))
+    outage: float = field(default=300.0, validator=_at_least(0.0))
+    not_found: float = field(default=30.0, validator=_at_least(0.0))
+    retry_after_cap: float = field(default=300.0, validator=_at_least(0.0))
+    settle_polls: int = field(default=4, validator=_at_least(1))
+    settle_seconds: float = field(default=60.0, validator=_at_least(0.0))
+    settle_gap: float = field(default=10.0, validator=_at_least(0.001))
+
+    def __attrs_post_init__(self) -> None:
+        """Check the jitter's upper limit."""
+        if self.jitter >= 1:
+            raise ConfigurationError(
+                "jitter must be below 1: it is a fraction of the interval", field="jitter"
+            )
+
+    def delay(self, polls: int, random: float) -> float:
+        """Return the seconds until the next poll.
+
+        Args:
+            polls: How many there were; 0 asks for the first.
+            random: A number from 0 up to 1.
+        """
+        if polls == 0:
+            return self.first
+        # Both minima keep the power within what a float can hold.
+        interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
+        varied = interval * (1 + self.jitter * (2 * random - 1))
+        return max(self.floor, min(self.cap, varied))
+
+
+class AgentCalls(Protocol):
+    """What jobs need of the agent API."""
+
+    @property
+    def clock(self) -> Clock:
+        """The session's clock."""
+        ...
+
+    @property
+    def poll(self) -> PollPolicy:
+        """When jobs are polled."""
+        ...
+
+    @property
+    def project_id(self) -> str | None:
+        """The session's project, in which a bare job id is looked up."""
+        ...
+
+    def random(self) -> float:
+        """Return a random number from 0 up to 1."""
+        ...
+
+    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
+        """Get a job; without retries when *retry* is false."""
+        ...
+
+    async def send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        project_id: str,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Send a follow-up: one POST, at most once."""
+        ...
+
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
+        """Begin to observe an operation, when the session has an observer."""
+        ...
+
+    def scheduler(self) -> PollScheduler:
+        """Return the scheduler of the running loop, the same one each time.
+
+        Raises:
+            StateError: The session is closed.
+        """
+        ...
+
+
+@frozen
+class PollResult:
+    """The outcome of one poll.
+
+    Attributes:
+        job: The record, or None when the poll failed.
+        error: Why it failed, or None.
+        began: When the poll began.
+        ended: When it ended.
+        retry_after: The pause that the service asked for, in seconds.
+    """
+
+    job: Job | None
+    error: Exception | None
+    began: float
+    ended: float
+    retry_after: float
+
+
+class Waiter(Protocol):
+    """A wait for one job, as the scheduler sees it."""
+
+    due: float
+    """When the next poll should begin."""
+
+    deadline: float | None
+    """When to give up."""
+
+    over: bool
+    """Whether the wait has ended."""
+
+    entered: bool
+    """Whether the wait is in the scheduler, which sets this."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The project and the job."""
+        ...
+
+    @property
+    def turn_number(self) -> int:
+        """Which follow-up is the newest; see :class:`~mintlify_async.jobs.stale_guard.JobState`."""
+        ...
+
+    def on_poll(self, result: PollResult, turn_number: int) -> None:
+        """Take in a poll that began at *turn_number*: end the wait, or set ``due``."""
+        ...
+
+    def give_up(self, at: float) -> None:
+        """End the wait: its deadline has passed."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """End the wait with *error*."""
+        ...
+
+
+@define(eq=False)
+class PolledJob:
+    """One job that is polled, and the waits for it."""
+
+    key: tuple[str, str]
+    waiters: list[Waiter] = field(factory=list["Waiter"])
+    due: float = math.inf
+    not_before: float = 0.0  # the service asked for a pause until then
+    began: float = 0.0
+    task: asyncio.Task[None] | None = None
+
+
+class PollScheduler:
+    """Polls for all waits of one session on one event loop.
+
+    The first wait sets a timer, and the last one to end cancels it.
+    """
+
+    def __init__(self, calls: AgentCalls) -> None:
+        """Poll through *calls*; nothing happens before the first wait."""
+        self._calls = calls
+        self._clock = calls.clock
+        self._policy = calls.poll
+        self._spacing = 1.0 / calls.poll.per_second
+        self._slack = SLACK if self._spacing < SLACK else 0.0
+        self._jobs: dict[tuple[str, str], PolledJob] = {}
+        self._heap: list[tuple[float, int, PolledJob]] = []
+        self._deadlines: list[tuple[float, int, Waiter]] = []
+        self._order = 0  # keeps the heaps from comparing jobs, and equal times in order
+        self._next_slot = -math.inf  # when the limit per second allows the next poll
+        self._running: set[asyncio.Task[None]] = set()
+        self._dying: set[asyncio.Task[None]] = set()
+        self._waiting = 0
+        self._timer: Timer | None = None
+        self._timer_at = 0.0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many jobs are waited for."""
+        return len(self._jobs)
+
+    # Waits enter and leave
+
+    def enter(self, waiter: Waiter) -> None:
+        """Begin to poll for *waiter*. The caller calls :meth:`leave` in ``finally``.
+
+        Raises:
+            StateError: The session is closed.
+        """
+        if self._closed:
+            raise _closed()
+        job = self._jobs.get(waiter.key)
+        if job is None:
+            job = self._jobs[waiter.key] = PolledJob(waiter.key)
+        job.waiters.append(waiter)
+        waiter.entered = True
+        self._waiting += 1
+        if waiter.deadline is not None:
+            self._set_deadline(waiter, waiter.deadline)
+        if job.task is None:
+            self._plan(job, min(job.due, waiter.due))
+        self._set_timer()
+
+    def leave(self, waiter: Waiter) -> None:
+        """Stop polling for *waiter*; does nothing when it has left. Afterwards, await :meth:`drained`."""
+        if not waiter.entered:
+            return
+        self._release(waiter)
+        job = self._jobs[waiter.key]
+        job.waiters.remove(waiter)
+        if not job.waiters:
+            self._drop(job)
+
+    async def drained(self) -> None:
+        """Return when every cancelled poll has ended."""
+        if self._dying:
+            import anyio  # loaded when it is used: a tenth of what importing the session takes
+
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(self._dying)
+
+    def close(self) -> None:
+        """End every wait with a ``StateError``, for good. Call it on the loop that it serves."""
+        self._closed = True
+        for job in list(self._jobs.values()):
+            for waiter in job.waiters.copy():
+                waiter.fail(_closed())
+                self.leave(waiter)
+
+    def _drop(self, job: PolledJob) -> None:
+        del self._jobs[job.key]
+        job.due = math.inf
+        if job.task is not None:
+            job.task.cancel()
+            self._dying.add(job.task)
+            job.task.add_done_callback(self._dying.discard)
+        if not self._jobs:
+            self._heap.clear()
+            self._deadlines.clear()
+            self._cancel_timer()
+
+    def _release(self, waiter: Waiter) -> None:
+        waiter.entered = False
+        self._waiting -= 1
+        if len(self._deadlines) > 2 * self._waiting + 64:  # most belong to waits that ended long before
+            self._deadlines = [entry for entry in self._deadlines if entry[2].entered]
+            heapq.heapify(self._deadlines)
+
+    # Deadlines
+
+    def _set_deadline(self, waiter: Waiter, at: float) -> None:
+        self._order += 1
+        heapq.heappush(self._deadlines, (at, self._order, waiter))
+
+    def _next_deadline(self) -> float:
+        while self._deadlines and not self._deadlines[0][2].entered:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else math.inf
+
+    def _end_late_waits(self) -> None:
+        """End the waits whose deadline has passed; a poll under way or due at the deadline may still end."""
+        now = self._clock.now()
+        for _ in range(TIMEOUT_BURST):
+            if self._next_deadline() > now:
+                return
+            _, _, waiter = heapq.heappop(self._deadlines)
+            until = self._last_chance(waiter)
+            if now < until:
+                self._set_deadline(waiter, until)
+            else:
+                waiter.give_up(now)
+                self.leave(waiter)
+
+    def _last_chance(self, waiter: Waiter) -> float:
+        assert waiter.deadline is not None
+        job = self._jobs[waiter.key]
+        if job.task is not None:
+            return max(waiter.deadline, job.began + LAST_POLL)
+        return waiter.deadline + LAST_POLL if job.due <= waiter.deadline else waiter.deadline
+
+    # Polls begin and end
+
+    def _plan(self, job: PolledJob, due: float) -> None:
+        """Let the next poll of *job* begin at *due*; its earlier entries in the heap become void."""
+        due = max(due, job.not_before)
+        if due != job.due:
+            job.due = due
+            self._order += 1
+            heapq.heappush(self._heap, (due, self._order, job))
+
+    def _next(self) -> PolledJob | None:
+        """Return the job that is due first; remove void entries from the heap."""
+        while self._heap:
+            due, _, job = self._heap[0]
+            if due == job.due and job.task is None:
+                return job
+            heapq.heappop(self._heap)
+        return None
+
+    def _set_timer(self) -> None:
+        """Wake when the next poll may begin, or at the next deadline."""
+        at = self._next_deadline()
+        job = self._next()
+        if job is not None and len(self._running) < self._policy.concurrency:
+            at = min(at, max(job.due, self._next_slot))
+        if self._timer is not None and self._timer_at == at:
+            return
+        self._cancel_timer()
+        if at < math.inf:
+            self._timer_at = at
+            # An empty context: the variables and tracing of one caller must not reach another's polls.
+            self._timer = contextvars.Context().run(self._clock.call_at, at, self._on_timer)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._begin_polls()
+        self._end_late_waits()
+        self._set_timer()
+
+    def _begin_polls(self) -> None:
+        now = self._clock.now()
+        for _ in range(BURST):
+            job = self._next()
+            if job is None or len(self._running) >= self._policy.concurrency:
+                return
+            if max(job.due, self._next_slot) > now:
+                return
+            heapq.heappop(self._heap)
+            self._next_slot = max(self._next_slot, now - self._slack) + self._spacing
+            self._begin_poll(job, now)
+
+    def _begin_poll(self, job: PolledJob, now: float) -> None:
+        job.began, job.due = now, math.inf
+        # For waits that enter later, the result is not fresh.
+        audience = [(waiter, waiter.turn_number) for waiter in job.waiters]
+        job.task = task = asyncio.get_running_loop().create_task(
+            self._poll(job, audience), name=f"poll {job.key[1]}", context=contextvars.Context()
+        )
+        self._running.add(task)
+        task.add_done_callback(lambda done: self._ended(job, done))
+
+    async def _poll(self, job: PolledJob, audience: list[tuple[Waiter, int]]) -> None:
+        project_id, job_id = job.key
+        record, error = None, None
+        try:
+            record = await self._calls.get_job(job_id, project_id=project_id, retry=False)
+        except Exception as failure:  # each wait decides by itself whether to tolerate it
+            error = failure
+        pause = self._pause(record, error)
+        result = PollResult(record, error, job.began, self._clock.now(), pause)
+        job.not_before = result.ended + pause
+        for waiter, turn_number in audience:
+            if waiter.entered and not waiter.over:
+                waiter.on_poll(result, turn_number)
+        self._remove_ended(job)
+
+    def _remove_ended(self, job: PolledJob) -> None:
+        """Remove the waits of *job* that have ended, and *job* with the last."""
+        for waiter in job.waiters:
+            if waiter.over:
+                self._release(waiter)
+        job.waiters = [waiter for waiter in job.waiters if not waiter.over]
+        if not job.waiters and self._jobs.get(job.key) is job:
+            job.task = None  # it is about to end by itself
+            self._drop(job)
+
+    def _ended(self, job: PolledJob, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        job.task = None
+        if job.waiters:
+            # A poll that was cancelled by other code has not set when its waits are due next.
+            earliest = job.began + self._policy.floor if task.cancelled() else 0.0
+            self._plan(job, max(earliest, min(waiter.due for waiter in job.waiters)))
+        self._set_timer()
+
+    def _pause(self, job: Job | None, error: Exception | None) -> float:
+        """Return the pause that the service asks for, in seconds, at most the policy's limit."""
+        if isinstance(error, APIStatusError):
+            asked = error.retry_after
+        else:
+            raw = error if isinstance(error, UnexpectedResponseError) else job and job.raw
+            # A reset header of a success tells when a window ends; it does not ask for a pause.
+            asks = raw and ("retry-after" in raw.headers or "retry-after-ms" in raw.headers)
+            asked = retry_after_seconds(raw.headers, self._clock.wall()) if raw and asks else None
+        return min(asked or 0.0, self._policy.retry_after_cap)
+
+
+def _closed() -> StateError:
+    return StateError("the session was closed; the job goes on at the service: wait again with a new session")

@@ -1,0 +1,524 @@
+"""Messages and their parts: the AI SDK's UIMessage as frozen classes, and its JSON both ways.
+
+The class of a part is named after its type on the wire, with ``Part``; a part of an unknown type is kept
+whole as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the field, such as
+``messages[2].parts[0].text``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias, cast, get_args
+
+import attrs
+from attrs import frozen
+
+from .errors import ConfigurationError
+from .model.json_text import (
+    MAX_DEPTH,
+    as_object,
+    drop_keys,
+    json_safe,
+    mask_keys,
+    require_json,
+    require_text,
+)
+from .model.wire_value import (
+    EMPTY,
+    LOCAL,
+    MISSING,
+    JSONObject,
+    Objects,
+    ProviderMetadata,
+    WireValue,
+    read_argument,
+    write_value,
+)
+
+__all__ = [
+    "CustomPart",
+    "DataPart",
+    "DynamicToolPart",
+    "FilePart",
+    "Message",
+    "MessagePart",
+    "Part",
+    "Question",
+    "ReasoningFilePart",
+    "ReasoningPart",
+    "SourceDocumentPart",
+    "SourceUrlPart",
+    "SteeringMessagePart",
+    "StepStartPart",
+    "TextPart",
+    "ToolApproval",
+    "ToolPart",
+    "UnknownPart",
+    "clean_text",
+    "coerce_messages",
+    "join_surrogates",
+]
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Part(WireValue):
+    """Base of all parts. Each has a ``type``: its name on the wire.
+
+    Args:
+        extra: Everything that was sent and that the class has no field for.
+    """
+
+    extra: Mapping[str, Any] = EMPTY
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object: valid JSON, infinity as None."""
+        return write_value(self)
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class TextPart(Part):
+    """A part of text.
+
+    Args:
+        text: The text. While it streams, it may end with the first half of a surrogate pair;
+            ``Message.text`` holds that half back.
+        state: ``streaming`` or ``done``; None in a message that was not streamed.
+        provider_metadata: Metadata of the model's provider.
+        citations: Sources of passages.
+        extra: Everything else that was sent.
+    """
+
+    type: ClassVar[str] = "text"
+    text: str
+    state: str | None = None
+    provider_metadata: ProviderMetadata | None = None
+    citations: Objects | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class ReasoningPart(Part):
+    """A part of the reasoning that the model shows."""
+
+    type: ClassVar[str] = "reasoning"
+    text: str
+    id: str | None = None
+    state: str | None = None
+    provider_metadata: ProviderMetadata | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class ToolApproval(WireValue):
+    """A user's approval of a tool call, asked for or given.
+
+    Args:
+        id: The request's id.
+        approved: The answer, or None while there is none.
+        reason: The answer's reason.
+        request_reason: The request's reason.
+        is_automatic: Whether a rule answered instead of a person.
+        descriptor: The server's description of the request.
+        input_schema_input: The input in the form of the tool's schema.
+        signature: The server's signature of the request.
+        extra: Everything else that was sent.
+    """
+
+    id: str
+    approved: bool | None = None
+    reason: str | None = None
+    request_reason: str | None = None
+    is_automatic: bool | None = None
+    descriptor: Any = MISSING
+    input_schema_input: Any = MISSING
+    signature: str | None = None
+    extra: Mapping[str, Any] = EMPTY
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return write_value(self)
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class ToolPart(Part):
+    """A tool call: its input, and its result when there is one. On the wire ``tool-NAME``.
+
+    Args:
+        tool_name: The tool.
+        tool_call_id: The call.
+        state: ``input-streaming``, ``input-available``, ``output-available``, ``output-error``,
+            ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of later versions.
+        input: The input; while it streams, the part that can be parsed so far.
+        output: The result.
+        error_text: Why the tool failed.
+        raw_input: The text of the input so far, or an input that does not fit the tool's schema.
+        preliminary: Whether another result will replace this one.
+        provider_executed: Whether the model's provider ran the tool.
+        title: A name to show to people.
+        tool_metadata: Metadata of the tool.
+        input_encoding: ``json`` or ``text``.
+        call_provider_metadata: The provider's metadata of the call.
+        result_provider_metadata: The provider's metadata of the result.
+        approval: The user's approval, or None when none was asked for.
+        extra: Everything else that was sent.
+    """
+
+    tool_name: str = attrs.field(metadata=LOCAL)
+    tool_call_id: str
+    state: str
+    input: Any = MISSING
+    output: Any = MISSING
+    error_text: str | None = None
+    raw_input: Any = MISSING
+    preliminary: bool | None = None
+    provider_executed: bool | None = None
+    title: str | None = None
+    tool_metadata: JSONObject | None = None
+    input_encoding: str | None = None
+    call_provider_metadata: ProviderMetadata | None = None
+    result_provider_metadata: ProviderMetadata | None = None
+    approval: ToolApproval | None = None
+
+    @property
+    def type(self) -> str:
+        """The type's name on the wire."""
+        return "tool-" + self.tool_name
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class DynamicToolPart(ToolPart):
+    """A call of a tool that was defined at run time. On the wire ``dynamic-tool``."""
+
+    @property
+    def type(self) -> str:
+        """The type's name on the wire."""
+        return "dynamic-tool"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object: valid JSON, infinity as None."""
+        return {"type": self.type, "toolName": self.tool_name, **write_value(self)}
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class SourceUrlPart(Part):
+    """A page that the answer is based on."""
+
+    type: ClassVar[str] = "source-url"
+    source_id: str
+    url: str
+    title: str | None = None
+    provider_metadata: ProviderMetadata | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class SourceDocumentPart(Part):
+    """A document that the answer is based on."""
+
+    type: ClassVar[str] = "source-document"
+    source_id: str
+    media_type: str
+    title: str
+    filename: str | None = None
+    provider_metadata: ProviderMetadata | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class FilePart(Part):
+    """A file: its media type, and an address, often a ``data:`` URL."""
+
+    type: ClassVar[str] = "file"
+    media_type: str
+    url: str
+    filename: str | None = None
+    provider_metadata: ProviderMetadata | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class ReasoningFilePart(Part):
+    """A file that belongs to the reasoning."""
+
+    type: ClassVar[str] = "reasoning-file"
+    media_type: str
+    url: str
+    provider_metadata: ProviderMetadata | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class CustomPart(Part):
+    """A part that is specific to the model's provider."""
+
+    type: ClassVar[str] = "custom"
+    kind: str
+    provider_metadata: ProviderMetadata | None = None
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class DataPart(Part):
+    """Application data. On the wire ``data-NAME``."""
+
+    name: str = attrs.field(metadata=LOCAL)
+    data: Any = MISSING
+    id: str | None = None
+
+    @property
+    def type(self) -> str:
+        """The type's name on the wire."""
+        return "data-" + self.name
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class StepStartPart(Part):
+    """Marks the beginning of a step."""
+
+    type: ClassVar[str] = "step-start"
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class SteeringMessagePart(Part):
+    """A message that the user sent while the answer was streaming."""
+
+    type: ClassVar[str] = "steering-message"
+    id: str
+    parts: Objects
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class UnknownPart(Part):
+    """A part of a type that this version does not know, kept whole.
+
+    Args:
+        type: The type's name on the wire.
+        extra: All other fields.
+    """
+
+    type: str
+
+    @property
+    def raw(self) -> Mapping[str, Any]:
+        """The whole JSON object."""
+        return {"type": self.type, **self.extra}
+
+
+MessagePart: TypeAlias = (
+    TextPart
+    | ReasoningPart
+    | ToolPart
+    | DynamicToolPart
+    | SourceUrlPart
+    | SourceDocumentPart
+    | FilePart
+    | ReasoningFilePart
+    | CustomPart
+    | DataPart
+    | StepStartPart
+    | SteeringMessagePart
+    | UnknownPart
+)
+"""Any part of a message."""
+
+_CLASSES: Final[dict[str, type[Part]]] = {
+    cls.type: cls for cls in get_args(MessagePart) if isinstance(cls.type, str)
+}
+"""The class of each type; the types of tools and of data contain a name, and are not here."""
+
+
+def part_from_wire(wire: object, where: str = "part") -> MessagePart:
+    """Read one part of a UIMessage.
+
+    Raises:
+        ConfigurationError: It is not such a part; *where* begins the name of the wrong field.
+    """
+    content = as_object(wire)
+    if content is None:
+        raise ConfigurationError(f"{where} must be an object, not {type(wire).__name__}", field=where)
+    kind = require_text(content.get("type"), f"{where}.type")
+    cls = _CLASSES.get(kind)
+    if cls is not None:
+        return cast("MessagePart", read_argument(cls, content, where))
+    if kind == "dynamic-tool":
+        name = require_text(content.pop("toolName", None), f"{where}.toolName", empty=True)
+        return read_argument(DynamicToolPart, content, where, tool_name=name)
+    if kind.startswith("tool-"):
+        return read_argument(ToolPart, content, where, tool_name=kind.removeprefix("tool-"))
+    if kind.startswith("data-"):
+        return read_argument(DataPart, content, where, name=kind.removeprefix("data-"))
+    return UnknownPart(type=kind, extra={k: v for k, v in content.items() if k != "type"})
+
+
+def join_surrogates(text: str) -> str:
+    r"""Return *text* with surrogate pairs joined; lone halves stay.
+
+    >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
+    True
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
+
+
+def clean_text(text: str, *, streaming: bool = False) -> str:
+    """Return *text* fit for display: surrogate pairs joined, a lone half as U+FFFD.
+
+    While it is *streaming*, a half at the end is left out: its other half may follow.
+    """
+    joined = join_surrogates(text)
+    if streaming and joined and "\ud800" <= joined[-1] <= "\udbff":
+        joined = joined[:-1]
+    if joined.isascii():
+        return joined
+    return joined.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
+    return tuple(parts)
+
+
+ROLES: Final = ("system", "user", "assistant")
+"""The roles of messages."""
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Message(WireValue):
+    """One message of a conversation: a UIMessage.
+
+    Args:
+        id: The message's id; empty if the server gave none.
+        role: ``system``, ``user`` or ``assistant``.
+        parts: The parts of the message, in order.
+        metadata: The server's metadata, any JSON value, or None.
+        extra: Further fields of a stored message.
+    """
+
+    id: str
+    role: str
+    parts: tuple[MessagePart, ...] = attrs.field(default=(), converter=_to_tuple)
+    metadata: Any = None
+    extra: Mapping[str, Any] = EMPTY
+
+    @property
+    def text(self) -> str:
+        """The text parts joined. Never ends with half a character."""
+        return "".join(
+            clean_text(part.text, streaming=part.state == "streaming")
+            for part in self.parts
+            if isinstance(part, TextPart)
+        )
+
+    @classmethod
+    def user(cls, text: str, id: str | None = None) -> Message:
+        """Return a user message of one text; without an *id* it gets one when it is sent."""
+        return cls(id=id or "", role="user", parts=(TextPart(text=require_text(text, "text")),))
+
+    @classmethod
+    def system(cls, text: str, id: str | None = None) -> Message:
+        """Return a system message of one text; without an *id* it gets one when it is sent."""
+        return cls(id=id or "", role="system", parts=(TextPart(text=require_text(text, "text")),))
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the UIMessage JSON: valid JSON, without a thread's key."""
+        wire: dict[str, Any] = {"id": self.id, "role": self.role}
+        if self.metadata is not None:
+            wire["metadata"] = json_safe(drop_keys(self.metadata))
+        wire["parts"] = [part.to_wire() for part in self.parts]
+        if self.extra:
+            wire.update(json_safe(dict(self.extra)))
+        return wire
+
+    @classmethod
+    def from_wire(cls, wire: object, where: str = "message") -> Message:
+        """Read UIMessage JSON.
+
+        Raises:
+            ConfigurationError: It is not such a message; *where* begins the name of the wrong field.
+        """
+        content = as_object(wire)
+        if content is None:
+            raise ConfigurationError(f"{where} must be an object, not {type(wire).__name__}", field=where)
+        require_json(content, where)
+        id = require_text(content.pop("id", ""), f"{where}.id", empty=True)
+        role = content.pop("role", None)
+        _check_role(role, where)
+        parts = content.pop("parts", None)
+        if not isinstance(parts, list):
+            raise ConfigurationError(f"{where}.parts must be a list", field=f"{where}.parts")
+        return cls(
+            id=id,
+            role=role,
+            parts=tuple(
+                part_from_wire(part, f"{where}.parts[{i}]")
+                for i, part in enumerate(cast("Sequence[Any]", parts))
+            ),
+            metadata=mask_keys(content.pop("metadata", None)),
+            extra=content or EMPTY,
+        )
+
+
+def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:
+    """Return *given* as messages, each with an id.
+
+    Args:
+        given: Text, a :class:`Message`, a UIMessage as a dict, or a list of those.
+        make_id: Makes an id for a message that has none.
+        field: The name of the argument, for errors.
+
+    Raises:
+        ConfigurationError: There is no message, or one is wrong; the error names the field.
+    """
+    if isinstance(given, str):
+        return [Message.user(require_text(given, field), make_id())]
+    if isinstance(given, Message | Mapping):
+        return [_with_id(_coerce(cast("object", given), field), make_id)]
+    if not isinstance(given, Sequence):
+        kind = type(given).__name__
+        raise ConfigurationError(
+            f"{field} must be text, a message, or a list of those, not {kind}", field=field
+        )
+    messages = [_coerce(item, f"{field}[{i}]") for i, item in enumerate(cast("Sequence[object]", given))]
+    if not messages:
+        raise ConfigurationError(f"{field} must not be empty", field=field)
+    return [_with_id(message, make_id) for message in messages]
+
+
+def _coerce(given: object, where: str) -> Message:
+    if isinstance(given, Message):
+        return _checked(given, where)
+    if isinstance(given, str):
+        return Message.user(require_text(given, where))
+    return Message.from_wire(given, where)
+
+
+def _check_role(role: object, where: str) -> None:
+    if role not in ROLES:
+        raise ConfigurationError(
+            f"{where}.role must be 'system', 'user' or 'assistant', not {role!r}", field=f"{where}.role"
+        )
+
+
+def _with_id(message: Message, make_id: Callable[[], str]) -> Message:
+    return message if message.id else attrs.evolve(message, id=make_id())
+
+
+def _checked(message: Message, where: str) -> Message:
+    """Return *message* if its fields, which the caller may have set to anything, are valid."""
+    _check_role(message.role, where)
+    require_text(message.id, f"{where}.id", empty=True)
+    for i, part in enumerate(cast("Sequence[object]", message.parts)):
+        at = f"{where}.parts[{i}]"
+        if not isinstance(part, Part):
+            raise ConfigurationError(f"{at} must be a part, not {type(part).__name__}", field=at)
+    try:
+        wire = message.to_wire()
+        require_json(wire, where)
+        for i, part in enumerate(wire["parts"]):
+            part_from_wire(part, f"{where}.parts[{i}]")
+    except RecursionError:
+        pass
+    else:
+        return message
+    raise ConfigurationError(f"{where} is nested deeper than {MAX_DEPTH}", field=where)
+
+
+Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
+"""A question: text, a message, a browser's UIMessage dict, or several of those."""

@@ -1,0 +1,148 @@
+"""Agent jobs as the service describes them: one immutable snapshot per response.
+
+Words that the service owns (a status, a model) stay open strings. An optional field of an unforeseen
+type is kept in ``extra``, so that it never makes a job unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Self, cast
+
+import attrs
+from attrs import frozen
+
+from ..errors import UnexpectedResponseError, printable
+from .json_text import DecodeProblem, json_safe, mask_keys
+from .response_info import ResponseInfo
+from .wire_value import (
+    EMPTY,
+    UNCOMPARED,
+    Lenient,
+    WireValue,
+    instant_text,
+    read_instant,
+    read_value,
+    write_value,
+)
+
+__all__ = ["TERMINAL_STATES", "Job", "JobStatus", "Source"]
+
+
+class JobStatus(StrEnum):
+    """The statuses that the interface lists. The list is open: a job may have another one."""
+
+    ACTIVE = "active"
+    COMPLETED = "completed"
+    ARCHIVED = "archived"
+    FAILED = "failed"
+
+
+TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Source(WireValue):
+    """Where a job reads and writes.
+
+    Args:
+        repository: The repository's identifier, or None.
+        ref: The reference within it, or None.
+        extra: Everything else that was sent.
+    """
+
+    repository: Lenient[str] = None
+    ref: Lenient[str] = None
+    extra: Mapping[str, Any] = EMPTY
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {"repository": None, "ref": None, **write_value(self)}
+
+    @classmethod
+    def from_wire(cls, wire: Mapping[str, Any]) -> Source:
+        """Read the JSON object; a field of another type is kept in ``extra``."""
+        return read_value(cls, wire)
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class Job(WireValue):
+    """A snapshot of an agent job.
+
+    Args:
+        id: The job's identifier.
+        status: One of :class:`JobStatus`, or a word that this version does not list.
+        source: The repository that it works on, or None.
+        model: The model used, or None.
+        pr_link: The pull request's address; None while active, and when no file changed.
+        created_at: When it was created, or None.
+        archived_at: When it was archived, or None.
+        extra: Everything else that the service sent.
+        raw: Status, headers and request id of the response; not compared, not shown.
+    """
+
+    id: str
+    status: str
+    source: Lenient[Source] = None
+    model: Lenient[str] = None
+    pr_link: Lenient[str] = None
+    created_at: Lenient[datetime] = None
+    archived_at: Lenient[datetime] = None
+    extra: Mapping[str, Any] = EMPTY
+    raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
+    # The service's words for instants that would be written in other ones, by their field.
+    _instants: Mapping[str, str] = attrs.field(default=EMPTY, alias="instants", metadata=UNCOMPARED)
+
+    @property
+    def done(self) -> bool:
+        """Whether a job ends with this status. An unknown status does not end it."""
+        return self.status in TERMINAL_STATES
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object; instants in ISO 8601."""
+        wire = {"id": self.id, "status": "", "prLink": None, "archivedAt": None, **write_value(self)}
+        wire["status"] = str(self.status)
+        if self.source is not None:
+            wire["source"] = self.source.to_wire()
+        for name, instant in (("createdAt", self.created_at), ("archivedAt", self.archived_at)):
+            sent = self._instants.get(name)
+            if sent is not None and instant is not None and read_instant(sent) == instant:
+                wire[name] = sent
+        return wire
+
+    @classmethod
+    def from_wire(cls, wire: object, raw: ResponseInfo | None = None) -> Job:
+        """Read the JSON object.
+
+        Raises:
+            UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
+        """
+        try:
+            job = read_value(cls, wire, raw=raw)
+        except DecodeProblem as error:
+            problem = str(error)
+        else:
+            if job.id and job.status:
+                return job._with_instants(cast("Mapping[str, Any]", wire))
+            problem = ".status is empty" if job.id else ".id is empty"
+        raise _not_a_job(problem, wire, raw)
+
+    def _with_instants(self, wire: Mapping[str, Any]) -> Self:
+        """Return the job with the words of *wire* for instants that would be written in other ones."""
+        instants = {"createdAt": self.created_at, "archivedAt": self.archived_at}
+        sent = {name: wire[name] for name, at in instants.items() if at and instant_text(at) != wire[name]}
+        return attrs.evolve(self, instants=sent) if sent else self
+
+
+def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:
+    excerpt = json.dumps(json_safe(mask_keys(wire)), default=str)[:2000]
+    return UnexpectedResponseError(
+        f"the service's answer is not a job: job{problem}: {printable(excerpt)}",
+        excerpt=excerpt,
+        status=None if raw is None else raw.status,
+        headers=None if raw is None else raw.headers,
+        request_id=None if raw is None else raw.request_id,
+    )

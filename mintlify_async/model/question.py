@@ -1,0 +1,113 @@
+"""What a question carries besides messages: context items and a search filter, checked when made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal
+
+import attrs
+from attrs import frozen
+
+from ..errors import ConfigurationError
+from .json_text import as_object, require_text
+from .wire_value import WireValue, read_argument, write_value
+
+__all__ = ["ContextItem", "SearchFilter"]
+
+_CONTEXT_TYPES: Final = ("code", "textSelection")
+
+
+def _check_optional_text(content: object, field: str) -> None:
+    if content is not None:
+        require_text(content, field, empty=True)
+
+
+@frozen(eq=False, repr=False)
+class ContextItem(WireValue):
+    """Something that the user looks at, for the assistant to consider.
+
+    Args:
+        type: ``"code"`` or ``"textSelection"``.
+        value: The snippet, or the selected text.
+        path: The source file or the page, or None.
+        element_id: The element of the user interface that holds it, or None.
+
+    Raises:
+        ConfigurationError: Another type, or a field that is not a string.
+    """
+
+    type: Literal["code", "textSelection"]
+    value: str
+    path: str | None = attrs.field(default=None, kw_only=True)
+    element_id: str | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the fields."""
+        if self.type not in _CONTEXT_TYPES:
+            raise ConfigurationError(
+                f"context.type must be 'code' or 'textSelection', not {self.type!r}", field="context.type"
+            )
+        require_text(self.value, "context.value")
+        _check_optional_text(self.path, "context.path")
+        _check_optional_text(self.element_id, "context.elementId")
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object, without fields that are None."""
+        return write_value(self)
+
+    @classmethod
+    def from_wire(cls, wire: object) -> ContextItem:
+        """Read the JSON object.
+
+        Raises:
+            ConfigurationError: It is not such an object.
+        """
+        return read_argument(cls, wire, "context")
+
+
+def _groups(given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
+    groups = tuple(given)
+    for i, group in enumerate(groups):
+        require_text(group, f"filter.groups[{i}]")
+    return groups
+
+
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
+class SearchFilter(WireValue):
+    """Limits the search behind an answer.
+
+    Args:
+        version: The documentation's version, or None.
+        language: The language, or None.
+        groups: User groups whose pages may be used; empty for no such limit.
+
+    Raises:
+        ConfigurationError: A field has another type.
+    """
+
+    version: str | None = None
+    language: str | None = None
+    groups: tuple[str, ...] = attrs.field(default=(), converter=_groups)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the texts."""
+        _check_optional_text(self.version, "filter.version")
+        _check_optional_text(self.language, "filter.language")
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object, without fields that are not set."""
+        return {name: content for name, content in write_value(self).items() if content}
+
+    @classmethod
+    def from_wire(cls, wire: object) -> SearchFilter:
+        """Read the JSON object.
+
+        Raises:
+            ConfigurationError: It is not such an object, or has a field of another name.
+        """
+        unknown = sorted(set(as_object(wire) or ()) - {field.name for field in attrs.fields(cls)})
+        if unknown:  # a misspelt name would search everything
+            raise ConfigurationError(f"filter has no field {unknown[0]!r}", field=f"filter.{unknown[0]}")
+        return read_argument(cls, wire, "filter")

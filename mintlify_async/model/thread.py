@@ -1,0 +1,112 @@
+"""Threads: a conversation at the service, by its id and its secret key.
+
+The key shows in no repr and no pickle.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import ConfigurationError
+from .json_text import MASK, as_object, require_text
+
+__all__ = ["Thread"]
+
+
+class Thread:
+    """Names a conversation at the service: its id, and the key that opens it.
+
+    The key is a secret that the service sends once, with the first answer; it refuses a
+    later message that names the thread without the key with 404. Keep both:
+    :meth:`to_json` writes a thread as JSON, :meth:`from_json` reads it. The repr does not
+    show the key, and **pickling drops it on purpose**, since pickles end up in logs and
+    queues; copying keeps it.
+
+    Args:
+        id: The thread's id.
+        key: The thread's key, or None.
+
+    Raises:
+        ConfigurationError: The id is empty, or one of them is not a string.
+    """
+
+    __slots__ = ("_id", "_key")
+
+    def __init__(self, id: str, key: str | None = None) -> None:
+        """Check and keep both."""
+        self._id = require_text(id, "thread.id")
+        self._key = (None if key is None else require_text(key, "thread.key", empty=True)) or None
+
+    @property
+    def id(self) -> str:
+        """The thread's id."""
+        return self._id
+
+    @property
+    def key(self) -> str | None:
+        """The thread's key, a secret, or None."""
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        """Compare ids and keys."""
+        if not isinstance(other, Thread):
+            return NotImplemented
+        return (self._id, self._key) == (other._id, other._key)
+
+    def __hash__(self) -> int:
+        """Hash the id alone."""
+        return hash((Thread, self._id))
+
+    def __repr__(self) -> str:
+        """Show the id, and whether there is a key."""
+        return f"Thread(id={self._id!r}, key={MASK!r})" if self._key else f"Thread(id={self._id!r})"
+
+    def __reduce__(self) -> tuple[type[Thread], tuple[str]]:
+        """Pickle without the key."""
+        return Thread, (self._id,)
+
+    def __copy__(self) -> Thread:
+        """Return the thread itself: it is immutable."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Thread:
+        """Return the thread itself: it is immutable."""
+        return self
+
+    def to_dict(self) -> dict[str, str]:
+        """Return ``threadId`` and ``threadKey``, if there is one: the secret in clear, to be stored."""
+        return {"threadId": self._id} if self._key is None else {"threadId": self._id, "threadKey": self._key}
+
+    to_wire = to_dict
+
+    @classmethod
+    def from_dict(cls, stored: object) -> Thread:
+        """Read what :meth:`to_dict` returned.
+
+        Raises:
+            ConfigurationError: It is not an object with a ``threadId``.
+        """
+        found = as_object(stored)
+        if found is None:
+            raise ConfigurationError("a stored thread must be an object with threadId", field="thread")
+        return cls(found.get("threadId", ""), found.get("threadKey"))
+
+    from_wire = from_dict
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as JSON text: the secret in clear, to be stored."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, stored: str) -> Thread:
+        """Read what :meth:`to_json` returned.
+
+        Raises:
+            ConfigurationError: It is not a JSON object with a ``threadId``.
+        """
+        try:
+            found: object = json.loads(stored)
+        except (TypeError, ValueError, RecursionError):
+            found = None
+        return cls.from_dict(found)

@@ -1,0 +1,281 @@
+"""Checks of the arguments that users pass; each error names the argument and what to do."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from ..errors import ConfigurationError, printable
+from ..messages import Message, coerce_messages
+from ..model.question import ContextItem, SearchFilter
+from ..model.thread import Thread
+from ..model.wire_value import EMPTY
+
+__all__ = [
+    "check_base_url",
+    "check_headers",
+    "check_messages",
+    "check_prompt",
+    "check_seconds",
+    "check_thread",
+    "path_segment",
+]
+
+ANONYMOUS = "anonymous"  # interface 2.3: the literal for users without a name
+CURRENT_PATH_MAX_CHARACTERS = 200  # interface 2.3
+LARGEST = 1e300  # of a number: an int may be too large for a float, and for JSON
+
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OUR_HEADERS = frozenset(
+    # With "expect" the headers leave before the body, and "nothing was sent" could not be said.
+    ("authorization", "content-length", "host", "transfer-encoding", "connection", "expect")
+)
+
+
+def check_seconds(value: object, name: str, *, zero: bool = False, none: str | None = None) -> None:
+    """Check a length of time in seconds.
+
+    Args:
+        value: The argument.
+        name: Its name, for the error.
+        zero: Whether 0 is allowed; such a time must be finite, too.
+        none: What None does, where it is allowed; "means no limit", say.
+
+    Raises:
+        ConfigurationError: It is not a number, or out of range.
+    """
+    if value is None and none is not None:
+        return
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        edge = 0 if zero else math.inf
+        if 0 < value < LARGEST or value == edge:
+            return
+    wanted = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
+    hint = f"; None {none}" if none is not None else ""
+    raise ConfigurationError(f"{name} must be {wanted}{hint}; got {_shown(value)}", field=name)
+
+
+def path_segment(value: object, name: str) -> str:
+    """Return *value* percent-encoded as one segment of a path.
+
+    Raises:
+        ConfigurationError: It is not a string, is empty, ``.`` or ``..``, or has a control character.
+    """
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
+    if _PLAIN_SEGMENT.fullmatch(value):
+        return value
+    if not value.strip():
+        raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
+    if value in (".", ".."):
+        raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise ConfigurationError(f"{name} has a control character; remove it", field=name)
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
+
+
+def check_prompt(prompt: object) -> str:
+    """Return *prompt* when it is a string of at least one character (interface 2.2)."""
+    if not isinstance(prompt, str):
+        raise ConfigurationError(f"prompt must be a string; got {type(prompt).__name__}", field="prompt")
+    if not prompt:
+        raise ConfigurationError("prompt is empty; it needs at least 1 character", field="prompt")
+    return prompt
+
+
+def check_headers(headers: object) -> Mapping[str, str]:
+    """Return a copy of *headers*, which a user wants sent in addition.
+
+    Raises:
+        ConfigurationError: A name or a value is not legal, or the session sets that header itself.
+    """
+    if headers is None or headers == {}:
+        return EMPTY
+    if not isinstance(headers, Mapping):
+        raise ConfigurationError("headers must be a mapping of names to values", field="headers")
+    given: Mapping[object, object] = headers  # pyright: ignore[reportUnknownVariableType] - checked below
+    return dict(_header(name, value) for name, value in given.items())
+
+
+def _header(name: object, value: object) -> tuple[str, str]:
+    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+        raise ConfigurationError(f"headers: {printable(repr(name))} is not a header's name", field="headers")
+    if name.lower() in _OUR_HEADERS:
+        raise ConfigurationError(
+            f"headers: {name} is set by the session (keys: admin_key=, assistant_key=)", field="headers"
+        )
+    if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+        raise ConfigurationError(
+            f"headers: the value of {name} must be a string of visible ASCII characters", field="headers"
+        )
+    return name, value
+
+
+def check_extra_body(extra_body: object) -> Mapping[str, Any]:
+    """Return *extra_body*, further fields of a request's body; None is no field.
+
+    Raises:
+        ConfigurationError: It is not a mapping.
+    """
+    if extra_body is None:
+        return EMPTY
+    if not isinstance(extra_body, Mapping):
+        raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
+    return extra_body  # pyright: ignore[reportUnknownVariableType] - its names become JSON, which checks them
+
+
+def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the session's further headers or fields with the call's over them.
+
+    What is not a mapping is returned as it is, for the check that follows.
+    """
+    if given is None:
+        return defaults
+    if isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+        return {**defaults, **given}
+    return given or defaults
+
+
+def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
+    """Return *value* as the messages of a question: a string is one user message.
+
+    Raises:
+        ConfigurationError: There is none, or one is not a message; the field is named.
+    """
+    if isinstance(value, str) and not value:
+        raise ConfigurationError("the question is empty; it needs at least 1 character", field="messages")
+    messages = coerce_messages(value, make_id)
+    if not messages:
+        raise ConfigurationError("messages is empty; give at least one message", field="messages")
+    return messages
+
+
+def check_thread(value: object) -> Thread | None:
+    """Return *value* as a thread; a string is a thread's id alone."""
+    if value is None or isinstance(value, Thread):
+        return value
+    if isinstance(value, str) and value:
+        return Thread(value)
+    raise ConfigurationError("thread must be a Thread, a thread's id, or None", field="thread")
+
+
+def check_fp(fp: object) -> str:
+    """Return *fp* when it names a user (interface 2.3)."""
+    if isinstance(fp, str) and fp:
+        return fp
+    raise ConfigurationError(
+        f'fp must be a string that names the user, or "{ANONYMOUS}"; got {_shown(fp)}', field="fp"
+    )
+
+
+def check_page_size(value: object) -> float:
+    """Return *value* when JSON can hold it as a number; its range is the service's affair."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
+        return value
+    raise ConfigurationError(
+        f"retrieval_page_size must be a finite number; got {_shown(value)}", field="retrieval_page_size"
+    )
+
+
+def _shown(value: object) -> str:
+    try:
+        return printable(repr(value), 40)
+    except ValueError:  # Python refuses to write an int of thousands of digits
+        return "a longer one"
+
+
+def check_current_path(value: object) -> str:
+    """Return *value* when it is a page's path of at most 200 characters (interface 2.3)."""
+    if not isinstance(value, str):
+        raise ConfigurationError(
+            f"current_path must be a string; got {type(value).__name__}", field="current_path"
+        )
+    if len(value) > CURRENT_PATH_MAX_CHARACTERS:
+        raise ConfigurationError(
+            f"current_path has {len(value)} characters; the limit is {CURRENT_PATH_MAX_CHARACTERS}",
+            field="current_path",
+        )
+    return value
+
+
+def check_filter(value: object) -> dict[str, Any]:
+    """Return a search filter as the fields that are sent."""
+    if isinstance(value, SearchFilter):
+        return value.to_wire()
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType] - JSON checks its names
+    raise ConfigurationError("filter must be a SearchFilter, a mapping, or None", field="filter")
+
+
+def check_context(items: object) -> list[dict[str, Any]]:
+    """Return the items of a question's context as the fields that are sent."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
+        raise ConfigurationError("context must be a list of ContextItem", field="context")
+    given: Sequence[object] = items  # pyright: ignore[reportUnknownVariableType] - checked below
+    return [_context_item(item, f"context[{index}]").to_wire() for index, item in enumerate(given)]
+
+
+def _context_item(item: object, name: str) -> ContextItem:
+    if isinstance(item, ContextItem):
+        return item
+    if not isinstance(item, Mapping):
+        raise ConfigurationError(f"{name} must be a ContextItem; got {type(item).__name__}", field=name)
+    try:
+        return ContextItem.from_wire(item)  # pyright: ignore[reportUnknownArgumentType] - it checks
+    except ConfigurationError as error:
+        message = str(error)
+    raise ConfigurationError(f"{name}: {message}", field=name)
+
+
+def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
+    """Return *value* without a trailing slash when keys may be sent to it.
+
+    Raises:
+        ConfigurationError: It is not an http(s) URL, carries credentials, a query or a
+            fragment, or is plain http outside this machine.
+    """
+    if not isinstance(value, str):
+        raise _wrong_url(f"must be a string; got {type(value).__name__}")
+    if not value.isprintable() or not value.isascii() or " " in value:
+        raise _wrong_url("must be visible ASCII characters")
+    try:
+        parts = urlsplit(value)
+        _ = parts.port  # raises when it is not a number
+    except ValueError:
+        raise _wrong_url("is not a URL") from None
+    host = parts.hostname
+    if parts.scheme not in ("http", "https") or not host:
+        raise _wrong_url("must begin with https:// and name a host")
+    if "@" in parts.netloc:
+        raise _wrong_url("must not carry a user name or password; keys go in admin_key= and assistant_key=")
+    if "?" in value or "#" in value:
+        raise _wrong_url("must not have a query or a fragment")
+    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(host)):
+        raise _wrong_url(
+            "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
+        )
+    return value.rstrip("/")
+
+
+def _wrong_url(why: str) -> ConfigurationError:
+    return ConfigurationError(f"base_url {why}", field="base_url")
+
+
+def host_of(url: str) -> str | None:
+    """Return the host that *url* names, or None."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether *host* is this machine."""
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", host))

@@ -1,0 +1,223 @@
+"""The four requests of the interface, built from checked arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from attrs import define, field
+
+from ..errors import ConfigurationError, printable
+from ..messages import Message
+from ..model.question import ContextItem, SearchFilter
+from ..model.thread import Thread
+from .argument_checks import (
+    ANONYMOUS,
+    check_context,
+    check_current_path,
+    check_extra_body,
+    check_filter,
+    check_fp,
+    check_headers,
+    check_page_size,
+    check_prompt,
+    path_segment,
+)
+from .assumptions import Assumptions
+
+__all__ = ["KeyKind", "Operation", "Request"]
+
+Operation = Literal["create_job", "get_job", "send_message", "ask"]
+KeyKind = Literal["admin", "assistant"]
+
+DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # interface 2.3
+
+
+@define(kw_only=True, eq=False, match_args=False)
+class Request:
+    """One request, ready to be sent: everything but the key and the host.
+
+    Args:
+        operation: Which of the four it is.
+        method: The HTTP method.
+        path: The path, percent-encoded.
+        route: The path's template, which is what logs show.
+        key_kind: Which key it needs.
+        body: The JSON body, or None.
+        headers: Further headers.
+        project_id: For the agent operations.
+        job_id: For the operations on a job.
+        domain: For a question.
+        thread: The thread that the body names, if any.
+        prompt: The prompt, for an observer.
+        prompt_sha256: Identifies the prompt without repeating it.
+    """
+
+    operation: Operation
+    method: str
+    path: str
+    route: str
+    key_kind: KeyKind
+    body: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    project_id: str | None = None
+    job_id: str | None = None
+    domain: str | None = None
+    thread: Thread | None = None
+    prompt: str | None = field(default=None, repr=False)
+    prompt_sha256: str | None = None
+
+    @property
+    def is_agent_post(self) -> bool:
+        """Whether sending it twice would cost a second job or a second turn."""
+        return self.operation in ("create_job", "send_message")
+
+    @property
+    def is_question(self) -> bool:
+        """Whether the answer is a stream."""
+        return self.operation == "ask"
+
+
+def create_job_request(
+    assumptions: Assumptions,
+    project_id: str,
+    prompt: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Build the request of interface 4.1."""
+    return Request(
+        operation="create_job",
+        method="POST",
+        path=assumptions.create_job_path.format(project_id=path_segment(project_id, "project_id")),
+        route=assumptions.create_job_path,
+        key_kind="admin",
+        body=json_body({"prompt": check_prompt(prompt), **check_extra_body(extra_body)}),
+        headers=check_headers(headers),
+        project_id=project_id,
+        prompt=prompt,
+        prompt_sha256=prompt_digest(prompt),
+    )
+
+
+def get_job_request(
+    assumptions: Assumptions, project_id: str, job_id: str, *, headers: Mapping[str, str] | None = None
+) -> Request:
+    """Build the polling request (interface 4.4 names it without its path)."""
+    return Request(
+        operation="get_job",
+        method="GET",
+        path=assumptions.get_job_path.format(
+            project_id=path_segment(project_id, "project_id"), job_id=path_segment(job_id, "job_id")
+        ),
+        route=assumptions.get_job_path,
+        key_kind="admin",
+        headers=check_headers(headers),
+        project_id=project_id,
+        job_id=job_id,
+    )
+
+
+def send_message_request(
+    assumptions: Assumptions,
+    project_id: str,
+    job_id: str,
+    prompt: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Build the request of interface 4.2."""
+    return Request(
+        operation="send_message",
+        method="POST",
+        path=assumptions.send_message_path.format(
+            project_id=path_segment(project_id, "project_id"), job_id=path_segment(job_id, "job_id")
+        ),
+        route=assumptions.send_message_path,
+        key_kind="admin",
+        body=json_body({"prompt": check_prompt(prompt), **check_extra_body(extra_body)}),
+        headers=check_headers(headers),
+        project_id=project_id,
+        job_id=job_id,
+        prompt=prompt,
+        prompt_sha256=prompt_digest(prompt),
+    )
+
+
+def ask_request(
+    assumptions: Assumptions,
+    domain: str,
+    question: str | Sequence[Message],
+    *,
+    fp: str = ANONYMOUS,
+    thread: Thread | None = None,
+    retrieval_page_size: float = DEFAULT_RETRIEVAL_PAGE_SIZE,
+    filter: SearchFilter | Mapping[str, Any] | None = None,
+    context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
+    current_path: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Request:
+    """Build the request of interface 4.3; optional fields that are None are left out.
+
+    A *question* that is a text becomes one user message with a new id.
+    """
+    body: dict[str, Any] = {
+        "fp": check_fp(fp),
+        "messages": _messages(question),
+        "retrievalPageSize": check_page_size(retrieval_page_size),
+    }
+    if thread is not None:
+        body.update(thread.to_dict())
+    if filter is not None:
+        body["filter"] = check_filter(filter)
+    if context is not None:
+        body["context"] = check_context(context)
+    if current_path is not None:
+        body["currentPath"] = check_current_path(current_path)
+    body.update(check_extra_body(extra_body))
+    return Request(
+        operation="ask",
+        method="POST",
+        path=assumptions.ask_path.format(domain=path_segment(domain, "domain")),
+        route=assumptions.ask_path,
+        key_kind="assistant",
+        body=json_body(body, "messages, filter, context or extra_body"),
+        headers=check_headers(headers),
+        domain=domain,
+        thread=thread,
+    )
+
+
+def _messages(question: str | Sequence[Message]) -> list[dict[str, Any]]:
+    if isinstance(question, str):  # nearly always; making a Message of it takes 3 % of opening a stream
+        parts = [{"type": "text", "text": question}]
+        return [{"id": new_message_id(), "role": "user", "parts": parts}]
+    return [message.to_wire() for message in question]
+
+
+_ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"))
+
+
+def json_body(value: Mapping[str, Any], name: str = "extra_body") -> bytes:
+    """Return *value* as JSON; an error names *name* as the argument that JSON cannot hold."""
+    try:
+        return _ENCODER.encode(value).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as error:
+        reason = printable(str(error))
+    raise ConfigurationError(f"{name} holds something that JSON cannot: {reason}", field=name)
+
+
+def prompt_digest(prompt: str) -> str:
+    """Return the SHA-256 of *prompt* in hexadecimal."""
+    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def new_message_id() -> str:
+    """Return a random id for a message."""
+    return f"msg_{os.urandom(16).hex()}"

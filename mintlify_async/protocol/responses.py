@@ -1,0 +1,167 @@
+"""What the service's answers mean: a job, the words of an error, the ids in the headers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import define, field
+
+from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
+from ..model.job import Job
+from ..model.json_text import mask_text, too_deep
+from ..model.response_info import Headers, ResponseInfo
+from .argument_checks import host_of
+from .assumptions import Assumptions
+from .requests import Request
+
+__all__ = ["Answer"]
+
+
+@define(kw_only=True, eq=False, repr=False, match_args=False)
+class Answer:
+    """A whole answer: status, headers (looked up in lower case) and the body's bytes."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The body as text. JSON is UTF-8; a declared charset is not believed."""
+        return self.body.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def response_info(
+    assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1
+) -> ResponseInfo:
+    """Return status, headers and request id of an answer, with the thread's key masked."""
+    kept = Headers(headers, hidden=assumptions.thread_key_header)
+    return ResponseInfo(
+        status=status, headers=kept, request_id=request_id(assumptions, headers), attempts=attempts
+    )
+
+
+def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* with names in lower case; of a repeated one, the first."""
+    lowered: dict[str, str] = {}
+    for name, value in headers.items():
+        lowered.setdefault(name.lower(), value)
+    return lowered
+
+
+def safe_headers(assumptions: Assumptions, headers: Mapping[str, str]) -> dict[str, str]:
+    """Return *headers* with names in lower case and the thread's key masked."""
+    lowered = lower_headers(headers)
+    if assumptions.thread_key_header in lowered:
+        lowered[assumptions.thread_key_header] = "****"
+    return lowered
+
+
+def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:
+    """Return the id by which the service's logs know a request, or None."""
+    for name in assumptions.request_id_headers:
+        if name in headers:
+            return headers[name]
+    return None
+
+
+def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job:
+    """Return the job in *answer*, a success.
+
+    Raises:
+        UnexpectedResponseError: The body is not a job.
+    """
+    info = response_info(assumptions, answer.status, answer.headers, attempts)
+    text = answer.text
+    try:
+        value: Any = json.loads(text)
+        if value.__class__ is dict and not too_deep(text, value):
+            return Job.from_wire(value, raw=info)
+    except (ValueError, RecursionError, UnexpectedResponseError):
+        pass
+    raise UnexpectedResponseError(
+        f"the answer ({answer.status}) is not a job: {printable(answer.text) or 'it is empty'}",
+        excerpt=answer.text[:2000],
+        status=answer.status,
+        headers=info.headers,
+        request_id=info.request_id,
+    )
+
+
+def server_words(body: str) -> str:
+    """Return the message of an error body as one printable line; nothing for HTML."""
+    try:
+        return printable(_words(json.loads(body)))
+    except (ValueError, RecursionError):
+        return "" if body.lstrip().startswith("<") else printable(body.strip())
+
+
+def _words(value: Any) -> str:
+    # The agent API answers {"error": …}, others {"message": …} or {"error": …, "details": [{"message": …}]}.
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        return ""
+    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType] - JSON
+    words = [fields[name] for name in ("error", "message") if isinstance(fields.get(name), str)]
+    details: Any = fields.get("details")
+    if isinstance(details, list):
+        words += [text for text in map(_words, details[:3]) if text]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - JSON
+    nested: Any = fields.get("error")
+    if isinstance(nested, dict):
+        words.append(_words(nested))
+    return "; ".join(words)
+
+
+_HINTS = {
+    401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
+    403: "the key lacks the scope for this, or this address is not on its allow-list",
+    429: "a limit of the service is used up",
+}
+
+
+def status_error(
+    assumptions: Assumptions, request: Request, answer: Answer, retry_after: float | None
+) -> APIStatusError:
+    """Return the error for *answer*, which is not a success."""
+    body = mask_text(answer.text)
+    said = server_words(body)
+    hint = _hint(request, answer)
+    message = f"{request.operation}: {answer.status}"
+    message += f" ({hint})" if hint else ""
+    message += f": {said}" if said else ""
+    if answer.status == 429 and retry_after is not None:
+        message += f"; retry after {retry_after:g} s"
+    return status_error_class(answer.status)(
+        message,
+        status=answer.status,
+        body=body,
+        headers=safe_headers(assumptions, answer.headers),
+        request_id=request_id(assumptions, answer.headers),
+        retry_after=retry_after,
+        operation=request.operation,
+    )
+
+
+def _hint(request: Request, answer: Answer) -> str:
+    if 300 <= answer.status < 400:
+        host = host_of(answer.headers.get("location", "")) or "the same host"
+        return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
+    if status_error_class(answer.status) is NotFoundError:
+        return _not_found_hint(request)
+    return _HINTS.get(answer.status, "")
+
+
+def _not_found_hint(request: Request) -> str:
+    if request.operation == "ask":
+        if request.thread is not None and request.thread.key is None:
+            return (
+                "the question named a thread without its key, which the service answers with 404; "
+                "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
+            )
+        return "no such domain, or no such thread: check domain="
+    if request.operation == "create_job":
+        return "no such project: check project_id="
+    return "no such job in this project: check the job's id and project_id="
