@@ -8,11 +8,11 @@ import json
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import aiohttp
 import pytest
+from oracle_data import ORACLE
 
 pytest.importorskip("fastapi")
 
@@ -366,7 +366,7 @@ async def test_what_passes_of_the_history(shape):
         assert here.asked["messages"] == passed
 
 
-CAPTURED = Path(__file__).parent / "oracle" / "http"
+CAPTURED = ORACLE / "http"
 
 
 @pytest.mark.parametrize("version", ["v5", "v6", "v7"])

@@ -22,11 +22,11 @@ import pytest
 
 import mintlify_async
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mintlify_async.__file__).parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-NAMES = (Path(__file__).parent / "public_names.txt").read_text(encoding="utf-8").split()
+NAMES = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
 
 WHEEL_LIMIT_BYTES = 1_000_000
 """Nobody should wait for this package; what grows past it was added by mistake."""

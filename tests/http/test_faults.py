@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
+from fault_catalogue import BODY, BROKEN_BODIES, LOST, STREAM_CUTS, WHOLE_EVENTS
 
 from mintlify_async import (
     APIConnectionError,
@@ -38,19 +39,11 @@ from mintlify_async.http.failures import version_numbers
 from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import (
-    BrokenChunking,
     BrokenGzip,
-    Close,
     Cut,
     Endless,
-    Garbage,
-    GzipBomb,
-    HalfHead,
     NoAnswer,
-    Raw,
     Redirect,
-    Reset,
-    WrongLength,
 )
 
 JOB = {"id": "job_1", "status": "active"}
@@ -104,28 +97,6 @@ async def failure(session, service, operation):
 
 
 # No answer ------------------------------------------------------------------------------------
-
-HEAD = b"HTTP/1.1 200 OK\r\n"
-LOST = {
-    "closed before the body was read": Close(unread=True),
-    "closed after the body was read": Close(),
-    "reset before the body was read": Reset(unread=True),
-    "reset after the body was read": Reset(),
-    "half a status line": HalfHead(size=6),
-    "half a status line, reset": HalfHead(size=6, how="rst"),
-    "half the headers": HalfHead(size=40),
-    "garbage": Garbage(),
-    "an HTTP/2 preface": Raw([b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]),
-    "TLS bytes": Raw([b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"]),
-    "status 99": Raw([b"HTTP/1.1 99 Odd\r\nContent-Length: 0\r\n\r\n"]),
-    "status 1000": Raw([b"HTTP/1.1 1000 Odd\r\nContent-Length: 0\r\n\r\n"]),
-    "two lengths": Raw([HEAD + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd"]),
-    "length and chunks": Raw([HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"]),
-    "a header that is too large": Raw([HEAD + b"X-Big: " + b"a" * 100_000 + b"\r\n\r\n"]),
-    "too many headers": Raw([HEAD + b"".join(b"X-%d: 1\r\n" % n for n in range(400)) + b"\r\n"]),
-    "a NUL in a header": Raw([HEAD + b"X-Nul: a\x00b\r\nContent-Length: 0\r\n\r\n"]),
-}
-
 
 # Before 3.13.4, aiohttp's parser accepts these two heads. The connection then ends without a body, so that
 # each operation sees an empty answer with status 200 instead of a broken one.
@@ -476,21 +447,6 @@ async def test_a_success_that_is_not_a_job(session, service, operation, name):
         assert sent == 3
 
 
-BROKEN_BODIES = {
-    "cut by a close": Cut(10),
-    "cut by a reset": Cut(10, "rst"),
-    "cut before the body": Cut(0),
-    "longer than it says": WrongLength(50),
-    "a chunk that is none": BrokenChunking(5),
-    "a chunk that is none, closed": BrokenChunking(5, "fin"),
-    "gzip that is none": BrokenGzip(),
-    "gzip cut short": BrokenGzip("cut"),
-    "a bomb": GzipBomb(50_000_000),
-    "a silence in the middle": Cut(10, "hang"),
-    "bytes without end": Endless(b" " * 65536, pause=0.0),
-}
-
-
 @pytest.mark.parametrize("name", BROKEN_BODIES)
 @pytest.mark.parametrize("operation", AGENT)
 async def test_a_success_whose_body_breaks(session, service, operation, name):
@@ -548,34 +504,6 @@ async def test_an_error_page_that_stalls_is_not_waited_for(session, service, clo
 
 
 # The stream -----------------------------------------------------------------------------------
-
-EVENTS = [
-    {"type": "start", "messageId": "m1"},
-    {"type": "text-start", "id": "0"},
-    {"type": "text-delta", "id": "0", "delta": "Hello "},
-    {"type": "text-delta", "id": "0", "delta": "world"},
-    {"type": "text-end", "id": "0"},
-    {"type": "finish", "finishReason": "stop", "threadId": "t1"},
-]
-BODY = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in EVENTS) + b"data: [DONE]\n\n"
-AFTER_HELLO = BODY.index(b"world") + 1
-WHOLE_EVENTS = BODY.rindex(b"\n\n", 0, AFTER_HELLO) + 2
-
-
-STREAM_CUTS = {
-    "close": Cut(AFTER_HELLO),
-    "reset": Cut(AFTER_HELLO, "rst"),
-    "clean end": Cut(AFTER_HELLO, clean=True),
-    "silence": Cut(AFTER_HELLO, "hang"),
-    "a chunk that is none": BrokenChunking(AFTER_HELLO),
-    "a chunk that is none, closed": BrokenChunking(AFTER_HELLO, "fin"),
-    "a length that is too long": Raw(
-        [
-            HEAD + b"Content-Type: text/event-stream\r\nContent-Length: 100000\r\n\r\n",
-            BODY[:AFTER_HELLO],
-        ]
-    ),
-}
 
 
 @pytest.mark.parametrize("name", STREAM_CUTS)

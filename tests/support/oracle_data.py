@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ORACLE = Path(__file__).parent / "oracle"
+ORACLE = Path(__file__).parents[1] / "oracle"
 
 LENIENT = {
     "raw-finish-reason-null": "null in an optional field counts as absent",

@@ -186,6 +186,6 @@ async def test_the_program_itself_runs(monkeypatch, tmp_path):
 
 def test_the_readme_has_the_bot_as_it_is():
     """What people copy is what is tested."""
-    readme = Path(__file__).parents[1] / "README.md"
+    readme = Path(__file__).parents[2] / "README.md"
     source = Path(telegram_bot.__file__).read_text(encoding="utf-8")
     assert source.strip() in readme.read_text(encoding="utf-8")

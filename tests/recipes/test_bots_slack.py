@@ -64,6 +64,6 @@ async def test_a_slack_stream_is_stopped_when_the_answer_is_cut(service, clock):
 
 def test_the_readme_has_the_bot_as_it_is():
     """What people copy is what is tested."""
-    readme = Path(__file__).parents[1] / "README.md"
+    readme = Path(__file__).parents[2] / "README.md"
     source = Path(slack_bot.__file__).read_text(encoding="utf-8")
     assert source.strip() in readme.read_text(encoding="utf-8")

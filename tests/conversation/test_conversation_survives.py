@@ -27,7 +27,7 @@ from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
 
 TURNS = 20
-CHILD = Path(__file__).with_name("conversation_process.py")
+CHILD = Path(__file__).parents[1] / "support" / "conversation_process.py"
 
 
 class Trouble:

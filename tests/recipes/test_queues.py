@@ -23,7 +23,7 @@ pytest.importorskip("saq", reason="saq is not installed")
 pytest.importorskip("streaq", reason="streaq is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = Path(__file__).parent
 JOBS = 50
 KILLS = 8
 LIMIT_SECONDS = 150.0

@@ -18,7 +18,7 @@ import aiohttp
 import anyio
 import pytest
 from secret_guard import Keys
-from test_session import Served
+from served import Served
 
 from mintlify_async import (
     APIConnectionError,

@@ -9,10 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 import anyio
+import fault_catalogue as catalogue
 import pytest
-
-# The catalogue is played again, in a row; pytest collects its tests only there.
-import test_faults as catalogue
 
 from mintlify_async import MintlifyError
 from mintlify_async.testing import LocalService, VirtualClock

@@ -13,9 +13,9 @@ from redis_server import RedisServer
 
 from mintlify_async.testing import JobLife, LocalService
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RECIPES = Path(__file__).parent / "recipes"
+RECIPES = ROOT / "tests" / "recipes"
 SCRIPTS = re.findall(r"^<!-- run: redis -->\n```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 COPIES = re.findall(r"^<!-- run: recipe_(\w+) -->\n```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 

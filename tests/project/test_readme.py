@@ -16,7 +16,7 @@ from child_process import child_environment
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PACKAGE = Path(mintlify_async.__file__).parent
 

@@ -13,7 +13,7 @@ from ledger_process import KEY, STEPS
 
 from mintlify_async.storage.ledger import SQLiteLedger
 
-PROGRAM = Path(__file__).with_name("ledger_process.py")
+PROGRAM = Path(__file__).parents[1] / "support" / "ledger_process.py"
 
 
 def start(tmp_path, step="never"):

@@ -7,18 +7,18 @@ import functools
 import json
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
+from oracle_data import ORACLE
 
 pytest.importorskip("fastapi")
 
 from relay_browser import RELEASES, installed
 from relay_kit import opened_with
 
-SCENARIOS = Path(__file__).parent / "oracle" / "scenarios"
-FOLD = Path(__file__).parent / "relay_fold.mjs"
+SCENARIOS = ORACLE / "scenarios"
+FOLD = ORACLE.parent / "support" / "relay_fold.mjs"
 OTHER_TEXT = {
     "reset-step",  # newer than what old pages know: they keep the text that it takes back
     "start-twice-different-id",  # the fold begins anew; a page would show both, so it gets one

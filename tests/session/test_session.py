@@ -15,6 +15,7 @@ import aiohttp
 import anyio
 import pytest
 from secret_guard import Keys
+from served import Served
 
 from mintlify_async import (
     ConfigurationError,
@@ -33,28 +34,6 @@ KEYS = Keys()
 async def service():
     async with LocalService() as service:
         yield service
-
-
-class Served:
-    """A local service on a loop and thread of its own, for tests that start loops themselves."""
-
-    def __enter__(self):
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
-        self._thread.start()
-        self._ready.wait()
-        return self
-
-    async def _serve(self):
-        self._stop = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        async with LocalService() as self.service:
-            self._ready.set()
-            await self._stop.wait()
-
-    def __exit__(self, *error):
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
 
 
 def test_one_session_serves_several_runs_of_asyncio():
