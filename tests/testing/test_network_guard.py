@@ -13,7 +13,7 @@ import secret_guard
 from aiohttp import ClientSession
 from aioresponses import aioresponses
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 LEAKY = """
 import asyncio, logging, os, socket, warnings
@@ -103,7 +103,7 @@ def test_other():
 def run_guarded(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run the sample under this folder's own conftest, in a process of its own."""
     (tmp_path / "test_sample.py").write_text(LEAKY)
-    (tmp_path / "conftest.py").write_text((HERE / "conftest.py").read_text())
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     command = [
         sys.executable,
@@ -116,7 +116,7 @@ def run_guarded(tmp_path: Path, *arguments: str, **environment: str) -> subproce
         *arguments,
         str(tmp_path),
     ]
-    env = {**os.environ, "PYTHONPATH": str(HERE), **environment}
+    env = {**os.environ, "PYTHONPATH": str(TESTS / "support"), **environment}
     return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
 
 
