@@ -1,5 +1,4 @@
-"""Measures the package beside its peers, on the same bytes, in the same run.
+"""Measures the package beside its peers: the same bytes, in the same run.
 
-``python -m benchmarks --help`` lists the rows; ``README.md`` beside this file
-says how each is measured, and what was tried and lost.
+``python -m benchmarks --help`` lists the rows; ``README.md`` beside this file says how each is measured.
 """
