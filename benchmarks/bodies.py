@@ -1,14 +1,12 @@
 """The answers that the server streams, made once, and the facts by which a reader of them is checked."""
 
-from __future__ import annotations
-
 import json
 import random
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, cycle, pairwise
 from typing import Any, NamedTuple
 
-from .growing import GROWING
+from .growing import GROWING, events_in
 
 WORDS = "the page with your team sign in from any docs and open it then add a key for each of them"
 PACKET_BYTES = 1448  # the payload of an Ethernet frame with time stamps
@@ -33,10 +31,13 @@ def words(count: int) -> list[str]:
     """Return *count* pieces of text of 4 to 10 characters, as a model's tokens come."""
     roll, known = random.Random(7), WORDS.split()
     text = "".join(roll.choice(known) + roll.choice([" ", " ", " ", ", ", ".\n"]) for _ in range(count * 5))
-    cuts = [0]
-    for _ in range(count):
-        cuts.append(cuts[-1] + roll.randint(4, 10))
+    cuts = accumulate((roll.randint(4, 10) for _ in range(count)), initial=0)
     return [text[start:end] for start, end in pairwise(cuts)]
+
+
+def sliced(data: Any, size: int) -> list[Any]:
+    """Cut bytes or text every *size*."""
+    return [data[at : at + size] for at in range(0, len(data), size)]
 
 
 def real_answer(pieces: list[str], pages: int) -> list[dict[str, Any]]:
@@ -62,15 +63,10 @@ def real_answer(pieces: list[str], pages: int) -> list[dict[str, Any]]:
 
 def deltas(pieces: list[str], ids: str = "a", kind: str = "text", **fields: Any) -> list[dict[str, Any]]:
     """Return an answer of nothing but deltas, to the parts *ids* in turn, each with the further *fields*."""
-    return [
-        *({"type": f"{kind}-start", "id": one} for one in ids),
-        *(
-            {"type": f"{kind}-delta", "id": ids[n % len(ids)], "delta": piece, **fields}
-            for n, piece in enumerate(pieces)
-        ),
-        *({"type": f"{kind}-end", "id": one} for one in ids),
-        {"type": "finish"},
-    ]
+    begun, ended = ([{"type": f"{kind}-{stage}", "id": one} for one in ids] for stage in ("start", "end"))
+    told = zip(cycle(ids), pieces, strict=False)
+    made = [{"type": f"{kind}-delta", "id": one, "delta": piece, **fields} for one, piece in told]
+    return [*begun, *made, *ended, {"type": "finish"}]
 
 
 #: Deltas of several shapes, as arguments of :func:`deltas`. Each costs more to read than a plain one.
@@ -104,28 +100,24 @@ def script(shape: str) -> Script:
     ``burst`` and ``live`` are 617 events, 55 KB: all at once, or one per packet and read. ``alone`` is the
     same of a few events. The others are ``KIND~deltas``, ``KIND~CHARACTERS~markdown``, ``NAME~SIZE~growing``.
     """
-    kind, *sizes = shape.split("~")[:-1] or [shape]
-    size, lockstep = int(sizes[0]) if sizes else 0, True
-    if shape.endswith("~growing"):
-        (body, events), fed = GROWING[kind].made(size), GROWING[kind].fed
-        step = fed or PACKET_BYTES
-        parts = [chunk(body[at : at + step]) for at in range(0, len(body), step)]
-        return Script([HEAD, *parts, b"0\r\n\r\n"], fed is not None, body, events)
-    if shape.endswith("~markdown"):
+    *names, what = shape.split("~")
+    kind, size = (*names, "", 0)[0], int((*names, "", 0)[1] or 0)
+    if what == "growing":
+        text, fed = GROWING[kind].body(size), GROWING[kind].fed
+        body = text.encode("utf-8", "surrogateescape")
+        pieces = [chunk(piece) for piece in sliced(body, fed or PACKET_BYTES)]
+        return Script([HEAD, *pieces, b"0\r\n\r\n"], fed is not None, body, events_in(text))
+    if what == "markdown":
         begun, unit = MARKDOWN_KINDS[kind]
-        text = (begun + unit * size)[:size]
-        step = max(1, size // 400)
-        made = deltas([text[at : at + step] for at in range(0, size, step)])
-    elif shape.endswith("~deltas"):
-        made, lockstep = deltas(words(600), **DELTA_KINDS[kind]), False
+        made = deltas(sliced((begun + unit * size)[:size], max(1, size // 400)))
+    elif what == "deltas":
+        made = deltas(words(600), **DELTA_KINDS[kind])
     else:
-        made, lockstep = real_answer(words(4), 1), shape != "burst"
-        if shape != "alone":
-            made = real_answer(words(600), 34)
+        made = real_answer(words(4), 1) if shape == "alone" else real_answer(words(600), 34)
     prefix = "event: message\ndata: " if kind == "event lines" else "data: "
     frames = [f"{prefix}{json.dumps(each, separators=(',', ':'))}\n\n".encode() for each in made]
     frames.append(b"data: [DONE]\n\n")
     told = [each for each in made if each["type"] == "text-delta"]
     text = "".join(each["delta"] for each in sorted(told, key=lambda each: each["id"]))  # part by part
     pieces = [HEAD, *map(chunk, frames), b"0\r\n\r\n"]
-    return Script(pieces, lockstep, b"".join(frames), len(made), text)
+    return Script(pieces, what in ("live", "alone", "markdown"), b"".join(frames), len(made), text)

@@ -1,9 +1,4 @@
-"""The rows about thousands at once: streams that are open, jobs that are waited for.
-
-Each subject has a process of its own: memory that one leaves behind would flatter the next.
-"""
-
-from __future__ import annotations
+"""The rows about thousands at once: streams that are open, jobs that are waited for."""
 
 import asyncio
 import gc
@@ -23,37 +18,38 @@ from .subjects import ADMIN_KEY, AIOHTTP, CLIENTS
 AT_ONCE = 200  # streams that are being opened
 PER_SECOND = 500.0  # events, over all streams together
 NEVER = 30.0  # seconds after which a first look is no longer waited for
+#: What is measured: the title of the row and the unit.
+STREAMS = {
+    "memory": ("memory of each", "KiB"),
+    "silent": ("CPU while all are silent", "% of a core"),
+    "event": (f"CPU per event among them, {PER_SECOND:.0f} a second in all, silence included", "µs"),
+}
+JOBS = {
+    "memory": ("memory of each, its task included", "bytes"),
+    "lag": ("loop lag while they are polled, p99", "ms"),
+    "look": ("until a further wait has looked at its job", "s"),
+}
 
 
 class Held:
     """What is noted of streams that are held open: how many there are, and how late each event was."""
 
     def __init__(self) -> None:
-        self.open, self.counts, self.delays = 0, defaultdict[object, int](int), list[float]()
-        self.slots = asyncio.Semaphore(AT_ONCE)
+        self.open, self.delays, self.slots = 0, list[float](), asyncio.Semaphore(AT_ONCE)
 
     def opened(self) -> None:
         self.open += 1
         self.slots.release()
 
-    def heard(self, delta: str) -> None:
-        """Note an event, which says its number and when it was written."""
-        self.delays.append(time.monotonic() - float(delta.split()[1]))
-        number = int(delta.split()[0])
-        self.counts[asyncio.current_task()] += 1
-        assert number == self.counts[asyncio.current_task()] - 1, "an event came out of its turn"
+    def heard(self, written: str) -> None:
+        self.delays.append(time.monotonic() - float(written))
 
     async def until(self, streams: int, events: int = 0) -> None:
         while self.open < streams or len(self.delays) < events:  # noqa: ASYNC110 - ten looks a second
             await asyncio.sleep(0.1)
 
-    def p99(self) -> float:
-        """Return how late events were at the 99th percentile, in milliseconds."""
-        return 1e3 * sorted(self.delays)[len(self.delays) * 99 // 100]
-
 
 def resident() -> int:
-    """Return the process's resident memory, in bytes."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -80,41 +76,28 @@ async def hold(client: str, server: str, streams: int, seconds: float) -> dict[s
         await held.until(1 + streams, events)
         spent = time.process_time() - start
         await control(server, "end")
-    return {
-        "memory": memory / 1024,
-        "silent": 100 * silent / seconds,
-        "event": 1e6 * spent / events,
-        "delay": held.p99(),
-    }
+    assert len(held.delays) == events
+    return {"memory": memory / 1024, "silent": 100 * silent / seconds, "event": 1e6 * spent / events}
 
 
 def streams(effort: Effort) -> Iterator[Row]:
     """Measure 10,000 streams held open at once, and count the opening of 1,000."""
     clients = {OURS: OURS, AIOHTTP: AIOHTTP, CONTROL: OURS}
     found: dict[str, list[dict[str, float]]] = {label: [] for label in clients}
-    with running() as server:
+    with running() as (server, _):
         count, seconds = (10, 0.2) if effort.small else (10_000, 10.0)
         for number in range(effort.rounds):
             for label in shuffled(clients, number):
                 given = {"client": clients[label], "server": server, "streams": count, "seconds": seconds}
+                # In a process of its own: memory that one leaves behind would flatter the next.
                 found[label].append(in_process(hold, **given))
-        for key, title, unit in (
-            ("memory", "memory of each", "KiB"),
-            ("silent", "CPU while all are silent", "% of a core"),
-            ("event", f"CPU per event among them, {PER_SECOND:.0f} a second in all, silence included", "µs"),
-            ("delay", "delay of such an event, p99", "ms"),
-        ):
+        for key, (title, unit) in STREAMS.items():
             samples = {label: [max(each[key], 1e-6) for each in every] for label, every in found.items()}
             yield row_of(f"streams-{key}", f"{count:,} open streams: {title}", unit, samples)
         count = 10 if effort.small else 1_000
-        costs = {}
-        for name in (OURS, AIOHTTP):
-            marks = between_marks(hold, effort, client=name, server=server, streams=count, seconds=0.2)
-            costs[name] = marks[0] / count
+        given = {"server": server, "streams": count, "seconds": 0.2}
+        costs = {n: between_marks(hold, effort, client=n, **given)[0] / count for n in (OURS, AIOHTTP)}
     yield counted("streams-opening", f"opening one of {count:,} streams", costs, effort)
-
-
-# Waited jobs -----------------------------------------------------------------------------------------
 
 
 async def lag(server: str, seconds: float) -> float:
@@ -130,19 +113,12 @@ async def lag(server: str, seconds: float) -> float:
         await control(server, "end")
         await holding
     gc.unfreeze()
-    return held.p99()
+    return 1e3 * sorted(held.delays)[len(held.delays) * 99 // 100]
 
 
-def session_of(server: str, **options: Any) -> Any:
-    from mintlify_async import MintlifySession
-
-    return MintlifySession(project_id="p", admin_key=ADMIN_KEY, base_url=server, **options)
-
-
-async def first_look(session: Any) -> float:
-    """Return the seconds until a wait that joins the others has looked at its job, or *NEVER*."""
-    job, start = session.job("job_new"), time.monotonic()
-    wait = asyncio.create_task(job.wait(timeout=None))
+async def first_look(job: Any) -> float:
+    """Return the seconds until a wait that joins the others has looked at *job*, or *NEVER*."""
+    wait, start = asyncio.create_task(job.wait(timeout=None)), time.monotonic()
     while job.job is None and time.monotonic() - start < NEVER:  # noqa: ASYNC110 - no event tells of a look
         await asyncio.sleep(0.01)
     wait.cancel()
@@ -151,21 +127,22 @@ async def first_look(session: Any) -> float:
 
 async def wait_for_jobs(server: str, jobs: int, seconds: float) -> dict[str, dict[str, float]]:
     """Measure in three slices, with *jobs* waited for by a task each and idle, then wait for their end."""
-    from mintlify_async import PollPolicy, wait_all
+    from mintlify_async import MintlifySession, PollPolicy, wait_all
 
     # The service stands for another machine: on another core, it takes no time of ours.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     await control(server, "jobs/active")
+    keys: dict[str, Any] = {"project_id": "p", "admin_key": ADMIN_KEY, "base_url": server}
     found = defaultdict[str, list[float]](list)
     for _ in range(3):
-        async with session_of(server) as session:
+        async with MintlifySession(**keys) as session:
             await session.job("job_0").refresh()
             before = resident()
             waits = [asyncio.create_task(session.job(f"job_{n}").wait(timeout=None)) for n in range(jobs)]
             await asyncio.sleep(seconds)  # every wait has begun
             found["memory"].append((resident() - before) / jobs)
             found["busy"].append(await lag(server, seconds))
-            found["look"].append(await first_look(session))
+            found["look"].append(await first_look(session.job("job_new")))
             assert not any(wait.done() for wait in waits)
             for wait in waits:
                 wait.cancel()
@@ -173,27 +150,21 @@ async def wait_for_jobs(server: str, jobs: int, seconds: float) -> dict[str, dic
         found["idle"].append(await lag(server, seconds))
         found["again"].append(await lag(server, seconds))
     await control(server, "jobs/completed")
-    async with session_of(server, poll=PollPolicy(per_second=1000.0, cap=5.0)) as session:
+    async with MintlifySession(**keys, poll=PollPolicy(per_second=1000.0, cap=5.0)) as session:
         done = await wait_all([session.job(f"job_{n}") for n in range(jobs)])
     assert [job.status for job in done] == ["completed"] * jobs
     lags = {OURS: found["busy"], "idle loop": found["idle"], "idle loop again": found["again"]}
-    return {
-        "memory": {OURS: found["memory"][0]},  # later ones lie where the first has lain
-        "lag": {name: statistics.median(each) for name, each in lags.items()},
-        "look": {OURS: statistics.median(found["look"])},
-    }
+    lag_of = {name: statistics.median(each) for name, each in lags.items()}
+    # The first memory, as the later ones lie where the first has lain.
+    return {"memory": {OURS: found["memory"][0]}, "lag": lag_of, "look": {OURS: max(found["look"])}}
 
 
 def jobs(effort: Effort) -> Iterator[Row]:
     """Measure 10,000 jobs that are waited for at once."""
     count, seconds = (20, 0.2) if effort.small else (10_000, 3.0)
-    with running() as server:
+    with running() as (server, _):
         given = {"server": server, "jobs": count, "seconds": seconds}
         found = [in_process(wait_for_jobs, **given) for _ in range(effort.rounds)]
-    for key, title, unit in (
-        ("memory", "memory of each, its task included", "bytes"),
-        ("lag", "loop lag while they are polled, p99", "ms"),
-        ("look", "until a further wait has looked at its job", "s"),
-    ):
+    for key, (title, unit) in JOBS.items():
         samples = {subject: [each[key][subject] for each in found] for subject in found[0][key]}
         yield row_of(f"jobs-{key}", f"{count:,} waited jobs: {title}", unit, samples)

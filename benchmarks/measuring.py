@@ -1,7 +1,5 @@
 """How it is measured: interleaved rounds, medians and quartiles, instructions, processes of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib
@@ -30,8 +28,7 @@ marks = [time.process_time_ns()]; os.getloadavg()
 marks.append(time.process_time_ns()); os.getloadavg()
 print(f'{{{{"marks": {{marks}}}}}}')
 """  # imports nothing that the code in its place might
-Work = Callable[[], Awaitable[object]]
-Samples = Mapping[str, list[float]]
+Samples = dict[str, list[float]]
 cpu_at_marks: list[int] = []
 
 
@@ -52,29 +49,26 @@ class Row(NamedTuple):
     name: str
     title: str
     unit: str
-    costs: dict[str, list[float]]
-    ratios: dict[str, list[float]]
+    costs: Samples
+    ratios: Samples
 
 
 def figure(samples: list[float]) -> list[float]:
     """Return the median and the quartiles of *samples*."""
-    if len(samples) < 2:
-        return samples * 3
-    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    low, middle, high = statistics.quantiles(samples * 2 if len(samples) < 2 else samples, method="inclusive")
     return [middle, low, high]
 
 
-def row_of(name: str, title: str, unit: str, samples: Samples, base: str | None = OURS) -> Row:
-    """Return the row of *samples*, of which each subject has one per round.
+def divided(ours: list[float], theirs: list[float]) -> list[float]:
+    """Return the ratios of two subjects round by round, as the machine's speed drifts."""
+    return [one / other for one, other in zip(ours, theirs, strict=True)]
 
-    The ratios are taken round by round, as the machine's speed drifts; without a *base* there are none.
-    """
-    others = {} if base is None else {name: each for name, each in samples.items() if name != base}
-    ratios = {
-        name: figure([ours / its for ours, its in zip(samples[base or ""], each, strict=True)])
-        for name, each in others.items()
-    }
-    return Row(name, title, unit, {name: figure(each) for name, each in samples.items()}, ratios)
+
+def row_of(name: str, title: str, unit: str, samples: Samples, *, ratios: bool = True) -> Row:
+    """Return the row of *samples*, of which each subject has one per round."""
+    others = {subject: each for subject, each in samples.items() if ratios and subject != OURS}
+    shares = {subject: figure(divided(samples[OURS], each)) for subject, each in others.items()}
+    return Row(name, title, unit, {subject: figure(each) for subject, each in samples.items()}, shares)
 
 
 def shuffled(names: Iterable[str], number: int) -> list[str]:
@@ -82,10 +76,10 @@ def shuffled(names: Iterable[str], number: int) -> list[str]:
     return random.Random(number).sample(list(names), len(list(names)))
 
 
-async def interleaved(works: Mapping[str, Work], effort: Effort, repeat: int = 8) -> dict[str, list[float]]:
+async def interleaved(works: Mapping[str, Callable[[], Awaitable[object]]], effort: Effort) -> Samples:
     """Run each work in each round, in an order of its own; return seconds of CPU per run, by round."""
-    samples: dict[str, list[float]] = {name: [] for name in works}
-    repeat = 1 if effort.small else repeat
+    samples: Samples = {name: [] for name in works}
+    repeat = 1 if effort.small else 8
     for work in works.values():
         await work()  # connections, caches, compiled patterns
     gc.collect()
@@ -102,15 +96,11 @@ async def interleaved(works: Mapping[str, Work], effort: Effort, repeat: int = 8
     return samples
 
 
-# A process of its own --------------------------------------------------------------------------------
-
-
-def child(work: Callable[..., Any] | str, given: Mapping[str, Any]) -> list[str]:
+def child(work: Callable[..., Any] | str, given: dict[str, Any]) -> list[str]:
     """Return the command that runs the coroutine function *work* with *given*, or a line of code."""
     if isinstance(work, str):
         return [sys.executable, "-I", "-c", MARKED.format(work)]
-    name = ["benchmarks.measuring", work.__module__, work.__name__]
-    return [sys.executable, "-m", *name, json.dumps(given)]
+    return [sys.executable, "-m", "benchmarks.measuring", work.__module__, work.__name__, json.dumps(given)]
 
 
 def in_process(work: Callable[..., Any] | str, key: str = "result", **given: Any) -> Any:
@@ -131,14 +121,11 @@ def between_marks(work: Callable[..., Any] | str, effort: Effort, **given: Any) 
     That is instructions in user space, or nanoseconds of CPU where nothing counts instructions.
     """
     if not effort.counts():
-        marks = in_process(work, "marks", **given)
-        return [float(later - earlier) for earlier, later in pairwise(marks)]
+        return [float(later - earlier) for earlier, later in pairwise(in_process(work, "marks", **given))]
     with tempfile.TemporaryDirectory() as folder:
         tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", f"--dump-before={MARK}"]
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}
-        command = [*tool, *child(work, given)]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        options: dict[str, Any] = {"env": {**os.environ, "PYTHONHASHSEED": "0"}, "stdout": subprocess.DEVNULL}
+        subprocess.run([*tool, "-q", *child(work, given)], cwd=ROOT, check=True, **options)
         files = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         totals = [re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE) for path in files]
     return [float(found[1]) for found in totals[1:] if found]  # without what came before the first mark

@@ -1,7 +1,5 @@
 """The rows about the relay: its CPU per event, beside an aiohttp application that passes the bytes on."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket
@@ -13,13 +11,14 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from .bodies import script
-from .measuring import CONTROL, OURS, Effort, Row, row_of, shuffled
-from .server import control, process, running
+from .measuring import CONTROL, OURS, Effort, Row, Samples, row_of, shuffled
+from .server import control, running
 from .subjects import ASSISTANT, ASSISTANT_KEY, BODY, MESSAGE
 
 PASS_THROUGH = "pass-through"
 PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # as useChat posts it
 PER_READER = 25.0  # events per second
+Served = tuple[str, int]  # a relay: its address and its process
 
 
 async def pass_through(upstream: str, listener: socket.socket) -> None:
@@ -55,84 +54,75 @@ async def relay(upstream: str, listener: socket.socket) -> None:
     from mintlify_async import MintlifySession
     from mintlify_async.contrib.relay import relay_router
 
-    app, settings = (
-        FastAPI(openapi_url=None),
-        {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]},
-    )
+    app = FastAPI(openapi_url=None)
     async with AsyncExitStack() as stack:
         for shape in ("burst", "held"):
             session = MintlifySession(domain=shape, assistant_key=ASSISTANT_KEY, base_url=upstream)
             await stack.enter_async_context(session)
+            settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]}
             app.include_router(relay_router(session, path=f"/{shape}", **settings))
         config = uvicorn.Config(app, loop="asyncio", log_level="warning", access_log=False)
         await uvicorn.Server(config).serve(sockets=[listener])
 
 
-class Relays:
-    """Relays of both kinds, each in a process of its own."""
-
-    def __init__(self, session: Any, upstream: str, served: dict[str, tuple[str, int]]) -> None:
-        self.session, self.upstream, self.served = session, upstream, served
-
-    def cpu(self, label: str) -> float:
-        """Return the CPU seconds that a relay's process has taken."""
-        return time.clock_gettime((~self.served[label][1] << 3) | 2)  # Linux's clock of a process
-
-    async def read(self, label: str, shape: str, user: int = 0) -> int:
-        """Read an answer as a page does; return how many text deltas it has."""
-        url, headers = f"{self.served[label][0]}/{shape}", {"x-user": f"u{user}"}
-        async with self.session.post(url, json=PAGE, headers=headers) as response:
-            assert response.status == 200, await response.text()
-            return (await response.read()).count(b'"text-delta"')
-
-    async def burst(self, label: str, *, small: bool) -> float:
-        """Return the microseconds of CPU per event of answers that are there at once."""
-        answers, sent = (1 if small else 20), script("burst")
-        await self.read(label, "burst")  # what is made once
-        start = self.cpu(label)
-        for _ in range(answers):
-            assert await self.read(label, "burst") == sent.body.count(b'"text-delta"')
-        return 1e6 * (self.cpu(label) - start) / answers / sent.events
-
-    async def live(self, label: str, *, small: bool) -> float:
-        """Return the microseconds of CPU per event of readers who each get 25 events a second."""
-        readers, seconds = (5, 0.4) if small else (100, 5.0)
-        events, rate = int(readers * seconds * PER_READER), readers * PER_READER
-        reading = [asyncio.create_task(self.read(label, "held", user)) for user in range(readers)]
-        await asyncio.sleep(0.5)  # all are open
-        start = self.cpu(label)
-        await control(self.upstream, f"emit/{events}/{rate}")
-        await asyncio.sleep(seconds + 0.2)
-        spent = self.cpu(label) - start
-        await control(self.upstream, "end")
-        assert sum(await asyncio.gather(*reading)) == events
-        return 1e6 * spent / events
+async def read(session: Any, url: str, user: int = 0) -> int:
+    """Read an answer as a page does; return how many text deltas it has."""
+    async with session.post(url, json=PAGE, headers={"x-user": f"u{user}"}) as response:
+        assert response.status == 200, await response.text()
+        return (await response.read()).count(b'"text-delta"')
 
 
-async def measure(effort: Effort) -> list[dict[str, list[float]]]:
+def cpu(served: Served) -> float:
+    return time.clock_gettime((~served[1] << 3) | 2)  # Linux's clock of a process
+
+
+async def burst(session: Any, served: Served, upstream: str, small: bool) -> float:
+    """Return the microseconds of CPU per event of answers that are there at once."""
+    answers, sent = (1 if small else 20), script("burst")
+    await read(session, f"{served[0]}/burst")  # what is made once
+    start = cpu(served)
+    for _ in range(answers):
+        assert await read(session, f"{served[0]}/burst") == sent.body.count(b'"text-delta"')
+    return 1e6 * (cpu(served) - start) / answers / sent.events
+
+
+async def live(session: Any, served: Served, upstream: str, small: bool) -> float:
+    """Return the microseconds of CPU per event of readers who each get 25 events a second."""
+    readers, seconds = (5, 0.4) if small else (100, 5.0)
+    events, rate = int(readers * seconds * PER_READER), readers * PER_READER
+    reading = [asyncio.create_task(read(session, f"{served[0]}/held", user)) for user in range(readers)]
+    await asyncio.sleep(0.5)  # all are open
+    start = cpu(served)
+    await control(upstream, f"emit/{events}/{rate}")
+    await asyncio.sleep(seconds + 0.2)
+    spent = cpu(served) - start
+    await control(upstream, "end")
+    assert sum(await asyncio.gather(*reading)) == events
+    return 1e6 * spent / events
+
+
+async def measure(effort: Effort) -> list[Samples]:
     """Run both kinds of relay, and the control, side by side; return the samples of both rows."""
     import aiohttp
 
     labels = (OURS, PASS_THROUGH, CONTROL)
-    found: list[dict[str, list[float]]] = [{label: [] for label in labels} for _ in range(2)]
+    found: list[Samples] = [{label: [] for label in labels} for _ in range(2)]
     async with AsyncExitStack() as stack:
-        upstream, connector = stack.enter_context(running()), aiohttp.TCPConnector(limit=0)
+        (upstream, _), connector = stack.enter_context(running()), aiohttp.TCPConnector(limit=0)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        serve = ["-m", "benchmarks.relay"]
-        served = {label: stack.enter_context(process(*serve, label, upstream)) for label in labels}
-        relays = Relays(session, upstream, served)
+        served = {each: stack.enter_context(running("benchmarks.relay", each, upstream)) for each in labels}
         for number in range(effort.rounds):
-            for samples, measured in zip(found, (relays.burst, relays.live), strict=True):
+            for samples, measured in zip(found, (burst, live), strict=True):
                 for label in shuffled(labels, number):
-                    samples[label].append(await measured(label, small=effort.small))
+                    samples[label].append(await measured(session, served[label], upstream, effort.small))
     return found
 
 
 def relays(effort: Effort) -> Iterator[Row]:
     """Measure the relay's CPU per event, in a burst and live."""
-    burst, live = asyncio.run(measure(effort))
-    yield row_of("relay-burst", "the relay's CPU per event of a 55 KB answer, written at once", "µs", burst)
-    yield row_of("relay-live", "the relay's CPU per event, 100 readers at 25 events a second", "µs", live)
+    at_once, paced = asyncio.run(measure(effort))
+    yield row_of("relay-burst", "the relay's CPU per event of a 55 KB answer, written at once", "µs", at_once)
+    yield row_of("relay-live", "the relay's CPU per event, 100 readers at 25 events a second", "µs", paced)
 
 
 if __name__ == "__main__":

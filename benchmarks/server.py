@@ -4,18 +4,16 @@ The domain in a question's path names the shape of the answer; the domain ``held
 open. It is plain asyncio, so that it costs little beside the client that is measured.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
+import os
 import random
 import re
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -23,14 +21,11 @@ from .bodies import HEAD, chunk, script
 from .measuring import ROOT
 
 HELD_HEAD = HEAD + chunk(b'data: {"type":"text-start","id":"t"}\n\n')
-HELD_DELTA = b'data: {"type":"text-delta","id":"t","delta":"%d %.6f "}\n\n'
+HELD_DELTA = b'data: {"type":"text-delta","id":"t","delta":"%.6f"}\n\n'
 HELD_END = chunk(b'data: {"type":"finish"}\n\ndata: [DONE]\n\n') + b"0\r\n\r\n"
-JOB = {
-    "source": {"repository": "https://git.test/acme/docs", "ref": "main"},
-    "model": "large-1",
-    "createdAt": "2026-01-02T03:04:05.678Z",
-    "archivedAt": None,
-}
+SOURCE = {"repository": "https://git.test/acme/docs", "ref": "main"}
+JOB = {"id": "job_1", "status": "active", "source": SOURCE, "createdAt": "2026-01-02T03:04:05.678Z"}
+held: list[asyncio.StreamWriter] = []
 
 
 def unread(client_port: int, server_port: int) -> bool:
@@ -40,119 +35,83 @@ def unread(client_port: int, server_port: int) -> bool:
     return found is not None and found[1] != "00000000"
 
 
-class Service:
-    """What all connections share: the jobs' status, and the streams that are held open."""
-
-    def __init__(self) -> None:
-        self.held: list[Connection] = []
-        self.job_status = "active"
-        self.tasks: set[asyncio.Task[None]] = set()
-
-    def later(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def emit(self, events: int, per_second: float) -> None:
-        """Send *events* in all, *per_second*, to one held stream after the other in a shuffled order.
-
-        Each event says its number within its stream and the monotonic time at which it was written.
-        """
-        random.Random(1).shuffle(self.held)
-        due = time.monotonic()
-        for number in range(events):
-            stream = self.held[number % len(self.held)]
-            stream.write(chunk(HELD_DELTA % (number // len(self.held), time.monotonic())))
-            due += 1 / per_second
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-
-    def end(self) -> None:
-        for stream in self.held:
-            stream.write(HELD_END)
-        self.held.clear()
+async def emit(events: int, per_second: float) -> None:
+    """Send *events* in all to one held stream after the other; each says when it was written."""
+    random.Random(1).shuffle(held)
+    due = time.monotonic()
+    for number in range(events):
+        held[number % len(held)].write(chunk(HELD_DELTA % time.monotonic()))
+        due += 1 / per_second
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-class Connection(asyncio.Protocol):
-    """Answers the requests of one connection, one after the other."""
+async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the requests of one connection, one after the other; their bodies are not looked at."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError), contextlib.closing(writer):
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            await reader.readexactly(int(length[1]) if length else 0)
+            await answer(head.split(b" ", 2)[1].decode().strip("/").split("/"), writer)
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.buffer = service, b""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport, self.write = transport, transport.write
+async def answer(words: list[str], writer: asyncio.StreamWriter) -> None:
+    """Write what the path asks for."""
+    match words:
+        case ["discovery", "v2", "assistant", "held", "message"]:
+            held.append(writer)
+            writer.write(HELD_HEAD)
+        case ["discovery", "v2", "assistant", shape, "message"]:
+            plan = script(unquote(shape))
+            if plan.lockstep:
+                await in_step(plan.pieces, writer)
+            else:
+                writer.write(b"".join(plan.pieces))
+        case ["v2", "agent", _, "job", *asked]:
+            respond(writer, {**JOB, "id": asked[0] if asked else "job_1"}, b"200" if asked else b"201")
+        case ["control", "emit", events, per_second]:
+            respond(writer, {})
+            await emit(int(events), float(per_second))
+        case ["control", "end"]:
+            while held:
+                held.pop().write(HELD_END)
+            respond(writer, {})
+        case ["control", "jobs", status]:
+            JOB["status"] = status
+            respond(writer, {})
+        case _:
+            respond(writer, {"error": words}, b"404")
 
-    def data_received(self, data: bytes) -> None:
-        """Answer each request that is complete; its body is not looked at."""
-        self.buffer += data
-        while (end := self.buffer.find(b"\r\n\r\n")) >= 0:
-            head = self.buffer[:end].lower()
-            length = re.search(rb"\r\ncontent-length: *(\d+)", head)
-            assert length or b"transfer-encoding" not in head, head
-            end += 4 + (int(length[1]) if length else 0)
-            if len(self.buffer) < end:
-                return
-            path = self.buffer.split(b" ", 2)[1].decode()
-            self.buffer = self.buffer[end:]
-            self.answer(path.strip("/").split("/"))
 
-    def answer(self, words: list[str]) -> None:
-        """Write what the path asks for."""
-        service = self.service
-        match words:
-            case ["discovery", "v2", "assistant", "held", "message"]:
-                service.held.append(self)
-                self.write(HELD_HEAD)
-            case ["discovery", "v2", "assistant", shape, "message"]:
-                plan = script(unquote(shape))
-                if plan.lockstep:
-                    service.later(self.in_step(plan.pieces))
-                else:
-                    self.write(b"".join(plan.pieces))
-            case ["v2", "agent", _, "job", *asked]:
-                job = {"id": asked[0] if asked else "job_1", "status": service.job_status, **JOB}
-                self.respond(job, b"200" if asked else b"201")
-            case ["control", "emit", events, per_second]:
-                service.later(service.emit(int(events), float(per_second)))
-                self.respond({})
-            case ["control", "end"]:
-                service.end()
-                self.respond({})
-            case ["control", "jobs", status]:
-                service.job_status = status
-                self.respond({})
-            case _:
-                self.respond({"error": words}, b"404")
+def respond(writer: asyncio.StreamWriter, document: object, status: bytes = b"200") -> None:
+    """Write a whole response with a JSON body."""
+    body = json.dumps(document, separators=(",", ":")).encode()
+    head = b"HTTP/1.1 %b X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    writer.write(head % (status, len(body)) + body)
 
-    def respond(self, document: object, status: bytes = b"200") -> None:
-        """Write a whole response with a JSON body."""
-        body = json.dumps(document, separators=(",", ":")).encode()
-        head = b"HTTP/1.1 %b X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-        self.write(head % (status, len(body)) + body)
 
-    async def in_step(self, pieces: list[bytes]) -> None:
-        """Write each piece when the one before has left the client's socket: one piece per read."""
-        client, server = (self.transport.get_extra_info(name)[1] for name in ("peername", "sockname"))
-        for piece in pieces:
-            self.write(piece)
+async def in_step(pieces: list[bytes], writer: asyncio.StreamWriter) -> None:
+    """Write each piece when the one before has left the client's socket: one piece per read."""
+    client, server = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
+    for piece in pieces:
+        writer.write(piece)
+        await asyncio.sleep(0.001)
+        while unread(client, server) and not writer.is_closing():  # noqa: ASYNC110 - only Linux knows
             await asyncio.sleep(0.001)
-            while unread(client, server) and not self.transport.is_closing():  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
 
 
 async def serve() -> None:
     """Serve on loopback until standard input ends; the port is the first line of the output."""
-    service, loop = Service(), asyncio.get_running_loop()
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-    async with await loop.create_server(lambda: Connection(service), sock=listener, backlog=4096):
-        print(listener.getsockname()[1], flush=True)
-        await loop.run_in_executor(None, sys.stdin.read)
+    async with await asyncio.start_server(connection, "127.0.0.1", 0, backlog=4096) as server:
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        os._exit(0)  # clients that are still connected are not waited for
 
 
 @contextlib.contextmanager
-def process(*arguments: str) -> Iterator[tuple[str, int]]:
-    """Run Python in another process while the block lasts; yield the address that it serves, and its id."""
-    command = [sys.executable, *arguments]
+def running(module: str = "benchmarks.server", *arguments: str) -> Iterator[tuple[str, int]]:
+    """Run *module*, which serves, in another process while the block lasts; yield its address and its id."""
+    command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
         assert started.stdin is not None
@@ -161,13 +120,6 @@ def process(*arguments: str) -> Iterator[tuple[str, int]]:
         finally:
             started.stdin.close()
             started.wait(timeout=30)
-
-
-@contextlib.contextmanager
-def running() -> Iterator[str]:
-    """Run the server while the block lasts; yield its address."""
-    with process("-m", "benchmarks.server") as (url, _):
-        yield url
 
 
 async def control(server: str, words: str) -> None:
