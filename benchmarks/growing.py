@@ -74,7 +74,7 @@ STEP, STEP_END, STEP_BACK = (event(f"{verb}-step") for verb in ("start", "finish
 GROWING = {
     # How the bytes are split into events.
     "one line": raw("x", 500_000, OPEN, CLOSE),
-    "one line, in small pieces": raw("x", 60_000, OPEN, CLOSE)._replace(fed=100),
+    "one line, in small pieces": raw("x", 8_000, OPEN, CLOSE)._replace(fed=40),
     "one line, not UTF-8": raw("\udcff", 100_000, OPEN, CLOSE),
     "one event of many lines": raw("data: 1,\n", 1_000, 'data: {"type":"later","n":[\n', "data: 1]}\n\n"),
     "comments": raw(":\n", 10_000),

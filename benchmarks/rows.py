@@ -143,13 +143,14 @@ async def grow_marked(server: str, names: list[str], small: bool) -> None:
         for name in names:
             size = max(16, GROWING[name].size // 100) if small else GROWING[name].size
             for n in (size, 0, size, TIMES * size):  # the first warms up
+                shape, expected = f"{name}~{n}~growing", script(f"{name}~{n}~growing").events
                 mark()
-                reply = ours.session.ask(QUESTION, domain=f"{name}~{n}~growing")
+                reply = ours.session.ask(QUESTION, domain=shape)
                 await reply
-                assert reply.events_seen == script(f"{name}~{n}~growing").events, name
+                assert reply.events_seen == expected, name
                 assert reply.message is not None
                 extras_markdown(reply)  # its sources and its suggestions
-        mark()
+                mark()
 
 
 def growth(effort: Effort) -> Iterator[Row]:
@@ -158,7 +159,7 @@ def growth(effort: Effort) -> Iterator[Row]:
         costs = between_marks(grow_marked, effort, server=server, names=list(GROWING), small=effort.small)
     times = {}
     for place, name in enumerate(GROWING):
-        nothing, small, large = costs[4 * place + 1 : 4 * place + 4]  # the first warms up
+        nothing, small, large = costs[8 * place + 2 : 8 * place + 8 : 2]  # the first warms up
         times[name] = [(large - nothing) / TIMES / (small - nothing)]
     title = f"cost per byte at {TIMES} times the size ÷ at the size"
     yield row_of("growth", title, "times", {"worst": max(times.values()), **times}, ratios=False)
