@@ -1,5 +1,1 @@
-"""Measures the package beside its peers, on the same bytes, in the same run.
-
-``python -m benchmarks --help`` lists the rows; ``README.md`` beside this file
-says how each is measured, and what was tried and lost.
-"""
+"""Measures the package beside its peers: the same bytes, in the same run. See ``README.md`` beside this."""

@@ -1,344 +1,149 @@
-"""The address of an answer in; what was read of it out, by each of the clients compared.
+"""The clients that are compared. Each does what its users get from it by default, and no more."""
 
-Each subject is opened once (its connection pool stays warm) and then asked for
-the same answer again and again. It does what its users get from it by
-default, and no more: the comparison is of whole clients, on the same bytes.
-"""
-
-from __future__ import annotations
-
-import importlib.util
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote
 
-if TYPE_CHECKING:
-    from .server import ServerAddress
+from .bodies import script
+from .measuring import CONTROL, OURS, mark
 
-__all__ = [
-    "FLOOR",
-    "OURS",
-    "SUBJECTS",
-    "Heard",
-    "Reader",
-    "Subject",
-    "available",
-    "session_for",
-    "slow_motion",
-]
-
-SLOWDOWN = 20  # of a process in callgrind, at least
+AIOHTTP = "aiohttp"
+QUESTION, PROMPT = "How do I sign in?", {"prompt": "Fix the typos in the quickstart"}
+MESSAGE = {"id": "1", "role": "user", "parts": [{"type": "text", "text": QUESTION}]}
+BODY = {"fp": "anonymous", "messages": [MESSAGE], "retrievalPageSize": 5}
 ADMIN_KEY, ASSISTANT_KEY = "mint_benchmark", "mint_dsc_benchmark"
-Installed = TypeVar("Installed", bound="Needing")
-BODY = {
-    "fp": "anonymous",
-    "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "How do I sign in?"}]}],
-    "retrievalPageSize": 5,
-}
-HEADERS = {"Authorization": f"Bearer {ASSISTANT_KEY}"}
-DONE = "[DONE]"
+ADMIN, ASSISTANT = ({"Authorization": f"Bearer {key}"} for key in (ADMIN_KEY, ASSISTANT_KEY))
+PATH, ASKED = "/discovery/v2/assistant/{}/message", {"json": BODY, "headers": ASSISTANT}
+JOBS, JOB = "/v2/agent/p/job", "/v2/agent/p/job/job_1"
+Parse = Callable[[Any], int] | None
+Step = Callable[[AsyncIterator[Any], Parse], Awaitable[int]]
 
 
-class Heard(NamedTuple):
-    """What a subject took from one answer: how much, and the text where it was asked to keep it."""
-
-    events: int = 0
-    body_bytes: int = 0
-    text: str | None = None
-
-
-class Needing(Protocol):
-    """Anything that cannot do without some modules."""
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The modules' names."""
-        ...
+async def count(events: AsyncIterator[Any], parse: Parse) -> int:
+    """Step through *events* with the smallest loop there is; return how many, or the sum of *parse*."""
+    total = 0
+    async for event in events:
+        total += 1 if parse is None else parse(event)
+    return total
 
 
-class Reader(Protocol):
-    """Reads one whole answer.
-
-    Calls *first* when it has the first event. With *keep*, says the text, too: not to be timed.
-    """
-
-    async def __call__(self, *, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-        """Read it."""
-        ...
+async def count_from_first(events: AsyncIterator[Any], parse: Parse) -> int:
+    """Do as :func:`count`, with a mark when the first event is there."""
+    event = await anext(aiter(events))
+    mark()
+    return (1 if parse is None else parse(event)) + await count(events, parse)
 
 
-class Subject(NamedTuple):
-    """A client that is compared.
-
-    *needs* are the modules it cannot do without; *named*: it yields only
-    events that have an ``event:`` line; *unable*: shapes on which it fails.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    opened: Callable[[ServerAddress, str], AbstractAsyncContextManager[Reader]]
-    named: bool = False
-    unable: tuple[str, ...] = ()
-
-
-def text_of(events: list[Any]) -> str:
-    """Join the text deltas of *events*, which are objects or dicts."""
-    fields = [event if isinstance(event, dict) else vars_of(event) for event in events]
-    return "".join(event["delta"] for event in fields if event.get("type") == "text-delta")
-
-
-def vars_of(event: Any) -> dict[str, Any]:
-    """Return an event object's type and delta, whatever its class."""
-    return {"type": getattr(event, "type", None), "delta": getattr(event, "delta", None)}
-
-
-async def drain(stream: AsyncIterator[Any], first: Callable[[], object], keep: bool) -> tuple[int, list[Any]]:
-    """Step through *stream* with the smallest loop there is."""
-    if keep:
-        kept = [event async for event in stream]
-        return len(kept), kept
-    async for _ in stream:
-        first()
-        break
-    count = 1
-    async for _ in stream:
-        count += 1
-    return count, []
-
-
-def session_for(server: ServerAddress, domain: str = "burst", **options: Any) -> Any:
-    """Return this package's session for *server*."""
+@asynccontextmanager
+async def ours(server: str) -> AsyncIterator[Any]:
+    """This package: typed events, folded into a message; typed jobs."""
     from mintlify_async import MintlifySession
 
-    if server.authority:
-        options["ssl"] = trusting(server.authority)
-    return MintlifySession(
-        project_id="p",
-        domain=domain,
-        admin_key=ADMIN_KEY,
-        assistant_key=ASSISTANT_KEY,
-        base_url=server.base_url,
-        **options,
-    )
+    keys = {"admin_key": ADMIN_KEY, "assistant_key": ASSISTANT_KEY}
+    async with MintlifySession(project_id="p", domain="burst", base_url=server, **keys) as session:
+        handle = session.job("job_1")
 
+        async def read(shape: str, step: Step = count) -> None:
+            reply = session.ask(QUESTION, domain=shape)
+            assert await step(reply, None) == script(shape).events
+            assert reply.message.text == script(shape).text
 
-def slow_motion() -> dict[str, Any]:
-    """Make the package do what it does by the clock as much slower as callgrind makes the process.
+        async def get() -> None:
+            assert (await handle.refresh()).status == "active"
 
-    It looks at its live streams twice a second, and waits a little for what may follow an answer's end: the
-    count would else hold both some twenty times over; and its limits would come in the middle of a long
-    run. Returns a session's options for that.
-    """
-    from mintlify_async import Timeouts, assistant, transport  # not beside aiohttp: more to collect there
+        async def create() -> None:
+            assert (await session.create_job(PROMPT["prompt"])).status == "active"
 
-    transport.WATCH_SECONDS *= SLOWDOWN
-    assistant.GRACE_SECONDS *= SLOWDOWN
-    usual = Timeouts()
-    assert usual.idle is not None
-    slow = Timeouts(
-        connect=usual.connect * SLOWDOWN,
-        first_event=usual.first_event * SLOWDOWN,
-        idle=usual.idle * SLOWDOWN,
-    )
-    return {"timeouts": slow}
+        async def hold(stream: Any) -> None:
+            async with session.ask(QUESTION, domain="held") as reply:
+                stream.opened()
+                async for delta in reply.text_stream:
+                    stream.heard(delta)
 
-
-def trusting(authority: str) -> Any:
-    """Return a TLS context that trusts the benchmark's own authority."""
-    import ssl
-
-    return ssl.create_default_context(cafile=authority)
+        yield SimpleNamespace(read=read, get=get, create=create, hold=hold, session=session)
 
 
 @asynccontextmanager
-async def ours(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """This package: typed events, folded; the message is taken at the end."""
-    async with session_for(server, shape) as session:
-
-        async def read(*, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-            reply = session.ask("How do I sign in?")
-            count, kept = await drain(reply, first, keep)
-            text = reply.message.text
-            assert not keep or text_of(kept) == text
-            return Heard(count, text=text)
-
-        yield read
-
-
-@asynccontextmanager
-async def bare_aiohttp(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """The floor: aiohttp's ``iter_any``, which parses nothing."""
+async def bare_aiohttp(server: str) -> AsyncIterator[Any]:
+    """The floor: ``iter_any``, which parses nothing, and ``response.json()``."""
     import aiohttp
 
-    options: dict[str, Any] = {"ssl": trusting(server.authority)} if server.authority else {}
-    timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    def made(**options: Any) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(limit=0, **options)
+        return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None))
 
-        async def read(*, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-            size = 0
-            async with session.post(server.url(shape), json=BODY, headers=HEADERS, **options) as response:
+    # A job is created on a fresh connection, as this package does.
+    async with made() as session, made(force_close=True) as fresh:
+
+        async def read(shape: str, step: Step = count) -> None:
+            async with session.post(server + PATH.format(quote(shape)), **ASKED) as response:
+                assert await step(response.content.iter_any(), len) == len(script(shape).body)
+
+        async def get() -> None:
+            async with session.get(server + JOB, headers=ADMIN) as response:
+                assert (await response.json())["status"] == "active"
+
+        async def create() -> None:
+            async with fresh.post(server + JOBS, headers=ADMIN, json=PROMPT) as response:
+                assert (await response.json())["status"] == "active"
+
+        async def hold(stream: Any) -> None:
+            async with session.post(server + PATH.format("held"), **ASKED) as response:
+                stream.opened()
                 async for data in response.content.iter_any():
-                    if not size:
-                        first()
-                    size += len(data)
-            return Heard(body_bytes=size)
+                    for piece in data.split(b'"delta":"')[1:]:  # a read is whole events here
+                        stream.heard(piece.partition(b'"')[0].decode())
 
-        yield read
+        yield SimpleNamespace(read=read, get=get, create=create, hold=hold)
 
 
 @asynccontextmanager
-async def sse_client(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """aiohttp-sse-client2, and ``json.loads``; it would reconnect, so reading stops at ``[DONE]``."""
-    import aiohttp
-    from aiohttp_sse_client2.client import EventSource
-
-    async with aiohttp.ClientSession() as session:
-
-        async def read(*, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-            kept: list[Any] = []
-            count = 0
-            source = EventSource(
-                server.url(shape),
-                option={"method": "POST"},
-                session=session,
-                json=BODY,
-                headers=dict(HEADERS),
-            )
-            async with source:
-                async for event in source:
-                    if event.data == DONE:
-                        break
-                    data = json.loads(event.data)
-                    if not count:
-                        first()
-                    count += 1
-                    if keep:
-                        kept.append(data)
-            return Heard(count, text=text_of(kept) if keep else None)
-
-        yield read
-
-
-@asynccontextmanager
-async def httpx_sse(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """httpx with httpx-sse, and ``json.loads``."""
+async def httpx_sse(server: str) -> AsyncIterator[Any]:
+    """httpx with httpx-sse and ``json.loads``; for jobs, httpx and ``response.json()``."""
     import httpx
     from httpx_sse import aconnect_sse
 
-    async with httpx.AsyncClient(**httpx_options(server)) as client:
+    async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
 
-        async def read(*, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-            kept: list[Any] = []
-            count = 0
-            connected = aconnect_sse(client, "POST", server.url(shape), json=BODY, headers=dict(HEADERS))
-            async with connected as source:
-                async for event in source.aiter_sse():
-                    if event.data == DONE:
-                        continue
-                    data = json.loads(event.data)
-                    if not count:
-                        first()
-                    count += 1
-                    if keep:
-                        kept.append(data)
-            return Heard(count, text=text_of(kept) if keep else None)
+        def parse(event: Any) -> int:
+            return event.data != "[DONE]" and isinstance(json.loads(event.data), dict)
 
-        yield read
+        async def read(shape: str, step: Step = count) -> None:
+            url = server + PATH.format(quote(shape))
+            async with aconnect_sse(client, "POST", url, **ASKED) as source:
+                assert await step(source.aiter_sse(), parse) == script(shape).events
 
+        async def get() -> None:
+            assert (await client.get(server + JOB, headers=ADMIN)).json()["status"] == "active"
 
-def httpx_options(server: ServerAddress) -> dict[str, Any]:
-    """Return the options of an httpx client that may hold any number of streams."""
-    import httpx
-
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    verify = trusting(server.authority) if server.authority else True
-    return {"timeout": None, "limits": limits, "trust_env": False, "verify": verify}
+        yield SimpleNamespace(read=read, get=get)
 
 
 @asynccontextmanager
-async def langgraph(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """httpx with langgraph's decoder, which parses with orjson; ``[DONE]`` is kept from it."""
-    import httpx
-    from langgraph_sdk.sse import SSEDecoder, aiter_lines_raw
-
-    async with httpx.AsyncClient(**httpx_options(server)) as client:
-
-        async def read(*, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-            kept: list[Any] = []
-            count = 0
-            decoder = SSEDecoder()
-            async with client.stream("POST", server.url(shape), json=BODY, headers=HEADERS) as response:
-                async for line in aiter_lines_raw(response):
-                    if line == b"data: [DONE]":
-                        continue
-                    part = decoder.decode(line)  # type: ignore[arg-type]
-                    if part is not None and part.data is not None:
-                        if not count:
-                            first()
-                        count += 1
-                        if keep:
-                            kept.append(part.data)
-            return Heard(count, text=text_of(kept) if keep else None)
-
-        yield read
-
-
-@asynccontextmanager
-async def openai(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """openai's ``AsyncStream``; it does not fold."""
+async def openai(server: str) -> AsyncIterator[Any]:
+    """openai's client and its ``AsyncStream``, with small models; it does not fold."""
     import openai as package
+    from pydantic import create_model
 
-    client = package.AsyncOpenAI(api_key=ASSISTANT_KEY, base_url=server.base_url, max_retries=0)
-    async with client:
-        yield sdk_reader(package, client, shape)
+    base, optional = {"__base__": package.BaseModel}, (str | None, None)
+    event = create_model("Event", **base, type=(str, ...), id=optional, delta=optional)
+    job = create_model("Job", **base, id=(str, ...), status=(str, ...))
+    kinds = {"cast_to": event, "stream": True, "stream_cls": package.AsyncStream[event]}
+    async with package.AsyncOpenAI(api_key=ADMIN_KEY, base_url=server, max_retries=0) as client:
 
+        async def read(shape: str, step: Step = count) -> None:
+            stream = await client.post(PATH.format(quote(shape)), body=BODY, **kinds)
+            assert await step(stream, None) == script(shape).events
 
-@asynccontextmanager
-async def anthropic(server: ServerAddress, shape: str) -> AsyncIterator[Reader]:
-    """anthropic's ``AsyncStream``; it does not fold."""
-    import anthropic as package
+        async def get() -> None:
+            assert (await client.get(JOB, cast_to=job)).status == "active"
 
-    client = package.AsyncAnthropic(api_key=ASSISTANT_KEY, base_url=server.base_url, max_retries=0)
-    async with client:
-        yield sdk_reader(package, client, shape)
-
-
-def sdk_reader(package: Any, client: Any, shape: str) -> Reader:
-    """Return the reader of an SDK of that family, with a small model for the event."""
-
-    class Event(package.BaseModel):  # type: ignore[misc]
-        type: str
-        id: str | None = None
-        delta: str | None = None
-
-    kind = package.AsyncStream[Event]
-    path = f"/discovery/v2/assistant/{shape}/message"
-
-    async def read(*, first: Callable[[], object] = int, keep: bool = False) -> Heard:
-        stream = await client.post(path, body=BODY, cast_to=Event, stream=True, stream_cls=kind)
-        count, kept = await drain(stream, first, keep)
-        return Heard(count, text=text_of(kept) if keep else None)
-
-    return read
+        yield SimpleNamespace(read=read, get=get)
 
 
-OURS = Subject("mintlify-async", ("mintlify_async",), ours)
-FLOOR = Subject("aiohttp", ("aiohttp",), bare_aiohttp)
-
-#: In the order of the tables. The second of ours is the control: what its ratio is off 1 is noise.
-SUBJECTS = (
-    OURS,
-    Subject("control", ("mintlify_async",), ours),
-    FLOOR,
-    Subject("aiohttp-sse-client2", ("aiohttp_sse_client2",), sse_client, unable=("event",)),  # LineTooLong
-    Subject("httpx-sse", ("httpx", "httpx_sse"), httpx_sse),
-    Subject("langgraph", ("httpx", "langgraph_sdk"), langgraph),
-    Subject("openai", ("openai",), openai),
-    Subject("anthropic", ("anthropic",), anthropic, named=True),
-)
-
-
-def available(subjects: Iterable[Installed]) -> list[Installed]:
-    """Return those whose modules are installed."""
-    return [one for one in subjects if all(importlib.util.find_spec(name) for name in one.needs)]
+#: How each client is opened; it stays open, so that its connections are warm. The control is this package
+#: again: what its ratio is off 1 is noise.
+CLIENTS = {OURS: ours, CONTROL: ours, AIOHTTP: bare_aiohttp, "httpx-sse": httpx_sse, "openai": openai}

@@ -4,145 +4,133 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import bodies, chart, counted, growth, instructions, profiling, report, rounds, shapes
-from benchmarks.server import running
-from benchmarks.subjects import SUBJECTS, Heard
+from benchmarks import bodies, growing, measuring, report, rows, server, subjects
+from benchmarks.held import Held
 
-QUICK = command.Effort(rounds=1, quick=True)
-NEEDS = {"tls": "trustme"}
+SMALL = measuring.Effort(rounds=1, small=True)
+NEEDS = {"relay": ("fastapi", "uvicorn", "cryptography")}
+PLAIN_SHAPES = ["burst", "live", "alone", *(f"{kind}~deltas" for kind in bodies.DELTA_KINDS)]
+MARKDOWN_SHAPES = [f"{kind}~300~markdown" for kind in bodies.MARKDOWN_KINDS]
+GROWING_SHAPES = [f"{name}~20~growing" for name in growing.GROWING]
 
 
 @pytest.mark.parametrize("name", command.ROWS)
 def test_row_runs_and_asserts_its_own_work(name):
-    """A small run of each row ends with figures above zero for this package."""
-    if name == "instructions" and shutil.which("valgrind") is None:
-        pytest.skip("valgrind is not installed")
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
-    rows = list(command.ROWS[name](QUICK))
-    assert rows
-    for row in rows:
-        assert all(cost.median >= 0 for cost in row.costs.values())
-        assert row.name in report.table(row)
+    """A small run of each row ends with figures of this package that are in the report."""
+    for needed in NEEDS.get(name, ()):
+        pytest.importorskip(needed)
+    found = list(command.ROWS[name](SMALL))
+    assert found
+    for row in found:
+        assert row.costs
+        for subject in row.costs:
+            assert subject in report.table(row)
 
 
-@pytest.mark.parametrize("shape", bodies.SHAPES)
+def test_every_target_belongs_to_a_row_of_that_name():
+    """A target that no row has would never be shown."""
+    names = {name.partition("-")[0] for name in report.TARGETS}
+    assert names <= set(command.ROWS)
+
+
+@pytest.mark.parametrize("shape", [*PLAIN_SHAPES, *MARKDOWN_SHAPES, *GROWING_SHAPES])
 def test_answer_is_what_its_script_sends(shape):
-    """The pieces on the wire, the chunks' framing taken off, are the answer's events and nothing else."""
+    """The pieces on the wire, the chunks' framing taken off, are the answer's body and nothing else."""
     plan = bodies.script(shape)
     _, _, rest = b"".join(plan.pieces).partition(b"\r\n\r\n")
-    pieces, at = [], 0
+    found, at = [], 0
     while at < len(rest):
         end = rest.index(b"\r\n", at) + 2
         size = int(rest[at:end], 16)
-        pieces.append(rest[end : end + size])
+        found.append(rest[end : end + size])
         at = end + size + 2
-    body = b"".join(pieces)
-    events = [json.loads(frame[6:]) for frame in body.split(b"\n\n")[:-2]]
-    assert body == plan.answer.body
-    assert len(events) == plan.answer.events
-    assert "".join(event.get("delta", "") for event in events) == plan.answer.text
+    assert b"".join(found) == plan.body
 
 
-def test_reader_that_skips_an_event_is_caught():
-    """A subject that is fast because it reads less does not get a figure."""
-    from benchmarks.streams import check
+@pytest.mark.parametrize("shape", [*PLAIN_SHAPES, *MARKDOWN_SHAPES])
+def test_answer_has_the_events_and_the_text_that_readers_are_held_to(shape):
+    """The facts by which a reader is checked are those of the bytes."""
+    plan = bodies.script(shape)
+    lines = [line[6:] for line in plan.body.decode().split("\n") if line.startswith("data: ")]
+    events = [json.loads(line) for line in lines[:-1]]
+    told = [event for event in events if event["type"] == "text-delta"]
+    assert lines[-1] == "[DONE]"
+    assert len(events) == plan.events
+    assert sorted("".join(event["delta"] for event in told)) == sorted(plan.text)
 
-    expected = bodies.answer("brief")
-    check(Heard(expected.events, text=expected.text), expected)
-    for wrong in (Heard(expected.events - 1), Heard(expected.events, text="no"), Heard(body_bytes=1)):
-        with pytest.raises(AssertionError):
-            check(wrong, expected)
 
+@pytest.mark.parametrize("name", rows.THERE)
+async def test_client_that_reads_less_is_caught(name):
+    """A subject that is fast because it skips an event, or a byte, does not get a figure."""
 
-async def test_counted_work_is_whole_answers_and_requests():
-    """What callgrind counts, and what is profiled, reads the same checked answers."""
-    with running() as server:
-        await counted.streams(server, "mintlify-async", "brief", 2)
-        await counted.calls(server, "mintlify-async", "get", 2)
-        await counted.firsts(server, "aiohttp", "brief", 2)
-    assert set(profiling.layers(rounds=1)) > {"framing", "folding"}
+    async def less(events, parse):
+        return await subjects.count(events, parse) - 1
+
+    with server.running() as (url, _):
+        async with subjects.CLIENTS[name](url) as client:
+            for shape in ("burst", "alone"):
+                await client.read(shape)
+            with pytest.raises(AssertionError):
+                await client.read("alone", less)
 
 
 def test_counts_between_marks_are_of_what_lies_between():
     """Eight times the work is eight times the instructions; the interpreter's start is in neither."""
-    if not instructions.installed():
+    if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
-    code = """
-import os
-for work in (10_000, 80_000):
-    os.getloadavg()
-    for _ in range(work):
-        pass
-os.getloadavg()
-"""
-    _, small, large = instructions.counts_between_marks(["-I", "-c", code], "getloadavg")
+    loops = ["for _ in range(10_000): pass", "os.getloadavg()", "for _ in range(80_000): pass"]
+    small, large = measuring.between_marks("\n".join(loops), measuring.Effort())
     assert 7.5 < large / small < 8.5
 
 
-def test_every_shape_is_counted(monkeypatch):
-    """Each shape marks three places; its figure is the large run's instructions over the small one's."""
-    counts = [count for place in range(len(shapes.SHAPES)) for count in (99, 10, 80 + place)]
-    asked = []
-    monkeypatch.setattr(growth, "installed", lambda: True)
-    monkeypatch.setattr(growth, "counts_between_marks", lambda *given: asked.append(given) or counts)
-    row = growth.growth(rounds=1)
-    assert asked == [(["-m", "benchmarks.shapes", *shapes.SHAPES], shapes.MARK)]
-    assert [cost.median for cost in row.costs.values()] == [
-        (80 + place) / 80 for place in range(len(shapes.SHAPES))
-    ]
-
-
-def test_shape_is_run_between_its_marks(monkeypatch):
-    """What is made once is made before the first mark."""
-    seen = []
-    monkeypatch.setattr("os.getloadavg", lambda: seen.append("mark"))
-    shapes.run_marked(lambda: seen.append("small"), lambda: seen.append("large"))
-    assert seen == ["small", "mark", "small", "mark", "large", "mark"]
-
-
-def test_order_of_held_events_is_checked():
-    """An event that comes before its turn stops the run."""
-    from benchmarks.held import Book
-
-    book = Book(1)
-    book.heard("0 0.0 ", 0)
-    with pytest.raises(AssertionError):
-        book.heard("2 0.0 ", 1)
+async def test_delay_of_held_events_is_since_they_were_written():
+    """An event says when the server wrote it."""
+    held = Held()
+    held.heard(str(time.monotonic() - 5))
+    assert held.delays == [pytest.approx(5, abs=1)]
 
 
 def test_ratios_are_taken_within_a_round():
     """A machine that halves its speed between two rounds does not move a ratio."""
-    found = rounds.ratios({"ours": [1.0, 2.0, 4.0], "theirs": [2.0, 4.0, 8.0]}, "ours")
-    assert found == {"theirs": (0.5, 0.5, 0.5)}
+    row = measuring.row_of("x", "x", "µs", {measuring.OURS: [1.0, 2.0, 4.0], "theirs": [2.0, 4.0, 8.0]})
+    assert row.ratios == {"theirs": [0.5, 0.5, 0.5]}
+
+
+def test_report_says_whether_a_figure_is_within_reach():
+    """The ratio is held against the target where there is one, else the cost."""
+    costs = {measuring.OURS: [3.0], "aiohttp": [1.0], "openai": [100.0]}
+    said = report.table(measuring.row_of("burst", "CPU per event", "µs", costs))
+    assert [line.split(": ")[-1] for line in said.splitlines() if "reach" in line] == ["NO", "yes"]
 
 
 def test_rows_survive_their_file_and_are_drawn(tmp_path):
-    """What is written is read back, rows of an earlier run stay, and the chart shows every subject."""
+    """Rows of an earlier run stay, each with its day and processor, and the chart shows every subject."""
     path = tmp_path / "results.json"
-    costs = {name: rounds.Figure(2.0, 1.0, 3.0) for name in ("mintlify-async", "<peer>")}
-    row = rounds.Row("burst", "CPU an event", "µs", costs, {}, {"<peer>": 0.3}, {})
+    row = measuring.row_of("burst", "CPU per event", "µs", {measuring.OURS: [2.0], "<peer>": [4.0]})
     report.save([row._replace(name="older")], path)
-    report.save([row], path)
-    assert all(each["taken"] and each["processor"] for each in report.written_in(path))
-    assert report.load(path) == {"older": row._replace(name="older"), "burst": row}
-    assert json.loads(path.read_text())["versions"]["aiohttp"]
-    chart.draw([row], tmp_path / "chart.svg")
+    every = report.save([row], path)
+    stored = json.loads(path.read_text())
+    assert [each["name"] for each in stored["rows"]] == ["older", "burst"]
+    assert stored["rows"] == every
+    assert all(each["taken"] and "processor" in each for each in every)
+    assert stored["versions"]["aiohttp"]
+    report.draw(every, tmp_path / "chart.svg")
     assert "&lt;peer&gt;" in (tmp_path / "chart.svg").read_text()
 
 
 def test_control_is_the_same_code():
-    """The control's ratio is off 1 by noise alone: it opens what this package opens."""
-    ours, control = SUBJECTS[:2]
-    assert (ours.opened, control.name) == (control.opened, "control")
+    """The control's ratio is off 1 by noise alone: it is this package a second time."""
+    assert subjects.CLIENTS[measuring.CONTROL] is subjects.CLIENTS[measuring.OURS]
 
 
-def test_unknown_row_is_refused(capsys):
-    """A row's name that is mistyped says which there are."""
+@pytest.mark.parametrize("given", [["bursts"], ["burst", "--small", "--json"]])
+def test_command_line_that_makes_no_sense_is_refused(given, capsys):
+    """A mistyped row says which one; a small run's figures are not written."""
     with pytest.raises(SystemExit):
-        command.arguments(["bursts"])
-    assert "bursts" in capsys.readouterr().err
+        command.main(given)
+    assert "bursts" in capsys.readouterr().err or "--json" in given

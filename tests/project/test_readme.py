@@ -259,7 +259,7 @@ async def test_the_first_command_in_an_empty_environment(tmp_path):
     if os.environ.get("MINTLIFY_ASYNC_REQUIRE_REAL") != "1" or not (ROOT / "mintlify_async").is_dir():
         pytest.skip("it installs from the package index: only `tox -e real` runs it")
     line = next(block.text for block in blocks() if block.language == "bash").strip()
-    left_out = shutil.ignore_patterns(".git", ".tox", ".venv", ".bench-env", "node_modules", "__pycache__")
+    left_out = shutil.ignore_patterns(".git", ".tox", ".venv", "node_modules", "__pycache__")
     where = Path(shutil.copytree(ROOT, tmp_path / "clone", ignore=left_out))
     kept = {
         name: value

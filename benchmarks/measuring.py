@@ -1,0 +1,138 @@
+"""How it is measured: interleaved rounds, medians and quartiles, instructions, processes of their own."""
+
+import asyncio
+import gc
+import importlib
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+OURS, CONTROL = "mintlify-async", "control"
+MARK = "getloadavg"  # a function of libc that nothing else calls: callgrind writes its counts there
+MARKED = """
+import os, time
+marks = [time.process_time_ns()]; os.getloadavg()
+{}
+marks.append(time.process_time_ns()); os.getloadavg()
+print(f'{{{{"marks": {{marks}}}}}}')
+"""  # imports nothing that the code in its place might
+Samples = dict[str, list[float]]
+cpu_at_marks: list[int] = []
+
+
+class Effort(NamedTuple):
+    """How much is done: the *rounds* of each comparison; a *small* run is for the tests and shows nothing."""
+
+    rounds: int = 5
+    small: bool = False
+
+    def counts(self) -> bool:
+        """Tell whether instructions are counted: not in small runs, and not without valgrind."""
+        return not self.small and shutil.which("valgrind") is not None
+
+
+class Row(NamedTuple):
+    """What each subject costs, in *unit*, and our cost ÷ each other's: [median, lower and upper quartile]."""
+
+    name: str
+    title: str
+    unit: str
+    costs: Samples
+    ratios: Samples
+
+
+def figure(samples: list[float]) -> list[float]:
+    """Return the median and the quartiles of *samples*."""
+    low, middle, high = statistics.quantiles(samples * 2 if len(samples) < 2 else samples, method="inclusive")
+    return [middle, low, high]
+
+
+def divided(ours: list[float], theirs: list[float]) -> list[float]:
+    """Return the ratios of two subjects round by round, as the machine's speed drifts."""
+    return [one / other for one, other in zip(ours, theirs, strict=True)]
+
+
+def row_of(name: str, title: str, unit: str, samples: Samples, *, ratios: bool = True) -> Row:
+    """Return the row of *samples*, of which each subject has one per round."""
+    others = {subject: each for subject, each in samples.items() if ratios and subject != OURS}
+    shares = {subject: figure(divided(samples[OURS], each)) for subject, each in others.items()}
+    return Row(name, title, unit, {subject: figure(each) for subject, each in samples.items()}, shares)
+
+
+def shuffled(names: Iterable[str], number: int) -> list[str]:
+    """Return the order of a round: in a fixed one, a subject would always follow the same other."""
+    return random.Random(number).sample(list(names), len(list(names)))
+
+
+async def interleaved(works: Mapping[str, Callable[[], Awaitable[object]]], effort: Effort) -> Samples:
+    """Run each work in each round, in an order of its own; return seconds of CPU per run, by round."""
+    samples: Samples = {name: [] for name in works}
+    repeat = 1 if effort.small else 8
+    for work in works.values():
+        await work()  # connections, caches, compiled patterns
+    gc.collect()
+    gc.freeze()  # no subject pays for the modules that another one imported
+    for number in range(effort.rounds):
+        for name in shuffled(works, number):
+            gc.collect()
+            await works[name]()  # not counted: the processor's caches hold what the subject before left
+            start = time.process_time()
+            for _ in range(repeat):
+                await works[name]()
+            samples[name].append((time.process_time() - start) / repeat)
+    gc.unfreeze()
+    return samples
+
+
+def child(work: Callable[..., Any] | str, given: dict[str, Any]) -> list[str]:
+    """Return the command that runs the coroutine function *work* with *given*, or a line of code."""
+    if isinstance(work, str):
+        return [sys.executable, "-I", "-c", MARKED.format(work)]
+    return [sys.executable, "-m", "benchmarks.measuring", work.__module__, work.__name__, json.dumps(given)]
+
+
+def in_process(work: Callable[..., Any] | str, key: str = "result", **given: Any) -> Any:
+    """Run *work* in a process of its own; return its result, which goes through JSON."""
+    done = subprocess.run(child(work, given), cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)[key]
+
+
+def mark() -> None:
+    """Mark a place in a process that :func:`between_marks` runs."""
+    cpu_at_marks.append(time.process_time_ns())
+    os.getloadavg()
+
+
+def between_marks(work: Callable[..., Any] | str, effort: Effort, **given: Any) -> list[float]:
+    """Run *work* in a process of its own; return what it costs from each mark to the next.
+
+    That is instructions in user space, or nanoseconds of CPU where nothing counts instructions.
+    """
+    if not effort.counts():
+        return [float(later - earlier) for earlier, later in pairwise(in_process(work, "marks", **given))]
+    with tempfile.TemporaryDirectory() as folder:
+        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", f"--dump-before={MARK}"]
+        options: dict[str, Any] = {"env": {**os.environ, "PYTHONHASHSEED": "0"}, "stdout": subprocess.DEVNULL}
+        subprocess.run([*tool, "-q", *child(work, given)], cwd=ROOT, check=True, **options)
+        files = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
+        totals = [re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE) for path in files]
+    return [float(found[1]) for found in totals[1:] if found]  # without what came before the first mark
+
+
+if __name__ == "__main__":
+    module, function, options = sys.argv[1:]
+    result = asyncio.run(getattr(importlib.import_module(module), function)(**json.loads(options)))
+    measuring = importlib.import_module("benchmarks.measuring")  # this file is __main__ here
+    print(json.dumps({"result": result, "marks": measuring.cpu_at_marks}))

@@ -1,0 +1,217 @@
+"""The rows about one answer, one request, one import, a conversation and a chat message."""
+
+import asyncio
+import gc
+import importlib.util
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+from .bodies import DELTA_KINDS, MARKDOWN_KINDS, script
+from .growing import GROWING
+from .measuring import (
+    CONTROL,
+    OURS,
+    Effort,
+    Row,
+    Samples,
+    between_marks,
+    divided,
+    in_process,
+    interleaved,
+    mark,
+    row_of,
+)
+from .server import running
+from .subjects import AIOHTTP, CLIENTS, QUESTION, count_from_first
+
+IMPORTS = {
+    OURS: "from mintlify_async import MintlifySession, TextDelta, Finish",
+    AIOHTTP: "import aiohttp",
+    "httpx-sse": "import httpx, httpx_sse",
+    "openai": "from openai import AsyncOpenAI",
+}
+#: Each client whose package is installed, the control aside.
+THERE = [n for n in IMPORTS if n in (OURS, AIOHTTP) or importlib.util.find_spec(n.replace("-", "_"))]
+TIMES = 8  # how much larger the large answer of a growing shape is
+
+
+async def cpu_per_event(readers: dict[str, tuple[str, str]], effort: Effort) -> Samples:
+    """Return the microseconds of CPU per event, by label; *readers* says which client reads which shape."""
+    async with AsyncExitStack() as stack:
+        (server, _), works = stack.enter_context(running()), {}
+        for label, (name, shape) in readers.items():
+            client = await stack.enter_async_context(CLIENTS[name](server))
+            works[label] = partial(client.read, shape)
+        samples = await interleaved(works, effort)
+    events = {label: script(shape).events for label, (_, shape) in readers.items()}
+    return {label: [1e6 * cost / events[label] for cost in each] for label, each in samples.items()}
+
+
+def burst(effort: Effort) -> Iterator[Row]:
+    """Measure a whole answer that is there at once."""
+    samples = asyncio.run(cpu_per_event({name: (name, "burst") for name in (*THERE, CONTROL)}, effort))
+    yield row_of("burst", "CPU per event of a 55 KB answer, written at once", "µs", samples)
+
+
+def shapes(effort: Effort) -> Iterator[Row]:
+    """Measure this package on deltas of other shapes than the plain one."""
+    readers = {kind: (OURS, f"{kind}~deltas") for kind in DELTA_KINDS}
+    samples = asyncio.run(cpu_per_event({**readers, CONTROL: readers["plain"]}, effort))
+    plain = samples.pop("plain")
+    times = {kind: divided(each, plain) for kind, each in samples.items()}
+    yield row_of("shapes", "CPU of a delta of another shape ÷ a plain one", "times", times, ratios=False)
+
+
+def counted(name: str, title: str, costs: dict[str, float], effort: Effort) -> Row:
+    """Return the row of *costs* that have no spread."""
+    unit = "instructions" if effort.counts() else "ns of CPU"
+    return row_of(name, title, unit, {subject: [cost] for subject, cost in costs.items()})
+
+
+def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> Samples:
+    """Return what *work* costs between its marks, for each client, which asks a running server."""
+    with running() as (server, _):
+        return {name: between_marks(work, effort, client=name, server=server, **given) for name in names}
+
+
+async def marked(client: str, server: str, what: str, times: int) -> None:
+    """Read the answer in the shape *what*, or make that call, *times* times between two marks."""
+    async with CLIENTS[client](server) as opened:
+        work = getattr(opened, what, None) or partial(opened.read, what)
+        for number in range(-1 - times // 5, times):  # those below 0 warm up
+            if number == 0:
+                mark()
+            await work()
+        mark()
+
+
+async def first_marked(client: str, server: str, times: int) -> None:
+    """Mark the request and the first event, *times* times."""
+    async with CLIENTS[client](server) as opened:
+        for _ in range(times):
+            await asyncio.sleep(0.01)  # what the answer before has left to do
+            mark()
+            await opened.read("alone", count_from_first)
+
+
+def live(effort: Effort) -> Iterator[Row]:
+    """Count one event per packet, over a whole answer."""
+    shape = "alone" if effort.small else "live"
+    found = between(marked, effort, what=shape, times=1)
+    costs = {name: each[0] / script(shape).events for name, each in found.items()}
+    yield counted("live", "an event alone in its packet and its read", costs, effort)
+
+
+def first(effort: Effort) -> Iterator[Row]:
+    """Count the way to the first event, which comes alone, as a live one does."""
+    found = between(first_marked, effort, times=2 if effort.small else 15)
+    # The least of them: the loop goes round once more for an event that comes a moment after its headers.
+    costs = {name: min(each[::2]) for name, each in found.items()}
+    yield counted("first", "from the question to the first event, alone in its packet", costs, effort)
+
+
+def request(effort: Effort) -> Iterator[Row]:
+    """Count a request that reads a job, and one that creates a job."""
+    times = 2 if effort.small else 100
+    for call, verb, names in (("get", "reads", THERE), ("create", "creates", (OURS, AIOHTTP))):
+        found = between(marked, effort, names, what=call, times=times)
+        costs = {name: each[0] / times for name, each in found.items()}
+        yield counted(f"request-{call}", f"a request that {verb} a job", costs, effort)
+
+
+def imports(effort: Effort) -> Iterator[Row]:
+    """Count the import of the names one uses, and that of the package alone."""
+    lines = {"bare": "import mintlify_async", **{name: IMPORTS[name] for name in THERE}}
+    for line in lines.values():
+        in_process(line, "marks")  # writes the bytecode
+    costs = {name: between_marks(line, effort)[0] for name, line in lines.items()}
+    bare = {OURS: costs.pop("bare"), AIOHTTP: costs[AIOHTTP]}
+    yield counted("import", "importing the names one uses", costs, effort)
+    yield counted("import-bare", "import mintlify_async, beside import aiohttp", bare, effort)
+
+
+async def grow_marked(server: str, names: list[str], small: bool) -> None:
+    """Read nothing, a small and a large answer of each shape, with marks between them."""
+    from mintlify_async import extras_markdown
+
+    gc.disable()  # it is linear, and the interpreter's share, but comes in jumps between two sizes
+    async with CLIENTS[OURS](server) as ours:
+        for name in names:
+            size = max(16, GROWING[name].size // 100) if small else GROWING[name].size
+            for n in (size, 0, size, TIMES * size):  # the first warms up
+                shape, expected = f"{name}~{n}~growing", script(f"{name}~{n}~growing").events
+                mark()
+                reply = ours.session.ask(QUESTION, domain=shape)
+                await reply
+                assert reply.events_seen == expected, name
+                assert reply.message is not None
+                extras_markdown(reply)  # its sources and its suggestions
+                mark()
+
+
+def growth(effort: Effort) -> Iterator[Row]:
+    """Count what a byte costs at eight times the size over what it costs, for each growing shape."""
+    with running() as (server, _):
+        costs = between_marks(grow_marked, effort, server=server, names=list(GROWING), small=effort.small)
+    times = {}
+    for place, name in enumerate(GROWING):
+        nothing, small, large = costs[8 * place + 2 : 8 * place + 8 : 2]  # the first warms up
+        times[name] = [(large - nothing) / TIMES / (small - nothing)]
+    title = f"cost per byte at {TIMES} times the size ÷ at the size"
+    yield row_of("growth", title, "times", {"worst": max(times.values()), **times}, ratios=False)
+
+
+async def converse(server: str, turns: int) -> dict[str, float]:
+    """Take *turns* turns of 55 KB; return the last ones' CPU ÷ that of the fifth and its neighbours."""
+    async with CLIENTS[OURS](server) as ours:
+        chat = ours.session.conversation(domain="burst", max_messages=8)
+        plain = partial(ours.session.ask, QUESTION)  # no history: the control
+        return {OURS: await compared(partial(chat.ask, QUESTION), turns), CONTROL: await compared(plain, 12)}
+
+
+async def compared(ask: Callable[[], Any], turns: int) -> float:
+    costs = []
+    for _ in range(turns):
+        gc.collect()
+        start = time.process_time()
+        assert (await ask()).text == script("burst").text
+        costs.append(time.process_time() - start)
+    return statistics.median(costs[-5:]) / statistics.median(costs[2:7])
+
+
+def conversation(effort: Effort) -> Iterator[Row]:
+    """Measure how a conversation's turn grows over a hundred turns."""
+    turns = 8 if effort.small else 104
+    with running() as (server, _):
+        found = [in_process(converse, server=server, turns=turns) for _ in range(effort.rounds)]
+    samples = {name: [each[name] for each in found] for name in (OURS, CONTROL)}
+    title = "CPU of a turn after 100 turns ÷ the fifth, with a window of 8 messages"
+    yield row_of("conversation", title, "times", samples, ratios=False)
+
+
+async def edit(server: str, kind: str, size: int) -> float:
+    """Show one growing answer as edits of a chat message; return the p99 of a step's CPU, in ms."""
+    shape, steps, text = f"{kind}~{size}~markdown", [], ""
+    async with CLIENTS[OURS](server) as ours:
+        start = time.process_time()
+        async for shown in ours.session.ask(QUESTION, domain=shape).edits(every=0.0, limit=size + 200):
+            steps.append(1e3 * (time.process_time() - start))
+            start, text = time.process_time(), shown.text
+    assert script(shape).text.strip() in text
+    return sorted(steps)[len(steps) * 99 // 100]
+
+
+def message(effort: Effort) -> Iterator[Row]:
+    """Measure the steps of a chat message that grows, reading included, for each kind of Markdown."""
+    for size in (4_096, 10_000):
+        samples: Samples = {kind: [] for kind in MARKDOWN_KINDS}
+        with running() as (server, _):
+            given = {"server": server, "size": size // 100 if effort.small else size}
+            for kind in [*MARKDOWN_KINDS] * effort.rounds:
+                samples[kind].append(in_process(edit, kind=kind, **given))
+        title = f"CPU of a step of a chat message that grows to {size:,} characters, p99"
+        yield row_of(f"message-{size}", title, "ms", samples, ratios=False)
