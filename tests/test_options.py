@@ -73,3 +73,11 @@ def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(**arguments)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("proxy", ["http://", "https:///path", "http://[bad"])
+def test_a_proxy_without_a_host_is_refused(proxy):
+    """Or aiohttp would go past it without a word."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(proxy=proxy)
+    assert caught.value.field == "proxy"

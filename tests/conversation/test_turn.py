@@ -260,3 +260,16 @@ async def test_an_observer_that_fails_ends_the_turn(service):
             assert not chat.busy
             assert chat.unanswered.text == "Hi"
     assert not service.requests
+
+
+async def test_a_block_begins_when_it_is_awaited(service):
+    """A task that is cancelled before it entered the reply has not entered it: the conversation goes on."""
+    async with service.session() as session:
+        chat = session.conversation()
+        reply = chat.ask("How do I log in?")
+        entering = asyncio.create_task(reply.__aenter__())
+        entering.cancel()
+        await asyncio.wait([entering])
+        await asyncio.create_task(reply.run())
+        await asyncio.create_task(chat.ask("And out?").run())
+    assert service.requests.count("ask") == 2

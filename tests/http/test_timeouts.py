@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
+import anyio
 import pytest
 
-from mintlify_async import ConfigurationError, Timeouts
+from mintlify_async import (
+    APIConnectionError,
+    APITimeoutError,
+    ConfigurationError,
+    OutcomeUnknownError,
+    Timeouts,
+)
+from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.faults import Raw
 
 
 @pytest.mark.parametrize("settings", [{"connect": 0}, {"idle": -1}, {"total": True}, {"request": math.nan}])
@@ -15,3 +25,55 @@ def test_timeouts_check_their_numbers(settings):
     with pytest.raises(ConfigurationError) as caught:
         Timeouts(**settings)
     assert caught.value.field == next(iter(settings))
+
+
+@pytest.mark.parametrize("operation", ["create_job", "get_job"])
+async def test_a_key_function_that_hangs_ends_with_the_deadline(operation):
+    """The deadline bounds everything; nothing was sent."""
+    clock = VirtualClock()
+
+    async def hang():
+        await asyncio.Event().wait()
+
+    async with LocalService(clock=clock) as service:
+        async with service.session(admin_key=hang, timeouts=Timeouts(request=5)) as session:
+            call = session.create_job("x") if operation == "create_job" else session.job("j").refresh()
+            with anyio.fail_after(5), pytest.raises(APITimeoutError) as caught:
+                await call
+        assert caught.value.sent == "no"
+        assert len(service.requests) == 0
+
+
+async def test_infinite_limits_work(service):
+    """Infinity is no limit; aiohttp itself cannot round it."""
+    inf = float("inf")
+    async with service.session(timeouts=Timeouts(connect=inf, request=inf, first_event=inf)) as session:
+        assert (await session.create_job("x")).id
+        assert (await session.ask("x")).text
+
+
+async def test_endless_interim_answers_end_with_the_deadline():
+    """Something comes all the time, but never an answer."""
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service:
+        service.script.any(fault=Raw([b"HTTP/1.1 100 Continue\r\n\r\n", 1.0] * 500), times=None)
+        async with service.session() as session:
+            for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
+                before = clock.now()
+                with pytest.raises((OutcomeUnknownError, APIConnectionError)):
+                    await call
+                assert clock.now() - before < 61
+
+
+async def test_a_key_function_that_hangs_says_which_limit_ended_it():
+    """The whole answer's, where that is shorter."""
+
+    async def hang():
+        await asyncio.Event().wait()
+
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service, service.session(assistant_key=hang) as session:
+        for timeout, phase, seconds in ((5, "total", 5), (None, "first_event", 60)):
+            with pytest.raises(APITimeoutError) as caught:
+                await session.ask("x", timeout=timeout)
+            assert (caught.value.phase, caught.value.seconds) == (phase, seconds)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import threading
+import weakref
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 from secret_guard import Keys
 from wire_kit import JOB
 
-from mintlify_async import MintlifySession, NotFoundError
+from mintlify_async import MintlifySession, NotFoundError, StateError
 from mintlify_async.testing import LocalService
 
 KEYS = Keys()
@@ -70,3 +73,67 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
         "content-type": "application/json",
         "authorization": f"Bearer {KEYS.admin}",
     }
+
+
+@pytest.mark.parametrize("turns", range(8))
+async def test_a_cancelled_close_still_closes_everything(service, turns):
+    """Both kinds of connections, at whatever turn it is cancelled; the fixtures look for what is left."""
+    session = service.session()
+    await session.create_job("x")
+    await session.job("job_1").refresh()
+    task = asyncio.create_task(session.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    await session.close()
+    gc.collect()
+
+
+async def test_a_session_may_be_closed_by_several_at_once(service):
+    """The first one closes it."""
+    session = service.session()
+    await session.create_job("x")
+    await asyncio.gather(session.close(), session.close(), session.close())
+
+
+async def test_a_session_with_other_options_keeps_the_first_one_alive(service):
+    """Whose end would close the connections that both use."""
+    session = service.session()
+    other = session.with_options(fp="v")
+    async with other.ask("x") as reply:
+        await anext(reply)
+        session = weakref.ref(session)
+        gc.collect()
+        assert [event async for event in reply]
+        assert reply.complete
+    await session().close()
+
+
+async def test_a_borrowed_session_of_another_loop_sends_nothing(service):
+    """Though it has a connection in hand that it would write to before it fails."""
+    ready, done = threading.Event(), threading.Event()
+    made = []
+
+    async def owner():
+        async with aiohttp.ClientSession() as ours, service.session(client_session=ours) as session:
+            await session.create_job("first")
+            made.append(session)
+            ready.set()
+            while not done.is_set():
+                await asyncio.sleep(0.001)
+
+    thread = threading.Thread(target=lambda: asyncio.run(owner()))
+    thread.start()
+    while not ready.is_set():
+        await asyncio.sleep(0.001)
+    try:
+        for call in (made[0].create_job("second"), made[0].ask("x").run()):
+            with pytest.raises(StateError, match="another event loop"):
+                await call
+        await asyncio.sleep(0.05)  # it was the other loop that sent it
+    finally:
+        done.set()
+        while thread.is_alive():
+            await asyncio.sleep(0.001)
+    assert len(service.requests) == 1

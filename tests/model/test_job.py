@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import JSON
 
+from mintlify_async import OutcomeUnknownError
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.messages import coerce_messages
 from mintlify_async.model.job import Job, JobStatus, Source
@@ -155,3 +156,20 @@ def test_what_does_not_fit_keeps_its_place() -> None:
     """Fields of an unforeseen type stay in ``extra`` in the order in which they came."""
     wire = {"id": "j", "status": "s", "source": 1.5, "createdAt": 7, "z": 1, "model": 2}
     assert list(Job.from_wire(wire).extra) == ["source", "createdAt", "z", "model"]
+
+
+@pytest.mark.parametrize("depth", [100, 300, 700, 3000])
+async def test_a_job_is_read_only_when_it_can_be_printed_and_copied(service, depth):
+    """What the parser takes may be nested deeper than anything else can bear."""
+    body = b'{"id":"j","status":"completed","x":' + b"[" * depth + b"]" * depth + b"}"
+    service.script.create_job(status=201, body=body)
+    async with service.session() as session:
+        try:
+            job = (await session.create_job("x")).job
+        except OutcomeUnknownError:
+            assert depth > 200
+        else:
+            repr(job)
+            copy.deepcopy(job)
+            pickle.loads(pickle.dumps(job))
+            job.to_wire()

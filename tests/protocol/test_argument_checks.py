@@ -140,3 +140,40 @@ def test_a_page_size_that_no_json_can_hold(size: object) -> None:
     with pytest.raises(ConfigurationError) as caught:
         ask_request(Assumptions(), "acme", [Message.user("x", "1")], retrieval_page_size=size)  # type: ignore[arg-type]
     assert caught.value.field == "retrieval_page_size"
+
+
+@pytest.mark.parametrize("headers", ["abc", 5, [("a", "b")], {1: "x"}, {"X": None}, {"X": b"y"}], ids=repr)
+async def test_headers_of_a_wrong_type_are_refused_before_any_post(service, headers):
+    """For each operation and for the session."""
+    async with service.session() as session:
+        job = await session.create_job("x")
+        for call in (
+            lambda: session.create_job("x", headers=headers),
+            lambda: job.send("x", headers=headers),
+            lambda: session.ask("x", headers=headers).run(),
+        ):
+            with pytest.raises(ConfigurationError) as caught:
+                await call()
+            assert caught.value.field == "headers"
+    assert [request.method for request in service.requests].count("POST") == 1
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(headers=headers)
+    assert caught.value.field == "headers"
+
+
+async def test_a_header_that_would_part_the_request_is_refused(service):
+    """With ``Expect`` the headers leave before the body, and nobody could say what was sent."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.create_job("x", headers={"Expect": "100-continue"})
+    assert caught.value.field == "headers"
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize("seconds", [10**400, float("nan"), -float("inf")])
+async def test_a_limit_that_is_no_time_is_refused(service, seconds):
+    """Nothing of the standard library's arithmetic reaches the caller."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.create_job("x", timeout=seconds)
+    assert caught.value.field == "timeout"

@@ -173,3 +173,12 @@ def test_a_question_with_anything_more_is_written_whole() -> None:
         "threadId": "t",
         "threadKey": "k",
     }
+
+
+async def test_a_header_is_the_same_whatever_its_case(service):
+    """The call's over the session's, the user's over ours, the body's type always ours."""
+    async with service.session(headers={"X-A": "session", "user-agent": "mine"}) as session:
+        await session.create_job("x", headers={"x-a": "call", "content-type": "text/plain", "ACCEPT": "*/*"})
+    sent = service.requests[0].headers
+    expected = {"x-a": "call", "user-agent": "mine", "content-type": "application/json", "accept": "*/*"}
+    assert {name: sent[name] for name in expected} == expected
