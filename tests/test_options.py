@@ -69,7 +69,7 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
     ],
 )
 def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field):
-    """Before anything could be lost over it."""
+    """The session's constructor refuses a setting of a wrong type by name."""
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(**arguments)
     assert caught.value.field == field
@@ -77,7 +77,7 @@ def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field
 
 @pytest.mark.parametrize("proxy", ["http://", "https:///path", "http://[bad"])
 def test_a_proxy_without_a_host_is_refused(proxy):
-    """Or aiohttp would go past it without a word."""
+    """A proxy URL without a host is refused: aiohttp would ignore it silently."""
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(proxy=proxy)
     assert caught.value.field == "proxy"

@@ -17,7 +17,7 @@ KEYS = Keys()
 
 
 async def test_after_done_there_is_one_second_in_all(service):
-    """Also when ``finish`` and ``[DONE]`` came apart, and comments go on for ever."""
+    """After ``[DONE]`` the connection is closed within one second, even if comments keep arriving."""
     clock = VirtualClock()
     async with LocalService(clock=clock) as service:
         service.script.ask(
@@ -35,7 +35,7 @@ async def test_after_done_there_is_one_second_in_all(service):
 
 
 async def test_after_finish_comments_do_not_hold_the_answer_open():
-    """A second without an event ends it."""
+    """After ``finish``, one second without an event ends the answer; comments do not count."""
     clock = VirtualClock()
     async with LocalService(clock=clock) as service:
         service.script.ask(
@@ -51,7 +51,7 @@ async def test_after_finish_comments_do_not_hold_the_answer_open():
 
 
 async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
-    """The reader does not wait for an answer that nobody wants."""
+    """Closing a reply before its answer began ends its reader and closes the connection."""
     service.script.ask(fault=NoAnswer())
     async with service.session() as session:
         reply = session.ask("x")
@@ -72,7 +72,7 @@ async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
 
 
 async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_too(service):
-    """Between two attempts, as a program that shuts down does it."""
+    """Closing a reply between two attempts, and then its session, raises nothing in the reader."""
     service.script.ask(status=429, headers={"Retry-After": "30"}, times=None)
     retried = asyncio.Event()
     session = service.session(on_retry=lambda event: retried.set())
@@ -92,7 +92,7 @@ async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_to
 
 
 async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(service):
-    """A quota's store may be slow; nothing is told of an attempt that nobody waits for any more."""
+    """Closing a reply does not wait for a slow quota store, and no retry is reported for it."""
     told, giving_back = [], asyncio.Event()
 
     class Slow(MemoryQuotaStore):
@@ -112,7 +112,7 @@ async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(servi
 
 
 async def test_an_error_event_that_repeats_the_key_shows_it_nowhere(service):
-    """The service's words without it."""
+    """The error has the service's words without the key."""
     service.script.ask(
         events=[{"type": "start"}, {"type": "error", "errorText": f"bad key {KEYS.assistant}"}]
     )

@@ -12,7 +12,7 @@ from mintlify_async.testing import LocalService
 
 
 async def test_a_second_turn_is_refused(service, session):
-    """By default; the first goes on unharmed."""
+    """A second turn is refused by default, and the first goes on unharmed."""
     chat = session.conversation()
     async with chat.ask("How do I install it?") as reply:
         assert chat.busy
@@ -28,7 +28,7 @@ async def test_a_second_turn_is_refused(service, session):
 
 
 async def test_a_cancelled_reader_does_not_block_the_next(service, session):
-    """Cancelled outside a block, while its task and its traceback are still held."""
+    """A turn whose reader was cancelled outside a block lets the next one begin."""
     chat = session.conversation()
     service.script.ask(events=[*answer("Half")[:-2], 1000.0])
 
@@ -48,7 +48,7 @@ async def test_a_cancelled_reader_does_not_block_the_next(service, session):
 
 
 async def test_turns_wait_in_line(service, session):
-    """With ``busy="queue"``: in the order of their entering, each with the history before it."""
+    """With ``busy="queue"`` turns run in the order of their entering, each with the history so far."""
     chat = session.conversation(busy="queue")
     await asyncio.gather(*(chat.ask(f"Question {n}?").run() for n in range(5)))
     asked = [text for role, text in sent(service) if role == "user"]
@@ -58,7 +58,7 @@ async def test_turns_wait_in_line(service, session):
 
 
 async def test_leaving_the_line(service, session):
-    """Who is cancelled or fails while waiting or running lets the next one through."""
+    """A turn that is cancelled or fails, waiting or running, lets the next one through."""
     chat = session.conversation(busy="queue")
     service.script.ask()
     service.script.ask(status=500)
@@ -80,7 +80,7 @@ async def test_leaving_the_line(service, session):
 
 
 async def test_cancelled_just_when_its_turn_comes(service, session):
-    """The turn that was handed over is handed on."""
+    """A turn that is cancelled when its time comes hands the lock on."""
     chat = session.conversation(busy="queue")
     first = chat.ask("First")
     await anext(first)
@@ -96,7 +96,7 @@ async def test_cancelled_just_when_its_turn_comes(service, session):
 
 
 async def test_closed_while_it_waits_in_line(service, session):
-    """Nothing is asked for a reply that was given up before its turn."""
+    """A reply that is closed before its turn is not asked."""
     chat = session.conversation(busy="queue")
     async with chat.ask("First"):
         second = chat.ask("Second")
@@ -111,7 +111,7 @@ async def test_closed_while_it_waits_in_line(service, session):
 
 
 async def test_a_second_reader_does_not_end_the_turn(service, session):
-    """Another task that steps the same reply is told; the first reads on and commits."""
+    """A second task that reads the same reply gets an error; the first reads on and commits."""
     chat = session.conversation()
     reply = chat.ask("How do I install it?")
     first = asyncio.create_task(reply.run())
@@ -123,7 +123,7 @@ async def test_a_second_reader_does_not_end_the_turn(service, session):
 
 
 async def test_a_conversation_serves_several_loops(clock):
-    """It belongs to no loop, as its session does."""
+    """A conversation belongs to no event loop."""
     # The service runs in this loop; the other loops run in threads.
     async with LocalService() as service, service.session() as session:
         chat = session.conversation(busy="queue")
@@ -137,7 +137,7 @@ async def test_a_conversation_serves_several_loops(clock):
 
 
 async def test_a_turn_lasts_as_long_as_its_block(service, session):
-    """What was read may still be being shown: the next answer waits; the block's own task need not."""
+    """The next turn waits until the block is left; the block's own task may ask again."""
     chat = session.conversation(busy="queue")
     async with chat.ask("How do I install it?") as reply:
         await reply
@@ -155,7 +155,7 @@ async def test_a_turn_lasts_as_long_as_its_block(service, session):
 
 
 async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
-    """Also without a block: read at once, shown slowly, and the next answer comes after."""
+    """Without a block the turn lasts until its last edit was shown."""
     chat = session.conversation(busy="queue")
     shown = []
 
@@ -170,7 +170,7 @@ async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
 
 
 async def test_a_session_that_closed_while_a_turn_waited_in_line(service):
-    """The question is prepared anew when its time comes; that it cannot be ends the turn."""
+    """A queued turn whose session was closed ends with an error and frees the conversation."""
     async with service.session() as session:
         chat = session.conversation(busy="queue")
         async with chat.ask("First") as first:

@@ -23,7 +23,7 @@ from mintlify_async.messages import Message, TextPart
     ],
 )
 async def test_a_bad_question_is_named(service, session, question, field):
-    """Before anything is sent."""
+    """A bad question is refused by the field's name, before anything is sent."""
     chat = session.conversation(messages=[Message.user("Hello", id="old")])
     with pytest.raises(ConfigurationError) as caught:
         chat.ask(question)
@@ -51,14 +51,14 @@ async def test_a_bad_question_is_named(service, session, question, field):
     ],
 )
 async def test_a_bad_setting_is_named(session, setting, value):
-    """When the conversation is made."""
+    """A bad setting is refused by its name when the conversation is made."""
     with pytest.raises(ConfigurationError) as caught:
         session.conversation(**{setting: value})
     assert caught.value.field == setting
 
 
 async def test_undo_takes_the_last_turn_back(service, session):
-    """From the history, and from the service's memory: a new thread begins with what is left."""
+    """undo() removes the last turn and starts a new thread with what is left."""
     chat = session.conversation()
     await chat.ask("How do I install it?")
     await chat.ask("And on Windows?")
@@ -75,7 +75,7 @@ async def test_undo_takes_the_last_turn_back(service, session):
 
 
 async def test_an_undone_question_can_be_asked_again(service, session):
-    """Another answer to the same message."""
+    """An undone question can be asked again as the same message."""
     chat = session.conversation()
     await chat.ask("How do I install it?")
     question = await chat.undo()
@@ -84,7 +84,7 @@ async def test_an_undone_question_can_be_asked_again(service, session):
 
 
 async def test_forks_go_apart(service, session):
-    """What is said in one is not heard in the other, neither here nor at the service."""
+    """What is said in a fork is not in the original, neither here nor at the service."""
     chat = session.conversation(fp="ada", system="Be brief.", max_messages=9)
     await chat.ask("How do I install it?")
     other = chat.fork()
@@ -100,7 +100,7 @@ async def test_forks_go_apart(service, session):
 
 
 async def test_a_conversation_goes_through_json(service, session):
-    """Whole, the key included: the next turn goes on in the same thread."""
+    """to_dict() and from_dict() keep everything, the thread's key included."""
     chat = session.conversation(fp="ada", id="help", system="Be brief.")
     await chat.ask("How do I install it?")
     stored = json.loads(json.dumps(chat.to_dict()))
@@ -115,6 +115,6 @@ async def test_a_conversation_goes_through_json(service, session):
 
 @pytest.mark.parametrize("stored", [None, [], {}, {"version": 2, "messages": []}, {"version": 1}])
 async def test_what_is_no_conversation_is_refused(session, stored):
-    """A version of later, or something else."""
+    """from_dict() refuses other data and later versions."""
     with pytest.raises(ConfigurationError, match="to_dict"):
         Conversation.from_dict(session, stored)

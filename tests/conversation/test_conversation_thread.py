@@ -26,7 +26,7 @@ from mintlify_async.testing import LocalService, ThreadStyle
     ],
 )
 async def test_the_thread_goes_on_wherever_its_key_was(clock, id_in, key_in):
-    """The key comes once, with the first answer; three more turns carry it in their bodies."""
+    """The key is in the first answer only; the following turns send it in their bodies."""
     threads = ThreadStyle(id_in=id_in, key_in=key_in)
     async with LocalService(clock=clock, threads=threads) as service, service.session() as session:
         chat = session.conversation(fp="ada")
@@ -53,7 +53,7 @@ async def test_a_thread_without_its_key_is_explained(service, session):
 
 
 async def test_a_thread_that_is_gone_can_be_forgotten(service, session):
-    """The history is carried into a new thread."""
+    """forget_thread() carries the history into a new thread."""
     chat = session.conversation()
     await chat.ask("How do I install it?")
     service.threads.clear()
@@ -67,7 +67,7 @@ async def test_a_thread_that_is_gone_can_be_forgotten(service, session):
 
 
 async def test_the_key_shows_nowhere(service, session):
-    """Not in the repr, nor in the messages that are sent or stored; only where the thread is kept."""
+    """The key is in the stored thread only, not in the repr and not in the messages."""
     chat = session.conversation(fp="ada")
     await chat.ask("How do I install it?")
     key = chat.thread.key

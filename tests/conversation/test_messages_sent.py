@@ -9,7 +9,7 @@ from mintlify_async.storage.conversations import MemoryConversationStore
 
 
 async def test_bounds_on_the_messages_sent(service, session):
-    """The newest that fit, never beginning with an answer; the history keeps all."""
+    """The newest messages that fit are sent, never beginning with an answer; the history keeps all."""
     chat = session.conversation(max_messages=4, system="Be brief.")
     for n in range(4):
         service.script.ask(events=answer(f"Answer {n}", id=f"a{n}"))
@@ -35,7 +35,7 @@ async def test_bounds_on_the_characters_sent(service, session):
 
 
 async def test_only_words_are_sent_again(service, session):
-    """A search's result stays here; a file of the user's goes again; ``history_parts=None`` sends all."""
+    """Tool results are not sent again, a user's file is; ``history_parts=None`` sends all parts."""
     for parts, expected in (
         (None, {"step-start", "tool-search", "source-url", "text"}),
         (..., {"source-url", "text"}),
@@ -52,7 +52,7 @@ async def test_only_words_are_sent_again(service, session):
 
 
 async def test_a_conversation_without_an_end_may_forget(service, session):
-    """Beyond ``keep_messages`` the oldest whole turns go, here and in the store; the thread goes on."""
+    """Beyond ``keep_messages`` the oldest whole turns are dropped, in the store, too; the thread stays."""
     store = MemoryConversationStore()
     chat = session.conversation(store=store, id="help", keep_messages=5)
     for n in range(5):
@@ -68,7 +68,7 @@ async def test_a_conversation_without_an_end_may_forget(service, session):
 
 
 async def test_system_messages_go_first(service, session):
-    """Given once; it keeps its id."""
+    """The system message is sent first and keeps its id."""
     chat = session.conversation(system="Answer in French.")
     await chat.ask("How do I install it?")
     await chat.ask("And then?")
@@ -78,7 +78,7 @@ async def test_system_messages_go_first(service, session):
 
 
 async def test_a_conversation_may_begin_with_a_history(service, session):
-    """In any form that messages have."""
+    """A history may be given in any form that messages have."""
     chat = session.conversation(
         messages=["Hello", Message(id="a", role="assistant", parts=(TextPart(text="Hi!"),))], thread=None
     )

@@ -25,7 +25,7 @@ def store(request, tmp_path):
 
 
 async def test_a_stored_conversation_goes_on(service, session, store):
-    """Another object with the same name reads it at its first turn."""
+    """Another object with the same id loads the conversation at its first turn."""
     await session.conversation(fp="ada", store=store, id="help").ask("How do I install it?")
     chat = session.conversation(fp="ada", store=store, id="help")
     assert chat.messages == ()
@@ -37,7 +37,7 @@ async def test_a_stored_conversation_goes_on(service, session, store):
 
 
 async def test_owners_are_apart(service, session, store):
-    """The same id under two users: two conversations; one cannot load the other's."""
+    """The same id under two owners is two conversations; one cannot load the other's."""
     ada = session.conversation(fp="ada", store=store, id="help")
     bob = session.conversation(fp="bob", store=store, id="help")
     await ada.ask("How do I install it?")
@@ -53,7 +53,7 @@ async def test_owners_are_apart(service, session, store):
 
 
 async def test_a_stale_conversation_is_told_before_it_asks(service, session, store):
-    """Somebody else saved: nothing is sent; after loading it goes on."""
+    """If another object saved in between, nothing is sent; after load() the conversation goes on."""
     one, two = (session.conversation(store=store, id="help") for _ in range(2))
     await one.ask("How do I install it?")
     await two.load()
@@ -71,7 +71,7 @@ async def test_a_stale_conversation_is_told_before_it_asks(service, session, sto
 
 
 async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
-    """Two processes with turns under way: the second to finish is told, with its answer in hand."""
+    """Of two processes with a running turn, the second to finish gets a conflict and keeps its answer."""
     chat = session.conversation(store=store, id="help")
     await chat.ask("How do I install it?")
     stored = await store.load("help", owner="anonymous")
@@ -98,7 +98,7 @@ async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
 
 
 async def test_a_conflict_shows_when_the_block_is_left_at_finish(service, session):
-    """Whoever stops at ``finish`` learns it at the block's end."""
+    """A reader that stops at ``finish`` gets the conflict at the end of its block."""
     store = MemoryConversationStore()
     chat = session.conversation(store=store, id="help")
 
@@ -116,7 +116,7 @@ async def test_a_conflict_shows_when_the_block_is_left_at_finish(service, sessio
 
 
 async def test_two_objects_of_one_process_take_turns(service, session, store):
-    """A bot that makes a new object for each message of a chat: none is lost, none conflicts."""
+    """A new object for each message of a chat loses no turn and has no conflict."""
     await asyncio.gather(
         *(
             session.conversation(store=store, id="help", busy="queue").ask(f"Question {n}?").run()
@@ -131,7 +131,7 @@ async def test_two_objects_of_one_process_take_turns(service, session, store):
 
 
 async def test_in_line_a_turn_begins_with_what_the_store_has(service, session, store):
-    """Two long-lived objects of one conversation that queue: neither is ever stale."""
+    """Two objects of one queued conversation are never stale."""
     one, two = (session.conversation(store=store, id="help", busy="queue") for _ in range(2))
     for n, chat in enumerate((one, two, one, two)):
         await chat.ask(f"Question {n}?")
@@ -141,7 +141,7 @@ async def test_in_line_a_turn_begins_with_what_the_store_has(service, session, s
 
 
 async def test_loading_while_another_object_has_its_turn(service, session, store):
-    """It is a look; only a turn of its own stands in the way."""
+    """load() is refused only during a turn of the same object."""
     one, two = (session.conversation(store=store, id="help") for _ in range(2))
     await one.ask("How do I install it?")
     async with one.ask("And then?"):
@@ -151,7 +151,7 @@ async def test_loading_while_another_object_has_its_turn(service, session, store
 
 
 async def test_a_failed_turn_writes_nothing(service, session, store):
-    """The store has exactly the finished turns."""
+    """The store has the finished turns only."""
     chat = session.conversation(store=store, id="help")
     service.script.ask(status=500)
     with pytest.raises(ServerError):
@@ -162,7 +162,7 @@ async def test_a_failed_turn_writes_nothing(service, session, store):
 
 
 async def test_undo_forget_and_delete_reach_the_store(service, session, store):
-    """What is taken back here is taken back there."""
+    """undo(), forget_thread() and delete() change the store, too."""
     chat = session.conversation(store=store, id="help")
     await chat.ask("How do I install it?")
     await chat.ask("And then?")
@@ -182,7 +182,7 @@ async def test_undo_forget_and_delete_reach_the_store(service, session, store):
 
 
 async def test_the_system_message_is_stored(service, session, store):
-    """The code's own wins over the stored one; the same words keep their id."""
+    """The system message of the code replaces the stored one; the same words keep their id."""
     first = session.conversation(store=store, id="help", system="Be brief.")
     await first.ask("Hi")
     for system, expected in ((None, "Be brief."), ("Be brief.", "Be brief."), ("Be long.", "Be long.")):
@@ -192,7 +192,7 @@ async def test_the_system_message_is_stored(service, session, store):
 
 
 async def test_without_a_store_there_is_nothing_to_load(session):
-    """Said plainly."""
+    """load(), save() and delete() without a store raise an error that says so."""
     chat = session.conversation()
     for step in (chat.load, chat.save, chat.delete):
         with pytest.raises(StateError, match="no store"):
@@ -200,7 +200,7 @@ async def test_without_a_store_there_is_nothing_to_load(session):
 
 
 async def test_a_fork_needs_what_the_store_has(session):
-    """What was not read cannot be forked."""
+    """A stored conversation must be loaded before it can be forked."""
     chat = session.conversation(store=MemoryConversationStore(), id="help")
     with pytest.raises(StateError, match="load"):
         chat.fork()
@@ -208,7 +208,7 @@ async def test_a_fork_needs_what_the_store_has(session):
 
 @pytest.mark.parametrize("data", ["", "[]", '{"version": 99, "messages": []}', "[" * 100_000])
 async def test_what_is_no_conversation_in_the_store(service, session, data):
-    """Told before anything is sent; the gate is free again."""
+    """Stored data that is no conversation is an error before anything is sent, and frees the turn."""
     store = MemoryConversationStore()
     await store.save("help", data, owner="anonymous", revision=0)
     chat = session.conversation(store=store, id="help")
@@ -227,7 +227,7 @@ class Broken(MemoryConversationStore):
 
 
 async def test_a_store_that_fails_is_told(service, session):
-    """The answer is there; the turn is not committed; the error is the store's own."""
+    """If the store fails, its error is raised, the answer stays readable and the turn is not committed."""
     chat = session.conversation(store=Broken(), id="help")
     reply = chat.ask("Hi")
     for _ in range(2):
@@ -253,7 +253,7 @@ class Slow(MemoryConversationStore):
 
 
 async def test_cancelled_while_saving(service, session):
-    """The save is not torn: store and conversation agree; and no event is lost."""
+    """A save that is cancelled still finishes: store and conversation agree, and no event is lost."""
     store = Slow()
     chat = session.conversation(store=store, id="help")
     reply = chat.ask("Hi")

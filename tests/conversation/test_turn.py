@@ -23,7 +23,7 @@ from mintlify_async.testing.faults import Cut
 
 
 async def test_nothing_changes_before_the_reply_is_entered(service, session):
-    """Asking makes a reply, no request and no turn."""
+    """ask() makes a reply; it sends nothing and begins no turn."""
     chat = session.conversation()
     replies = [chat.ask("How do I install it?") for _ in range(3)]
     assert (chat.messages, chat.busy, len(service.requests)) == ((), False, 0)
@@ -48,7 +48,7 @@ async def test_history_is_sent_with_each_question(service, session):
 
 
 async def test_the_turn_is_committed_before_finish_is_handed_out(service, session):
-    """Whoever stops reading at ``finish`` has the turn, and may ask the next question."""
+    """A reader that stops at ``finish`` has the turn, and may ask the next question."""
     chat = session.conversation()
     reply = chat.ask("How do I install it?")
     async for event in reply:
@@ -61,7 +61,7 @@ async def test_the_turn_is_committed_before_finish_is_handed_out(service, sessio
 
 
 async def test_what_comes_after_finish_still_counts(service, session):
-    """The stream's last word on the thread and the message may come late."""
+    """A thread and parts that arrive after ``finish`` are kept."""
     late = [{"type": "data-thread", "data": {}, "threadId": "late", "threadKey": "secret"}]
     service.script.ask(events=[*answer("Hello"), *late])
     chat = session.conversation()
@@ -72,7 +72,7 @@ async def test_what_comes_after_finish_still_counts(service, session):
 
 
 async def test_done_without_finish_is_an_end(service, session):
-    """``[DONE]`` alone ends an answer in order, too."""
+    """``[DONE]`` without ``finish`` commits the turn."""
     service.script.ask(events=answer("Hello")[:-1])
     chat = session.conversation()
     await chat.ask("Hi")
@@ -80,7 +80,7 @@ async def test_done_without_finish_is_an_end(service, session):
 
 
 async def test_an_answer_without_an_id_gets_one(service, session):
-    """Also one whose id is in the history already: ids name one message each."""
+    """An answer without an id, or with one that the history has, gets a new id."""
     chat = session.conversation()
     service.script.ask(events=answer("One")[1:])
     service.script.ask(events=answer("Two", id="same"))
@@ -104,7 +104,7 @@ async def test_an_answer_without_an_id_gets_one(service, session):
     ],
 )
 async def test_a_turn_that_fails_leaves_no_trace(service, session, script, error):
-    """Cut, failed or refused: history and thread are as before, and the question keeps its id."""
+    """After a failed turn history and thread are as before, and the question keeps its id."""
     chat = session.conversation()
     await chat.ask("How do I install it?")
     before, thread = chat.messages, chat.thread
@@ -121,7 +121,7 @@ async def test_a_turn_that_fails_leaves_no_trace(service, session, script, error
 
 
 async def test_an_aborted_answer_is_not_committed(service, session):
-    """The service broke it off: the reply says so, the history does not have it."""
+    """An answer that the service aborted is not in the history; the reply says that it was aborted."""
     service.script.ask(events=[*answer("Half")[:-2], {"type": "abort", "reason": "moderation"}])
     chat = session.conversation()
     reply = await chat.ask("Hi")
@@ -131,7 +131,7 @@ async def test_an_aborted_answer_is_not_committed(service, session):
 
 
 async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
-    """By leaving the block, by closing, by cancelling, and by forgetting the reply."""
+    """Leaving the block, closing, cancelling or dropping the reply rolls the turn back."""
     chat = session.conversation()
 
     async def leave_block() -> None:
@@ -180,7 +180,7 @@ async def test_closing_the_session_rolls_back(service):
 
 
 async def test_retry_asks_the_same_with_the_same(service, session):
-    """The same message, id and options; new options replace them."""
+    """retry() sends the same message, id and options; given options replace them."""
     chat = session.conversation()
     service.script.ask(status=500, times=2)
     with pytest.raises(ServerError):
@@ -214,7 +214,7 @@ async def test_partial_by_choice(service, session):
 
 
 async def test_partial_needs_text(service, session):
-    """A refusal, or an end before the first word, has nothing to be kept."""
+    """A partial answer without any text is not kept."""
     chat = session.conversation(commit="partial")
     service.script.ask(status=500)
     with pytest.raises(ServerError):
@@ -226,7 +226,7 @@ async def test_partial_needs_text(service, session):
 
 
 async def test_partial_when_cancelled(service, session):
-    """What was on the screen when the user stopped it is remembered, in the store too."""
+    """With ``commit="partial"`` a cancelled answer's text is kept, in the store, too."""
     store = MemoryConversationStore()
     chat = session.conversation(commit="partial", store=store, id="c")
     service.script.ask(events=[*answer("Half an")[:-2], 100.0])

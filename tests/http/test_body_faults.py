@@ -78,7 +78,7 @@ async def test_a_success_that_is_not_a_job(session, service, operation, name):
 @pytest.mark.parametrize("name", BROKEN_BODIES)
 @pytest.mark.parametrize("operation", AGENT)
 async def test_a_success_whose_body_breaks(session, service, operation, name):
-    """The same: unknown for a POST, an error of ours for a GET, bounded in time and memory."""
+    """A broken body is of unknown outcome for a POST and an error of ours for a GET, within bounds."""
     script(service, operation, fault=BROKEN_BODIES[name])
     error, sent = await failure(session, service, operation)
     if operation in POSTS:
@@ -90,14 +90,14 @@ async def test_a_success_whose_body_breaks(session, service, operation, name):
 
 
 async def test_a_job_with_a_byte_order_mark_is_read(session, service):
-    """It is allowed to be there."""
+    """A byte order mark before the JSON is skipped."""
     service.script.create_job(status=201, body=b"\xef\xbb\xbf" + json.dumps(JOB).encode())
     assert (await session.create_job("x")).id == "job_1"
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
 async def test_any_success_status_with_a_job_is_a_success(session, service, status):
-    """The interface does not show which one it is."""
+    """The interface does not say which status a creation has: 200, 201 and 202 are taken."""
     service.script.create_job(status=status, json=JOB)
     handle = await session.create_job("x")
     assert handle.raw.status == status
@@ -113,7 +113,7 @@ async def test_no_content_is_not_a_job(session, service, operation):
 
 @pytest.mark.parametrize("operation", AGENT)
 async def test_an_error_page_without_end_is_cut_and_its_status_kept(session, service, operation):
-    """64 KiB of it, or two seconds: the status is what counts."""
+    """At most 64 KiB of an error page are read; its status decides the error."""
     script(service, operation, status=404, body=b"x" * 2_000_000)
     error, _ = await failure(session, service, operation)
     assert type(error) is NotFoundError
@@ -123,7 +123,7 @@ async def test_an_error_page_without_end_is_cut_and_its_status_kept(session, ser
 
 @pytest.mark.parametrize("operation", ALL)
 async def test_an_error_page_that_stalls_is_not_waited_for(session, service, clock, operation):
-    """Two seconds, then the status alone."""
+    """An error page that stalls is read for two seconds; its status decides the error."""
     script(service, operation, status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"))
     before = clock.now()
     error, _ = await failure(session, service, operation)
@@ -152,7 +152,7 @@ async def test_a_stream_that_breaks_keeps_what_had_arrived(session, service, nam
 
 @pytest.mark.parametrize("how", ["fin", "rst", "hang"])
 async def test_a_break_after_finish_is_a_normal_end(session, service, how):
-    """The answer was whole; a second of silence is enough."""
+    """After ``finish`` a break, or one second of silence, is a normal end."""
     service.script.ask(body=BODY, fault=Cut(BODY.index(b"data: [DONE]"), how))
     reply = await session.ask("Hi")
     assert reply.text == "Hello world"
@@ -178,7 +178,7 @@ BROKEN_STREAMS = {
 
 @pytest.mark.parametrize("name", BROKEN_STREAMS)
 async def test_a_stream_that_cannot_be_unpacked(session, service, name):
-    """An error of ours, never an empty answer."""
+    """A stream that cannot be decompressed is an error of ours, never an empty answer."""
     fault, expected = BROKEN_STREAMS[name]
     service.script.ask(body=BODY, fault=fault)
     error, sent = await failure(session, service, "ask")
@@ -197,7 +197,7 @@ NOT_STREAMS = {
 
 @pytest.mark.parametrize("name", NOT_STREAMS)
 async def test_a_success_that_is_no_stream(session, service, name):
-    """Peers end with an empty answer; here the body's beginning is on the error."""
+    """A success that is no event stream is an error with the beginning of the body."""
     service.script.ask(status=200, body=NOT_STREAMS[name], headers={"X-Request-Id": "req_3"})
     error, _ = await failure(session, service, "ask")
     assert isinstance(error, UnexpectedResponseError)
@@ -227,7 +227,7 @@ async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, clock
 
 
 async def test_a_total_limit_bounds_the_whole_answer(session, service, clock):
-    """Though something arrives all the time."""
+    """The total limit ends an answer even if data keeps arriving."""
     service.script.ask(chunks=[BODY[:WHOLE_EVENTS], *([1.0, b": alive\n\n"] * 100)])
     before = clock.now()
     with pytest.raises(StreamInterruptedError, match="total") as caught:

@@ -33,7 +33,7 @@ async def test_closing_wakes_who_waits_to_send_again(service):
 
 
 async def test_a_retry_after_closing_opens_nothing():
-    """The pause is short here: the second attempt finds the session closed."""
+    """An attempt that finds the session closed opens no connection."""
     async with LocalService() as service:
         service.script.create_job(status=429, headers={"Retry-After": "1"})
         task = await closed_between_attempts(service)
@@ -43,7 +43,7 @@ async def test_a_retry_after_closing_opens_nothing():
 
 
 async def test_closing_wakes_who_waits_for_the_quota(service):
-    """An hour is not slept through."""
+    """Closing the session ends a call that waits for the quota."""
     quota = Quota.interface(create_job=1, mode="wait")
     session = service.session(quota=quota, timeouts=Timeouts(request=7200))
     await session.create_job("x")
@@ -66,7 +66,7 @@ class SlowStore(MemoryQuotaStore):
 
 
 async def test_a_question_cancelled_while_its_quota_learns_leaves_no_connection(service):
-    """The answer has begun and nobody has it yet."""
+    """A question that is cancelled between the answer's head and its reader closes its connection."""
     store = SlowStore()
     service.script.ask(
         events=[{"type": "start"}, 60.0],

@@ -18,7 +18,7 @@ KEYS = Keys()
 
 @pytest.mark.parametrize("location", ["http://[bad", "//[", "http://a]b/", "\\\\x", "http://[::1%25lo]x/"])
 async def test_a_redirect_to_what_is_no_address_is_reported_like_any(service, location):
-    """Not with an error of the standard library's."""
+    """A redirect with an invalid Location is an APIStatusError, not an error of the standard library."""
     service.script.any(fault=Redirect(location, 302), times=None)
     async with service.session() as session:
         for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
@@ -34,7 +34,7 @@ ECHO = {
 
 @pytest.mark.parametrize("name", ECHO)
 async def test_a_success_that_repeats_the_key_shows_it_nowhere(service, name):
-    """A proxy's page about the request, say; the fixture looks for the key."""
+    """A page that repeats the request's key is an error without the key; a fixture looks for it."""
     service.script.create_job(status=200, body=ECHO[name](KEYS.admin), headers={"X-Echo": KEYS.admin})
     service.script.get_job(
         status=200, body=ECHO[name](KEYS.admin), headers={"X-Echo": KEYS.admin}, times=None
@@ -51,7 +51,7 @@ async def test_a_success_that_repeats_the_key_shows_it_nowhere(service, name):
 
 
 async def test_a_job_that_came_with_the_key_shows_it_nowhere(service):
-    """Neither in its headers nor in its further fields."""
+    """A key in a job's headers or extra fields is masked."""
     service.script.create_job(
         status=201,
         json={"id": "j", "status": "active", "debug": f"Bearer {KEYS.admin}"},
@@ -63,7 +63,7 @@ async def test_a_job_that_came_with_the_key_shows_it_nowhere(service):
 
 
 async def test_a_refusal_that_names_a_new_threads_key_masks_it(service):
-    """In the body, too."""
+    """A new thread's key is masked in the error's body."""
     service.script.ask(
         status=500,
         json={"error": "late", "threadId": "t", "threadKey": KEYS.thread},
@@ -97,7 +97,7 @@ asyncio.run(main())
 
 
 def test_what_the_parser_in_pure_python_raises_becomes_ours():
-    """Where aiohttp has no compiled parser, a broken chunk is an error of a family of its own."""
+    """Errors of aiohttp's parser in pure Python become errors of ours, too."""
     done = subprocess.run(
         [sys.executable, "-c", PURE_PYTHON],
         env={**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"},
@@ -112,7 +112,7 @@ def test_what_the_parser_in_pure_python_raises_becomes_ours():
 
 
 async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_again(service):
-    """A host that is none: the settings are to blame, not the network."""
+    """A base_url whose host is invalid is a ConfigurationError and is not retried."""
     tried = []
     async with service.session(base_url="https://a..b", on_request=tried.append) as session:
         for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
@@ -122,7 +122,7 @@ async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_aga
 
 
 async def test_a_password_in_netrc_is_named_as_what_is_in_the_way(service, monkeypatch, tmp_path):
-    """With trust_env aiohttp would send it in place of the key; it is not tried again."""
+    """With trust_env a matching netrc entry would replace the key: the error names it; nothing is sent."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password p\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     async with service.session(trust_env=True) as session:

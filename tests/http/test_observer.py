@@ -13,7 +13,7 @@ KEYS = Keys()
 
 
 async def test_hooks_are_called_outside_of_any_error():
-    """What a hook raises has no error of ours for its context."""
+    """Hooks run outside of any except block, so that their errors have no context of ours."""
     contexts = []
     async with MintlifySession(
         domain="acme",
@@ -28,7 +28,7 @@ async def test_hooks_are_called_outside_of_any_error():
 
 
 async def test_an_observer_that_fails_does_not_lock_the_reply(service):
-    """Its error is raised each time, not one about another reader."""
+    """Each try to read raises the observer's error, and none says that another task reads."""
 
     class Observer:
         def start(self, operation, facts):

@@ -10,7 +10,7 @@ from mintlify_async.testing.faults import Cut
 
 
 async def test_a_stalled_error_page_does_not_outlast_the_deadline():
-    """What a refusal says is worth two seconds, but not more than the call has left."""
+    """Reading an error page takes two seconds at most, and never longer than the call's deadline."""
     clock = VirtualClock()
     async with LocalService(clock=clock) as service:
         service.script.any(status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"), times=None)
@@ -24,7 +24,7 @@ async def test_a_stalled_error_page_does_not_outlast_the_deadline():
 
 @pytest.mark.parametrize("depth", [300, 900, 940, 960, 980, 3000, 9000])
 async def test_an_error_page_may_be_nested_to_any_depth(service, depth):
-    """Its status is what counts."""
+    """Deeply nested JSON in an error page does not hide its status."""
     body = b'{"error":' * depth + b'"x"' + b"}" * depth
     service.script.any(status=404, body=body, times=None)
     async with service.session() as session:

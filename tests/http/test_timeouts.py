@@ -21,7 +21,7 @@ from mintlify_async.testing.faults import Raw
 
 @pytest.mark.parametrize("settings", [{"connect": 0}, {"idle": -1}, {"total": True}, {"request": math.nan}])
 def test_timeouts_check_their_numbers(settings):
-    """A limit of nothing would end every call."""
+    """A limit that would end every call is refused by its name."""
     with pytest.raises(ConfigurationError) as caught:
         Timeouts(**settings)
     assert caught.value.field == next(iter(settings))
@@ -29,7 +29,7 @@ def test_timeouts_check_their_numbers(settings):
 
 @pytest.mark.parametrize("operation", ["create_job", "get_job"])
 async def test_a_key_function_that_hangs_ends_with_the_deadline(operation):
-    """The deadline bounds everything; nothing was sent."""
+    """The deadline ends a key function that hangs, and the error says that nothing was sent."""
     clock = VirtualClock()
 
     async def hang():
@@ -45,7 +45,7 @@ async def test_a_key_function_that_hangs_ends_with_the_deadline(operation):
 
 
 async def test_infinite_limits_work(service):
-    """Infinity is no limit; aiohttp itself cannot round it."""
+    """An infinite limit is no limit; aiohttp itself cannot round infinity."""
     inf = float("inf")
     async with service.session(timeouts=Timeouts(connect=inf, request=inf, first_event=inf)) as session:
         assert (await session.create_job("x")).id
@@ -53,7 +53,7 @@ async def test_infinite_limits_work(service):
 
 
 async def test_endless_interim_answers_end_with_the_deadline():
-    """Something comes all the time, but never an answer."""
+    """Endless 1xx answers end with the deadline."""
     clock = VirtualClock()
     async with LocalService(clock=clock) as service:
         service.script.any(fault=Raw([b"HTTP/1.1 100 Continue\r\n\r\n", 1.0] * 500), times=None)
@@ -66,7 +66,7 @@ async def test_endless_interim_answers_end_with_the_deadline():
 
 
 async def test_a_key_function_that_hangs_says_which_limit_ended_it():
-    """The whole answer's, where that is shorter."""
+    """The error names the total limit where that is shorter than the limit on the first event."""
 
     async def hang():
         await asyncio.Event().wait()

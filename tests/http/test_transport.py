@@ -77,7 +77,7 @@ async def test_a_header_goes_out_once_however_it_is_written(borrowed: bool) -> N
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_cancelled_close_still_closes_everything(service, turns):
-    """Both kinds of connections, at whatever turn it is cancelled; the fixtures look for what is left."""
+    """close() that is cancelled at any step can be called again and leaves nothing open."""
     session = service.session()
     await session.create_job("x")
     await session.job("job_1").refresh()
@@ -91,14 +91,14 @@ async def test_a_cancelled_close_still_closes_everything(service, turns):
 
 
 async def test_a_session_may_be_closed_by_several_at_once(service):
-    """The first one closes it."""
+    """Concurrent calls of close() are allowed."""
     session = service.session()
     await session.create_job("x")
     await asyncio.gather(session.close(), session.close(), session.close())
 
 
 async def test_a_session_with_other_options_keeps_the_first_one_alive(service):
-    """Whose end would close the connections that both use."""
+    """A session made by with_options() keeps the first one alive: both share connections."""
     session = service.session()
     other = session.with_options(fp="v")
     async with other.ask("x") as reply:
@@ -111,7 +111,7 @@ async def test_a_session_with_other_options_keeps_the_first_one_alive(service):
 
 
 async def test_a_borrowed_session_of_another_loop_sends_nothing(service):
-    """Though it has a connection in hand that it would write to before it fails."""
+    """A borrowed client session of another event loop is refused before anything is written."""
     ready, done = threading.Event(), threading.Event()
     made = []
 

@@ -50,7 +50,7 @@ async def until(happened):
 
 
 async def test_the_second_call_gets_the_first_ones_job(ledger, clock):
-    """One POST; the key leads to its job for ever."""
+    """The second call with a key gets the first one's job, without a POST."""
     post = Post()
     assert await create(ledger, clock, post) == JOB
     for _ in range(3):
@@ -60,7 +60,7 @@ async def test_the_second_call_gets_the_first_ones_job(ledger, clock):
 
 
 async def test_other_keys_are_other_jobs(ledger, clock):
-    """The same prompt may be sent twice, with two keys."""
+    """The same prompt with another key is another job."""
     post = Post()
     assert await create(ledger, clock, post, key="a") == JOB
     assert await create(ledger, clock, post, key="b") == JOB
@@ -79,7 +79,7 @@ async def test_a_key_belongs_to_one_prompt_and_project(ledger, clock, other):
 
 
 def test_a_fingerprint_tells_apart_and_hides():
-    """The border between project and prompt counts, and neither can be read."""
+    """A fingerprint separates project and prompt, and neither can be read from it."""
     assert fingerprint("ab", "c") != fingerprint("a", "bc")
     assert fingerprint("docs", "\ud800") != fingerprint("docs", "")
     assert "typos" not in PRINT
@@ -88,7 +88,7 @@ def test_a_fingerprint_tells_apart_and_hides():
 
 @pytest.mark.parametrize("key", ["", " ", None, 7, "k" * 513, "a\0b", "\ud800"])
 async def test_a_key_is_checked(ledger, clock, key):
-    """Before anything is claimed."""
+    """An invalid key is refused before anything is claimed."""
     post = Post()
     with pytest.raises(ConfigurationError) as caught:
         await create(ledger, clock, post, key=key)
@@ -97,7 +97,7 @@ async def test_a_key_is_checked(ledger, clock, key):
 
 
 async def test_racers_make_one_post(ledger, clock):
-    """Twenty at once: one sends, all get its job."""
+    """Of twenty calls at once one sends, and all get its job."""
     post = Post(wait=lambda: clock.sleep(5))
     results = await asyncio.gather(*(create(ledger, clock, post) for _ in range(20)))
     assert post.count == 1
@@ -130,7 +130,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("error", NO_EFFECT, ids=lambda error: str(error))
 async def test_what_had_no_effect_releases_the_claim(ledger, clock, error):
-    """Not sent or refused: the next call sends."""
+    """A request that was not sent or was refused releases the claim, and the next call sends."""
     with pytest.raises(type(error)):
         await create(ledger, clock, Post(error))
     assert await ledger.open_claims() == []
@@ -141,7 +141,7 @@ async def test_what_had_no_effect_releases_the_claim(ledger, clock, error):
 
 @pytest.mark.parametrize("error", UNKNOWN, ids=lambda error: str(error))
 async def test_what_is_not_certain_leaves_the_claim_open(ledger, clock, error):
-    """The job may exist: the key is never sent again by itself, however long ago that was."""
+    """If the job may exist, the key is never sent again by itself, however long ago that was."""
     with pytest.raises(type(error)):
         await create(ledger, clock, Post(error))
     (claim,) = await ledger.open_claims()
@@ -158,7 +158,7 @@ async def test_what_is_not_certain_leaves_the_claim_open(ledger, clock, error):
 
 
 async def test_a_loser_waits_for_the_lease_and_no_longer(ledger, clock):
-    """Then it is told that the outcome is not known."""
+    """A second call waits until the lease ends; then the outcome is unknown."""
     answer = asyncio.Event()
     sent = Post(wait=answer.wait)
     winner = asyncio.create_task(create(ledger, clock, sent))
@@ -174,7 +174,7 @@ async def test_a_loser_waits_for_the_lease_and_no_longer(ledger, clock):
 
 
 async def test_a_loser_sends_when_the_winner_was_refused(ledger, clock):
-    """The claim is free again: one of those who wait takes it."""
+    """When the first call was refused, one of those that wait sends."""
     refused = Post(APIStatusError("bad", status=400), wait=lambda: clock.sleep(5))
     winner = asyncio.create_task(create(ledger, clock, refused))
     await until(lambda: refused.count)
@@ -245,7 +245,7 @@ def cancel_by_scope(call):
     ],
 )
 async def test_cancelled_at_each_step(how, hold, posts, then):
-    """Before the POST the claim is dropped, after its answer the job is written down; in between it stays."""
+    """Cancelled before the POST the claim is dropped; after the answer the job is recorded; else it stays."""
     ledger, clock = SlowLedger(), VirtualClock()
     ledger.hold = hold
 
@@ -277,7 +277,7 @@ async def test_cancelled_at_each_step(how, hold, posts, then):
 
 
 async def test_a_cancelled_loser_changes_nothing(ledger, clock):
-    """The winner's claim is the winner's."""
+    """Cancelling a call that waits does not touch the claim of the one that sends."""
     release = asyncio.Event()
     sent = Post(wait=release.wait)
     winner = asyncio.create_task(create(ledger, clock, sent))
@@ -292,7 +292,7 @@ async def test_a_cancelled_loser_changes_nothing(ledger, clock):
 
 
 async def test_a_ledger_that_breaks_does_not_lose_a_paid_job(caplog):
-    """The job is returned, the failure logged, and the claim stays open."""
+    """If recording fails, the job is returned, the failure logged, and the claim stays open."""
 
     class Broken(MemoryLedger):
         async def record(self, claim, job_id):
@@ -305,7 +305,7 @@ async def test_a_ledger_that_breaks_does_not_lose_a_paid_job(caplog):
 
 
 async def test_a_ledger_that_cannot_release_keeps_the_error(caplog):
-    """What the service said is raised, not the ledger's failure."""
+    """If releasing fails, the service's error is raised, not the ledger's."""
 
     class Broken(MemoryLedger):
         async def release(self, claim):
@@ -317,7 +317,7 @@ async def test_a_ledger_that_cannot_release_keeps_the_error(caplog):
 
 
 async def test_a_ledger_that_cannot_claim_sends_nothing():
-    """No claim, no POST."""
+    """If claiming fails, nothing is sent."""
 
     class Broken(MemoryLedger):
         async def claim(self, claim):

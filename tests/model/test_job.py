@@ -125,7 +125,7 @@ def test_any_extra_field_of_a_job_is_given_back(extra: dict[str, Any]) -> None:
 
 
 def test_records_from_the_wire_are_as_frozen_as_made_ones() -> None:
-    """A job, its source and its envelope are of their classes, frozen, and can be referred to weakly."""
+    """Values read from the wire are frozen objects of their classes and can be referred to weakly."""
     raw = response_info(Assumptions(), 200, {"X-A": "1"})
     job = Job.from_wire({"id": "j", "status": "active", "source": {"repository": "r"}}, raw)
     assert job.source is not None
@@ -138,7 +138,7 @@ def test_records_from_the_wire_are_as_frozen_as_made_ones() -> None:
 
 
 def test_a_subclass_reads_itself() -> None:
-    """``from_wire`` of somebody's subclass returns one, with every field."""
+    """``from_wire`` of a subclass returns an object of it, with every field."""
 
     class OurJob(Job):
         pass
@@ -160,7 +160,7 @@ def test_what_does_not_fit_keeps_its_place() -> None:
 
 @pytest.mark.parametrize("depth", [100, 300, 700, 3000])
 async def test_a_job_is_read_only_when_it_can_be_printed_and_copied(service, depth):
-    """What the parser takes may be nested deeper than anything else can bear."""
+    """A job nested too deeply to be printed, copied or pickled is refused."""
     body = b'{"id":"j","status":"completed","x":' + b"[" * depth + b"]" * depth + b"}"
     service.script.create_job(status=201, body=body)
     async with service.session() as session:

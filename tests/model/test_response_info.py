@@ -25,7 +25,7 @@ def test_headers_are_masked_and_read_only() -> None:
 
 
 def test_of_a_repeated_header_the_first_is_kept() -> None:
-    """Whatever the case of its name; the thread's key is masked under the name that is given for it."""
+    """Of a repeated header the first is kept in any case of letters; the thread's key is masked."""
     given = CIMultiDict([("X-A", "1"), ("x-a", "2"), ("X-Key", "secret")])
     info = response_info(Assumptions(thread_key_header="x-key"), 200, given)
     assert dict(info.headers) == {"x-a": "1", "x-key": "***"}

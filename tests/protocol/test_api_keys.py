@@ -33,7 +33,7 @@ async def test_the_wrong_kind_of_key_is_caught_before_sending(web, admin, assist
 
 
 async def test_the_check_of_kinds_can_be_switched_off(web):
-    """Should the prefixes ever change."""
+    """check_key_kind=False accepts any key, in case the prefixes change."""
     web.post("https://api.mintlify.com/v2/agent/p/job", payload=JOB)
     async with MintlifySession(project_id="p", admin_key=KEYS.assistant, check_key_kind=False) as session:
         await session.create_job("x")
@@ -51,7 +51,7 @@ def test_a_key_that_no_header_may_hold_is_refused_at_once(which, key):
 
 @pytest.mark.parametrize("returned", [7, "", "a\nb", None])
 async def test_a_key_from_a_function_is_checked_when_it_is_used(web, returned):
-    """Rotation is no way around the checks."""
+    """A key that a function returns is checked like a given one."""
     async with MintlifySession(project_id="p", admin_key=lambda: returned) as session:
         with pytest.raises(ConfigurationError) as caught:
             await session.create_job("x")

@@ -84,7 +84,7 @@ async def test_identifiers_that_name_nothing_are_refused(web, session, identifie
 
 
 async def test_a_prompt_of_one_character_and_a_path_of_200_are_allowed(web, session):
-    """The bounds themselves are inside."""
+    """The shortest prompt and the longest path are accepted."""
     web.post("https://api.mintlify.com/v2/agent/acme/job", payload=JOB, status=201)
     web.post(ASK, body=STREAM)
     await session.create_job("x")
@@ -111,7 +111,7 @@ async def test_a_prompt_of_one_character_and_a_path_of_200_are_allowed(web, sess
     ],
 )
 def test_a_base_url_that_keys_should_not_go_to_is_refused(url):
-    """Plain http outside this machine, credentials, queries and what is no URL."""
+    """Plain http to other machines, credentials, queries and invalid URLs are refused."""
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(base_url=url)
     assert caught.value.field == "base_url"
@@ -126,7 +126,7 @@ def test_a_base_url_may_be_https_or_this_machine(url):
 
 
 def test_plain_http_can_be_allowed():
-    """For those who know their network."""
+    """allow_insecure_http accepts plain http to another machine."""
     assert check_base_url("http://10.0.0.1", allow_insecure_http=True) == "http://10.0.0.1"
 
 
@@ -136,7 +136,7 @@ def test_plain_http_can_be_allowed():
     ids=["huge", "-huge", "1e301", "inf", "True", "text"],
 )
 def test_a_page_size_that_no_json_can_hold(size: object) -> None:
-    """It is refused by name, before anything is written."""
+    """A page size that JSON cannot hold is refused by name, before anything is written."""
     with pytest.raises(ConfigurationError) as caught:
         ask_request(Assumptions(), "acme", [Message.user("x", "1")], retrieval_page_size=size)  # type: ignore[arg-type]
     assert caught.value.field == "retrieval_page_size"
@@ -144,7 +144,7 @@ def test_a_page_size_that_no_json_can_hold(size: object) -> None:
 
 @pytest.mark.parametrize("headers", ["abc", 5, [("a", "b")], {1: "x"}, {"X": None}, {"X": b"y"}], ids=repr)
 async def test_headers_of_a_wrong_type_are_refused_before_any_post(service, headers):
-    """For each operation and for the session."""
+    """Headers of a wrong type are refused by each operation and by the session."""
     async with service.session() as session:
         job = await session.create_job("x")
         for call in (
@@ -162,7 +162,7 @@ async def test_headers_of_a_wrong_type_are_refused_before_any_post(service, head
 
 
 async def test_a_header_that_would_part_the_request_is_refused(service):
-    """With ``Expect`` the headers leave before the body, and nobody could say what was sent."""
+    """``Expect`` is refused: the headers would leave first, and no error could say what was sent."""
     async with service.session() as session:
         with pytest.raises(ConfigurationError) as caught:
             await session.create_job("x", headers={"Expect": "100-continue"})
@@ -172,7 +172,7 @@ async def test_a_header_that_would_part_the_request_is_refused(service):
 
 @pytest.mark.parametrize("seconds", [10**400, float("nan"), -float("inf")])
 async def test_a_limit_that_is_no_time_is_refused(service, seconds):
-    """Nothing of the standard library's arithmetic reaches the caller."""
+    """A limit that is no time is refused by name instead of failing in arithmetic."""
     async with service.session() as session:
         with pytest.raises(ConfigurationError) as caught:
             await session.create_job("x", timeout=seconds)

@@ -101,7 +101,7 @@ async def test_every_field_of_a_question_on_the_wire(web, session):
 
 
 async def test_extra_body_is_merged_last(web):
-    """For fields that this version does not know, or knows wrongly; the call's over the session's."""
+    """extra_body replaces fields of ours; the call's replaces the session's."""
     web.post(ASK, body=STREAM)
     async with MintlifySession(
         domain="acme-docs", assistant_key=KEYS.assistant, extra_body={"a": 1, "b": 1}, headers={"X-A": "1"}
@@ -176,7 +176,7 @@ def test_a_question_with_anything_more_is_written_whole() -> None:
 
 
 async def test_a_header_is_the_same_whatever_its_case(service):
-    """The call's over the session's, the user's over ours, the body's type always ours."""
+    """Header names compare without case: the call's replace the session's; the content type is ours."""
     async with service.session(headers={"X-A": "session", "user-agent": "mine"}) as session:
         await session.create_job("x", headers={"x-a": "call", "content-type": "text/plain", "ACCEPT": "*/*"})
     sent = service.requests[0].headers

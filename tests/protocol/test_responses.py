@@ -27,12 +27,12 @@ KEYS = Keys()
     ],
 )
 def test_what_an_error_body_says_is_one_printable_line(body, words):
-    """Both shapes of the service, HTML that says nothing, and what would break a log."""
+    """JSON errors and plain text become one printable line; HTML becomes nothing."""
     assert server_words(body) == words
 
 
 async def test_an_error_answer_is_a_typed_error_that_shows_no_key(web, session):
-    """Even when the server repeats the key that it was sent."""
+    """An error answer that repeats the key becomes a typed error without it."""
     web.post(
         "https://api.mintlify.com/v2/agent/acme/job",
         status=401,

@@ -15,7 +15,7 @@ from mintlify_async.runtime.per_event_loop import LoopLocal
 
 @pytest.mark.leaves_open("a loop is closed with all that is on it")
 def test_a_loop_that_was_closed_with_a_reader_inside_harms_no_other():
-    """The session goes on elsewhere."""
+    """After a loop was closed while a reply was being read, the session works on another loop."""
     with Served() as served:
         session = served.service.session()
         served.service.script.ask(events=[{"type": "start"}, 600.0])
@@ -44,7 +44,7 @@ def test_a_loop_that_was_closed_with_a_reader_inside_harms_no_other():
 
 
 def test_loops_that_come_in_other_threads_disturb_nobody():
-    """While one thread looks for loops that were closed, another adds its own."""
+    """A thread may add its loop while another looks for closed ones."""
 
     class Thing:
         async def close(self):

@@ -54,7 +54,7 @@ async def test_only_the_claimant_records_and_releases(ledger):
 
 
 async def test_open_claims_are_the_oldest_first(ledger):
-    """For a person who looks what is to be settled."""
+    """open_claims() lists what is to be settled, the oldest first."""
     for key, at in (("new", 30.0), ("old", 10.0), ("done", 5.0), ("mid", 20.0)):
         await ledger.claim(claim_of(key, claimed_at=at))
     await ledger.resolve("done", "job_9")
@@ -63,7 +63,7 @@ async def test_open_claims_are_the_oldest_first(ledger):
 
 
 async def test_resolve_names_the_job(ledger, clock):
-    """From then on the key leads to it; saying it twice is harmless, another job is not."""
+    """After resolve() the key leads to the job; the same job again is harmless, another is refused."""
     await ledger.claim(claim_of())
     await ledger.resolve("k", "job_7")
     await ledger.resolve("k", "job_7")
@@ -80,7 +80,7 @@ async def test_resolve_names_the_job(ledger, clock):
 
 
 async def test_forget_lets_it_be_sent(ledger, clock):
-    """Forgetting what is not there is harmless."""
+    """After forget() the key is sent again; forgetting an unknown key is harmless."""
     await ledger.claim(claim_of())
     await ledger.forget("k")
     await ledger.forget("k")
@@ -89,7 +89,7 @@ async def test_forget_lets_it_be_sent(ledger, clock):
 
 
 async def test_any_text_is_a_key(ledger, clock):
-    """Quotes, newlines, letters of any script; they are data, not SQL."""
+    """Quotes, newlines and letters of any script are allowed in a key."""
     for key in ("'; DROP TABLE claims; --", "ключ\n🔑", "k" * 512, "%s?"):
         assert await create(ledger, clock, Post(), key=key) == JOB
         assert await create(ledger, clock, Post(), key=key) == "job_1"
@@ -97,14 +97,14 @@ async def test_any_text_is_a_key(ledger, clock):
 
 @pytest.mark.parametrize("path", ["", ":memory:", None, 7])
 def test_a_path_is_checked(path):
-    """A ledger in memory is another class."""
+    """A path that names no file is refused."""
     with pytest.raises(ConfigurationError) as caught:
         SQLiteLedger(path)
     assert caught.value.field == "path"
 
 
 async def test_a_file_that_is_no_database(tmp_path):
-    """The error names it, nothing is sent, and nothing is left open."""
+    """A file that is no database is named by the error; nothing is sent and nothing is left open."""
     path = tmp_path / "ledger.db"
     path.write_text("this is no database " * 100)
     post = Post()
@@ -146,7 +146,7 @@ async def test_the_loop_is_not_blocked_by_a_busy_file(tmp_path):
 
 
 def test_one_ledger_serves_several_loops_and_threads(tmp_path):
-    """Nothing in it belongs to a loop."""
+    """A ledger belongs to no event loop."""
     ledger, post, results = SQLiteLedger(tmp_path / "l.db"), Post(), []
 
     def run():

@@ -22,7 +22,7 @@ def test_this_machine_is_local(host):
     "host", ["192.0.2.1", "::", "2001:db8::1", "docs.example.com", "localhost.example.com"]
 )
 def test_other_machines_are_not(host):
-    """Everything else, names that only look local among it."""
+    """Everything else is not local, names that only look so included."""
     assert not is_local(host)
 
 
@@ -37,7 +37,7 @@ def test_the_guard_leaves_everything_as_it_was():
 
 
 def test_a_host_can_be_allowed():
-    """For the one test that needs it."""
+    """A test that needs a host can allow it."""
     guard = NetworkGuard()
     guard.allow("192.0.2.7")
     guard.check("192.0.2.7")

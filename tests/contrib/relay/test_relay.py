@@ -15,7 +15,7 @@ from mintlify_async.testing import LocalService
 
 
 async def test_a_question_goes_out_and_the_answer_comes_back():
-    """What the service gets is the question and who asks; what the page gets is the answer."""
+    """The service gets the question and the user; the page gets the answer and the headers of a stream."""
     async with desk() as here:
         status, body, headers = await here.page.post()
         assert status == 200
@@ -40,7 +40,7 @@ async def test_a_question_goes_out_and_the_answer_comes_back():
 
 
 async def test_events_come_as_they_are_made():
-    """The page has the first words while the service is still silent about the rest."""
+    """The page gets the first words while the service is still silent about the rest."""
     async with desk() as here:
         here.service.script.ask(events=[*HEAD, 30.0, *TURN[3:]])
         async with here.page.request() as response:
@@ -52,7 +52,7 @@ async def test_events_come_as_they_are_made():
 
 @pytest.mark.parametrize("mode", ["safe", "modern"])
 async def test_the_key_never_shows(mode):
-    """A service that repeats it, in prose even, repeats it to us alone."""
+    """A key that the service repeats in its answer is hidden from the page."""
     async with desk(mode=mode) as here:
         key = here.service.assistant_key
         told = [*HEAD[:2], {"type": "text-delta", "id": "0", "delta": f"Bearer {key}!"}]
@@ -62,7 +62,7 @@ async def test_the_key_never_shows(mode):
 
 
 async def test_modern_pages_get_more():
-    """The finish reason, say, which ai 5.0.0 would refuse; unknown types as they are."""
+    """In modern mode the page gets the finish reason and unknown event types unchanged."""
     async with desk(mode="modern") as here:
         here.service.script.ask(events=[{"type": "next-years", "a": 1}, *TURN])
         shown = events(await here.page.ask(user_message("q")))
@@ -83,7 +83,7 @@ async def test_modern_pages_get_more():
     ],
 )
 async def test_bad_settings_are_named(settings, field):
-    """At construction, before any request."""
+    """The constructor refuses a bad setting and names it."""
     async with LocalService() as service, service.session() as session:
         with pytest.raises(ConfigurationError) as caught:
             Relay(session, **{"secrets": [SECRET], "user": x_user, **settings})

@@ -36,7 +36,7 @@ class Told:
 
 
 async def test_a_finished_answer_is_told():
-    """Whole, with the question, the user and the thread, before the page is told that it is over."""
+    """on_finish gets the whole answer with question, user and thread."""
     told = Told()
     async with desk(**told.hooks) as here:
         here.service.script.ask(events=TURN)
@@ -52,7 +52,7 @@ async def test_a_finished_answer_is_told():
 
 
 async def test_an_unfinished_answer_is_told_apart():
-    """What broke off or was left never looks like a whole answer."""
+    """on_unfinished gets answers that broke off or were left by the reader."""
     told = Told()
     async with desk(**told.hooks) as here:
         here.service.script.ask(events=HEAD, done=False)
@@ -67,7 +67,7 @@ async def test_an_unfinished_answer_is_told_apart():
 
 
 async def test_a_hook_that_raises_harms_no_page(caplog):
-    """It is logged; the answer is whole."""
+    """An error of a hook is logged, and the page gets the whole answer."""
 
     def broken(answer: RelayedAnswer) -> None:
         raise ValueError("the store is full")

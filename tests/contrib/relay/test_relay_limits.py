@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 
 async def test_a_user_is_a_string(caplog):
-    """A number, say, would seal one user's threads as another's text: the app is told."""
+    """A user that is no string is refused, as another user's seals could open for it."""
     async with desk(user=lambda request: 7) as here:
         assert (await here.page.post())[0] == 500
         assert here.service.requests == []
@@ -20,7 +20,7 @@ async def test_a_user_is_a_string(caplog):
 
 @pytest.mark.parametrize("user", ["", None])
 async def test_nobody_gets_no_answer(user):
-    """The app's hook names nobody: 401, and nothing is read."""
+    """A request without a user gets 401, and its body is not read."""
     async with desk(user=lambda request: user) as here:
         status, _, _ = await here.page.post()
         assert status == 401
@@ -28,7 +28,7 @@ async def test_nobody_gets_no_answer(user):
 
 
 async def test_the_user_hook_may_refuse_and_await():
-    """With the framework's own exception, and as a coroutine."""
+    """The user hook may be a coroutine and may raise the framework's own exception."""
 
     async def refusing(request: Request) -> str:
         raise HTTPException(403, "not you")
@@ -39,7 +39,7 @@ async def test_the_user_hook_may_refuse_and_await():
 
 
 async def test_anonymous_is_nobodys_name(caplog):
-    """Everybody without an account would share one thread seal: the app is told."""
+    """The user "anonymous" is refused: all users without an account would share their threads."""
     async with desk(user=lambda request: "anonymous") as here:
         status, _, _ = await here.page.post()
         assert status == 500
@@ -47,7 +47,7 @@ async def test_anonymous_is_nobodys_name(caplog):
 
 
 async def test_a_user_asks_at_the_apps_own_rate():
-    """The hook comes before anything is read; it says when to come back."""
+    """The rate hook runs before the body is read, and its seconds become Retry-After."""
     waits = {"ada": None, "bob": 12.2}
 
     async def rate(user: str) -> float | None:
@@ -60,7 +60,7 @@ async def test_a_user_asks_at_the_apps_own_rate():
 
 
 async def test_a_rate_of_no_seconds_passes(caplog):
-    """Only a time to wait refuses; a boolean, which could mean either, is the app's mistake."""
+    """Zero and negative seconds let the request pass; a boolean is the app's mistake."""
     waits = iter([0, -1, True, False])
     async with desk(rate=lambda user: next(waits)) as here:
         close = {"connection": "close"}  # a server ends the connection with a 500 anyway
@@ -68,14 +68,14 @@ async def test_a_rate_of_no_seconds_passes(caplog):
 
 
 async def test_a_user_may_be_refused_for_good():
-    """An app's "never again" has no figure to tell."""
+    """An infinite wait is a 429 without Retry-After."""
     async with desk(rate=lambda user: float("inf")) as here:
         status, _, headers = await here.page.post()
         assert (status, "retry-after" in headers) == (429, False)
 
 
 async def test_answers_at_once_are_bounded():
-    """For one user and for all; an answer that ends makes room."""
+    """Running answers are bounded per user and in all; an answer that ends makes room."""
     async with desk(max_concurrent=2, max_concurrent_per_user=1) as here:
         here.service.script.ask(events=[*HEAD, 60.0], times=2)
         async with here.page.request() as first:

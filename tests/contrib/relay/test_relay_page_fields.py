@@ -14,7 +14,7 @@ from starlette.requests import Request
 
 
 async def test_a_page_chooses_nothing_else():
-    """Who asks, the thread's key and every field that is not on a list are the app's."""
+    """The user, the thread's key and every field that is not listed are the app's alone."""
     async with desk(ask={"retrieval_page_size": 3}) as here:
         forged = {
             "fp": "root",
@@ -33,7 +33,7 @@ async def test_a_page_chooses_nothing_else():
 
 
 async def test_an_app_may_let_its_page_choose():
-    """By a list of fields, and by a function of the request and the body."""
+    """The app lets its page set fields by a list, or by a function of the request and the body."""
 
     def options(request: Request, body: Any) -> dict[str, Any]:
         return {"retrieval_page_size": min(int(body["size"]), 7)}
@@ -60,7 +60,7 @@ async def test_an_app_may_let_its_page_choose():
     ],
 )
 async def test_chosen_fields_are_checked(fields):
-    """What the service would refuse is refused here, as the page's fault."""
+    """A field that the service would refuse is refused here with 400."""
     async with desk(page_fields=["currentPath", "filter", "context"]) as here:
         status, _, _ = await here.page.post({"id": "c", "messages": [user_message("q")], **fields})
         assert status == 400

@@ -77,7 +77,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_what_passes_of_the_history(shape):
-    """Every shape that the transport posts is taken; tools, data and metadata stay with the page."""
+    """The transport's messages are passed on without tools, data and metadata."""
     sent, passed = SHAPES[shape]
     async with desk() as here:
         here.service.script.ask(events=TURN)
@@ -90,7 +90,7 @@ CAPTURED = ORACLE / "http"
 
 @pytest.mark.parametrize("version", ["v5", "v6", "v7"])
 async def test_what_the_published_transports_post(version):
-    """Every request that was captured from them: questions are answered, a resume finds nothing."""
+    """Each request captured from the published transports is answered; resuming finds nothing."""
     captured = json.loads((CAPTURED / f"{version}.json").read_text(encoding="utf-8"))["requests"]
     async with LocalService() as service, service.session() as session:
         app = Starlette(routes=relay_routes(session, secrets=[SECRET], user=x_user))
@@ -158,7 +158,7 @@ def question(**message: Any) -> dict[str, Any]:
     ],
 )
 async def test_what_no_page_sends_is_refused(body, status):
-    """A clear 4xx with a short text, and nothing is asked."""
+    """A malformed or oversized body gets a 4xx with a short text, and nothing is asked."""
     async with desk() as here:
         got, text, headers = await here.page.post(body)
         assert got == status
@@ -169,7 +169,7 @@ async def test_what_no_page_sends_is_refused(body, status):
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "x/json"])
 async def test_only_json_is_taken(content_type):
-    """So that a browser asks before it lets a foreign page post."""
+    """Other content types get 415, so that browsers ask before a foreign page may post."""
     async with desk() as here:
         status, _, _ = await here.page.post(headers={"content-type": content_type})
         assert status == 415
@@ -177,7 +177,7 @@ async def test_only_json_is_taken(content_type):
 
 
 async def test_a_large_body_is_refused_early():
-    """Fifty megabytes, in chunks whose length nobody promised: a tenth is read and none of it is kept."""
+    """A body over the limit is refused after part of it was read, and none of it is kept."""
     sent = 0
 
     async def flood() -> AsyncIterator[bytes]:
@@ -206,7 +206,7 @@ async def test_a_large_body_is_refused_early():
 
 
 async def test_a_slow_body_is_refused():
-    """A request that drips in holds a place for a while and no longer."""
+    """A body that takes longer than body_seconds gets 408."""
 
     async def drip() -> AsyncIterator[bytes]:
         yield b"{"
@@ -221,7 +221,7 @@ async def test_a_slow_body_is_refused():
 
 
 async def test_limits_are_the_apps():
-    """Each can be set; a bad one is named."""
+    """Each limit can be set; a bad one is named."""
     async with desk(limits=RelayLimits(messages=1, question_characters=3)) as here:
         status, _, _ = await here.page.post({"messages": [user_message("a"), user_message("b", "u2")]})
         assert status == 413
@@ -233,7 +233,7 @@ async def test_limits_are_the_apps():
 
 
 async def test_what_a_page_sent_besides_is_not_kept_while_it_reads():
-    """Four megabytes of brackets are ninety of lists, for every open answer; the app has seen them."""
+    """Fields that the ask hook has seen are not kept in memory while the answer runs."""
     seen: list[Any] = []
 
     def ask(request: Request, fields: Any) -> dict[str, Any]:
@@ -259,7 +259,7 @@ async def test_what_a_page_sent_besides_is_not_kept_while_it_reads():
 
 @pytest.mark.parametrize("text", ["\ud83d", "\u0000", "\u2028", "a\r\nb"])
 async def test_odd_texts_are_asked_or_refused(text):
-    """Half a character, a NUL, line ends of other worlds: never a failure of ours."""
+    """Half a surrogate pair, a NUL or unusual line ends are asked or refused, never an error of ours."""
     async with desk() as here:
         body = json.dumps({"messages": [user_message(text)]}).encode()
         status, _, _ = await here.page.post(body)

@@ -30,7 +30,7 @@ from mintlify_async.testing import LocalService, faults
     ids=["silent", "silent from the start", "flooding a reader who does not read"],
 )
 async def test_a_reader_who_leaves_closes_the_answer(script):
-    """At the service, at once, whatever it is doing."""
+    """When the page disconnects, the answer is closed at the service at once."""
     async with desk() as here:
         here.service.script.ask(**script)
         async with here.page.request() as response:
@@ -41,7 +41,7 @@ async def test_a_reader_who_leaves_closes_the_answer(script):
 
 
 async def test_a_reader_who_leaves_before_the_answer():
-    """The service has not said a word yet, and need not any more."""
+    """A page that disconnects before the first event closes the answer, too."""
     async with desk() as here:
         here.service.script.ask(fault=faults.NoAnswer())
         asking = asyncio.create_task(here.page.post())
@@ -53,7 +53,7 @@ async def test_a_reader_who_leaves_before_the_answer():
 
 
 async def test_five_hundred_readers_and_a_third_leave():
-    """On one worker: every answer that is read is whole, and nothing is left open by those that are not."""
+    """With 500 pages, of which a third leave, every other answer is whole and nothing stays open."""
     count = 500
 
     async def read(page: Page, number: int) -> str:
@@ -89,7 +89,7 @@ async def test_five_hundred_readers_and_a_third_leave():
 
 
 async def test_an_answer_that_nobody_sends_gives_its_place_back():
-    """A handler opened it and forgot it; it is closed with the last reference."""
+    """An answer that a handler opened and dropped is closed when it is collected."""
     async with LocalService() as service, service.session() as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)
 

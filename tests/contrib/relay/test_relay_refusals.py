@@ -33,7 +33,7 @@ from mintlify_async.testing import faults
     ],
 )
 async def test_a_refusal_of_the_service_is_told(status, told):
-    """With the right status and a sentence of ours: our key's story is nobody's business."""
+    """The page gets the right status and a sentence of ours, which says nothing about the key."""
     async with desk(session={"retry": None}) as here:
         here.service.script.ask(
             status=status, json={"message": f"bad key {here.service.assistant_key}"}, times=None
@@ -46,7 +46,7 @@ async def test_a_refusal_of_the_service_is_told(status, told):
 
 
 async def test_429_says_when():
-    """The service's own figure, in whole seconds."""
+    """Retry-After has the service's own figure, in whole seconds."""
     async with desk(session={"retry": None}) as here:
         here.service.script.ask(status=429, headers={"Retry-After": "90.5"})
         status, text, headers = await here.page.post()
@@ -55,14 +55,14 @@ async def test_429_says_when():
 
 
 async def test_no_answer_is_502():
-    """Nobody listens there."""
+    """A service that refuses connections is a 502."""
     async with desk() as here, here.service.refusing():
         status, text, _ = await here.page.post()
         assert (status, text) == (502, b"The assistant is not available at the moment.")
 
 
 async def test_silence_is_504():
-    """It listens and says nothing."""
+    """A service that accepts the question and does not answer is a 504."""
     async with desk(session={"timeouts": Timeouts(first_event=0.1)}) as here:
         here.service.script.ask(fault=faults.NoAnswer(), times=None)
         status, text, _ = await here.page.post()
@@ -70,7 +70,7 @@ async def test_silence_is_504():
 
 
 async def test_a_closed_session_is_503():
-    """The app is shutting down."""
+    """A session that the app has closed is a 503."""
     async with desk() as here:
         await here.session.close()
         status, _, _ = await here.page.post()
@@ -78,7 +78,7 @@ async def test_a_closed_session_is_503():
 
 
 async def test_a_missing_key_is_500(monkeypatch):
-    """The page learns nothing of it; the log does."""
+    """A missing key is a 500 whose text does not mention it."""
     monkeypatch.delenv("MINTLIFY_ASSISTANT_API_KEY", raising=False)
     async with desk(session={"assistant_key": None}) as here:
         status, text, _ = await here.page.post()
@@ -105,7 +105,7 @@ async def test_a_missing_key_is_500(monkeypatch):
     ],
 )
 async def test_an_answer_that_breaks_off_says_so(script, told):
-    """An error event and ``[DONE]``, never a silent end; what had come stays, and so does the thread."""
+    """An answer that breaks off ends with an error event and ``[DONE]``; what had arrived stays."""
     async with desk() as here:
         here.service.script.ask(**script)
         shown = events(await here.page.ask(user_message("q")))
@@ -114,7 +114,7 @@ async def test_an_answer_that_breaks_off_says_so(script, told):
 
 
 async def test_the_apps_own_words_for_an_error():
-    """In the app's language, or with the service's reason."""
+    """The app's error_text chooses the words of an error event."""
     async with desk(error_text=lambda error: f"Abbruch: {error.error_text}") as here:
         here.service.script.ask(events=[{"type": "error", "errorText": "voll"}])
         assert events(await here.page.ask(user_message("q"))) == [
@@ -126,7 +126,7 @@ async def test_the_apps_own_words_for_an_error():
     "words", [lambda error: error.nothing, lambda error: None, lambda error: {"nothing"}]
 )
 async def test_words_that_cannot_be_made_are_ours(words, caplog):
-    """The app's function fails or returns no text: the page is told all the same, and the log has why."""
+    """If error_text raises or returns no text, our sentence is sent and the failure logged."""
     async with desk(error_text=words) as here:
         here.service.script.ask(events=[{"type": "error", "errorText": "voll"}])
         shown = events(await here.page.ask(user_message("q")))
@@ -135,7 +135,7 @@ async def test_words_that_cannot_be_made_are_ours(words, caplog):
 
 
 async def test_modern_pages_get_the_services_words():
-    """Everything but the thread and keys."""
+    """In modern mode the page gets the service's error text, with keys masked."""
     async with desk(mode="modern") as here:
         here.service.script.ask(events=[{"type": "error", "errorText": "full: mint_dsc_0123456789"}])
         assert events(await here.page.ask(user_message("q"))) == [
@@ -144,14 +144,14 @@ async def test_modern_pages_get_the_services_words():
 
 
 async def test_an_abort_is_an_end():
-    """The service broke off in order; ai 5.0.0 may not see why."""
+    """An abort of the service reaches the page without its reason, which ai 5.0.0 would refuse."""
     async with desk() as here:
         here.service.script.ask(events=[*HEAD, {"type": "abort", "reason": "x"}])
         assert events(await here.page.ask(user_message("q")))[-1] == {"type": "abort"}
 
 
 async def test_a_session_that_closes_breaks_answers_off():
-    """A page is told, whatever ends its answer."""
+    """Closing the session ends a running answer with an error event."""
     async with desk() as here:
         here.service.script.ask(events=[*HEAD, 60.0])
         async with here.page.request() as response:
@@ -164,7 +164,7 @@ async def test_a_session_that_closes_breaks_answers_off():
 
 
 async def test_what_an_apps_own_key_function_raises_is_the_apps():
-    """It is no refusal of the service: the framework sees it as it is."""
+    """An error of the app's key function reaches the framework unchanged."""
 
     def key() -> str:
         raise LookupError("the vault is sealed")

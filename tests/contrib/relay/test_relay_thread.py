@@ -16,7 +16,7 @@ from mintlify_async.contrib.relay import ThreadSeal
 
 
 async def test_the_thread_goes_on():
-    """The page sends back only what it was given; the service gets the thread and its key."""
+    """The page sends back the token it was given; the service gets the thread's id and key."""
     async with desk() as here:
         first = await here.page.ask(user_message("How do I log in?"))
         token = thread_token(first)
@@ -30,7 +30,7 @@ async def test_the_thread_goes_on():
 
 
 async def test_the_thread_survives_a_stop():
-    """The seal is told with the first event, so that a stopped answer can be gone on from."""
+    """The token is in the first event, so that a stopped answer's thread can be continued."""
     async with desk() as here:
         here.service.script.ask(
             events=[*HEAD, 60.0],
@@ -43,7 +43,7 @@ async def test_the_thread_survives_a_stop():
 
 
 async def test_the_latest_seal_counts():
-    """An assistant message without one, a stopped first answer, say, does not end the thread."""
+    """The last assistant message with a token names the thread; later ones without a token do not end it."""
     async with desk() as here:
         seal = ThreadSeal([SECRET])
         tokens = [seal.seal(Thread(f"thread_{name}"), "ada") for name in ("old", "new")]
@@ -71,7 +71,7 @@ async def test_the_latest_seal_counts():
     ],
 )
 async def test_a_seal_that_does_not_open_is_refused(spoil, user, status):
-    """Another's is not there, a changed one is wrong; nothing is asked either way."""
+    """Another user's token is a 404, a changed one a 400; nothing is asked."""
     async with desk() as here:
         token = spoil.format(ThreadSeal([SECRET]).seal(Thread("thread_1"), "ada"))
         answer = {"id": "a", "role": "assistant", "parts": [], "metadata": {"threadId": token}}
@@ -82,7 +82,7 @@ async def test_a_seal_that_does_not_open_is_refused(spoil, user, status):
 
 
 async def test_an_expired_seal_is_refused():
-    """After its time a thread cannot be gone on with."""
+    """An expired token is a 400."""
 
     class Past:
         def wall(self) -> float:
@@ -101,7 +101,7 @@ async def test_an_expired_seal_is_refused():
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
 @pytest.mark.parametrize("mode", ["safe", "modern"])
 async def test_the_thread_never_shows(place, mode):
-    """Wherever the service names it, the page gets the seal instead, and it opens the right thread."""
+    """Wherever the service names the thread, the page gets a token that opens to it."""
     from mintlify_async.testing import ThreadStyle
 
     style = ThreadStyle(id_in={place}, key_in={place})
@@ -112,7 +112,7 @@ async def test_the_thread_never_shows(place, mode):
 
 
 async def test_a_thread_that_is_gone_is_404():
-    """The service forgot it; with no thread in the question, a 404 is our own mistake."""
+    """A thread that the service no longer has is a 404."""
     async with desk() as here:
         token = ThreadSeal([SECRET]).seal(Thread("thread_gone", "k"), "ada")
         status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})

@@ -52,7 +52,7 @@ async def test_three_lines_in_a_fastapi_app(user):
 
 
 async def test_routes_of_a_starlette_app():
-    """Without FastAPI, under another path."""
+    """The routes work in Starlette without FastAPI, and under another path."""
     async with LocalService() as service, service.session() as session:
         app = Starlette(routes=relay_routes(session, secrets=[SECRET], user=x_user, path="/chat"))
         async with page_of(app) as page:
@@ -69,7 +69,7 @@ async def test_routes_of_a_starlette_app():
 
 @pytest.mark.parametrize("make", [relay_router, relay_routes])
 async def test_an_app_must_say_who_asks(make):
-    """There is no default: an anonymous page needs an id of its own."""
+    """The user has no default: an anonymous page needs an id of its own."""
     async with LocalService() as service, service.session() as session:
         for settings, field in (({}, "user"), ({"user": x_user, "path": "chat"}, "path")):
             with pytest.raises(ConfigurationError) as caught:
@@ -78,7 +78,7 @@ async def test_an_app_must_say_who_asks(make):
 
 
 async def test_a_handler_of_ones_own():
-    """The dependency opens the answer before the handler, the response streams it; or one call does both."""
+    """A handler may open the answer by a dependency, or respond in one call."""
     async with LocalService() as service, service.session() as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)
         app = FastAPI()
@@ -112,7 +112,7 @@ async def test_a_handler_of_ones_own():
 
 
 async def test_common_middleware_in_front():
-    """Compression, CORS and a wrapper of responses: it still streams, and still notices who leaves."""
+    """Behind compression, CORS and a wrapper the answer streams, and a reader who leaves is noticed."""
 
     class Passing(BaseHTTPMiddleware):
         async def dispatch(self, request: Request, call_next: Any) -> Response:
