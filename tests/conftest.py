@@ -10,7 +10,10 @@ import leak_guard
 import pytest
 import redis_server
 import secret_guard
+from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
+
+from mintlify_async.testing import LocalService
 
 # No test is timed: a busy machine must not fail one.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,3 +42,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
             report.outcome = "failed"
             report.longrepr = f"skipped, though {REQUIRE_REAL}=1: {reason}"
     return report
+
+
+@pytest.fixture
+def web():
+    """Answers in place of the network; a request that nobody expects fails."""
+    with aioresponses() as mocked:
+        yield mocked
+
+
+@pytest.fixture
+async def service():
+    async with LocalService() as service:
+        yield service

@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
-from fault_catalogue import BODY, BROKEN_BODIES, LOST, STREAM_CUTS, WHOLE_EVENTS
+from fault_catalogue import AGENT, ALL, LOST, POSTS, call, failure, script
 
 from mintlify_async import (
     APIConnectionError,
@@ -38,18 +38,7 @@ from mintlify_async.errors import (
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService, VirtualClock
-from mintlify_async.testing.faults import (
-    BrokenGzip,
-    Cut,
-    Endless,
-    NoAnswer,
-    Redirect,
-)
-
-JOB = {"id": "job_1", "status": "active"}
-POSTS = ("create_job", "send_message")
-AGENT = (*POSTS, "get_job")
-ALL = (*AGENT, "ask")
+from mintlify_async.testing.faults import NoAnswer, Redirect
 
 
 @pytest.fixture
@@ -71,32 +60,6 @@ async def session(service):
     async with service.session(timeouts=Timeouts(connect=2)) as session:
         yield session
 
-
-async def call(session, operation):
-    """Do *operation* once, as a user would."""
-    if operation == "create_job":
-        return await session.create_job("Fix the typos")
-    if operation == "send_message":
-        return await session.job("job_1").send("More")
-    if operation == "get_job":
-        return await session.job("job_1").refresh()
-    return await session.ask("How do I log in?")
-
-
-def script(service, operation, **answer):
-    """Queue *answer* for *operation*, for as long as it is asked."""
-    return getattr(service.script, operation)(times=None, **answer)
-
-
-async def failure(session, service, operation):
-    """Return the error of *operation* and how often it was sent."""
-    before = sum(request.operation == operation for request in service.requests)
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the caller looks at its type
-        await call(session, operation)
-    return caught.value, sum(r.operation == operation for r in service.requests) - before
-
-
-# No answer ------------------------------------------------------------------------------------
 
 # Before 3.13.4, aiohttp's parser accepts these two heads. The connection then ends without a body, so that
 # each operation sees an empty answer with status 200 instead of a broken one.
@@ -271,8 +234,6 @@ async def test_the_limit_on_connecting_ends_with_it(service, clock, operation):
     assert sent == 1
 
 
-# Refusals -------------------------------------------------------------------------------------
-
 REFUSALS = {
     400: BadRequestError,
     401: AuthenticationError,
@@ -410,204 +371,3 @@ async def test_a_redirect_is_reported_never_followed(session, service, operation
     assert "127.0.0.1" in str(error)
     assert "stolen" not in str(error)
     assert sent == 1
-
-
-# Successes that are none ----------------------------------------------------------------------
-
-NOT_A_JOB = {
-    "empty": b"",
-    "html": b"<html>ok</html>",
-    "bad json": b'{"id": "job_1", "status": ',
-    "a list": b"[]",
-    "null": b"null",
-    "a string": b'"job_1"',
-    "no id": b'{"status": "active"}',
-    "no status": b'{"id": "job_1"}',
-    "a number for an id": b'{"id": 7, "status": "active"}',
-    "null for a status": b'{"id": "job_1", "status": null}',
-    "latin-1": '{"id": "é", "status": 1}'.encode("latin-1"),
-    "nested too deep": b'{"id":' + b"[" * 100_000,
-    "a number that is too long": b'{"id": ' + b"1" * 5000 + b"}",
-}
-
-
-@pytest.mark.parametrize("name", NOT_A_JOB)
-@pytest.mark.parametrize("operation", AGENT)
-async def test_a_success_that_is_not_a_job(session, service, operation, name):
-    """A POST that was accepted like this may have made a job; a GET is tried again."""
-    script(service, operation, status=200, body=NOT_A_JOB[name])
-    error, sent = await failure(session, service, operation)
-    if operation in POSTS:
-        assert isinstance(error, OutcomeUnknownError)
-        assert error.status == 200
-        assert sent == 1
-    else:
-        assert isinstance(error, UnexpectedResponseError)
-        assert error.status == 200
-        assert sent == 3
-
-
-@pytest.mark.parametrize("name", BROKEN_BODIES)
-@pytest.mark.parametrize("operation", AGENT)
-async def test_a_success_whose_body_breaks(session, service, operation, name):
-    """The same: unknown for a POST, an error of ours for a GET, bounded in time and memory."""
-    script(service, operation, fault=BROKEN_BODIES[name])
-    error, sent = await failure(session, service, operation)
-    if operation in POSTS:
-        assert isinstance(error, OutcomeUnknownError)
-        assert sent == 1
-    else:
-        assert isinstance(error, APIConnectionError | UnexpectedResponseError)
-        assert sent >= 1
-
-
-async def test_a_job_with_a_byte_order_mark_is_read(session, service):
-    """It is allowed to be there."""
-    service.script.create_job(status=201, body=b"\xef\xbb\xbf" + json.dumps(JOB).encode())
-    assert (await session.create_job("x")).id == "job_1"
-
-
-@pytest.mark.parametrize("status", [200, 201, 202])
-async def test_any_success_status_with_a_job_is_a_success(session, service, status):
-    """The interface does not show which one it is."""
-    service.script.create_job(status=status, json=JOB)
-    handle = await session.create_job("x")
-    assert handle.raw.status == status
-
-
-@pytest.mark.parametrize("operation", AGENT)
-async def test_no_content_is_not_a_job(session, service, operation):
-    """204 has no body, so the job's id is lost."""
-    script(service, operation, status=204, body=b"")
-    error, _ = await failure(session, service, operation)
-    assert isinstance(error, OutcomeUnknownError if operation in POSTS else UnexpectedResponseError)
-
-
-@pytest.mark.parametrize("operation", AGENT)
-async def test_an_error_page_without_end_is_cut_and_its_status_kept(session, service, operation):
-    """64 KiB of it, or two seconds: the status is what counts."""
-    script(service, operation, status=404, body=b"x" * 2_000_000)
-    error, _ = await failure(session, service, operation)
-    assert type(error) is NotFoundError
-    assert len(error.body) <= 65536
-    assert len(str(error)) < 600
-
-
-@pytest.mark.parametrize("operation", ALL)
-async def test_an_error_page_that_stalls_is_not_waited_for(session, service, clock, operation):
-    """Two seconds, then the status alone."""
-    script(service, operation, status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"))
-    before = clock.now()
-    error, _ = await failure(session, service, operation)
-    assert type(error) is PermissionDeniedError
-    assert clock.now() - before <= 10
-
-
-# The stream -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", STREAM_CUTS)
-async def test_a_stream_that_breaks_keeps_what_had_arrived(session, service, name):
-    """Everything decoded is delivered first; the error has the partial message."""
-    service.script.ask(body=BODY, fault=STREAM_CUTS[name])
-    seen = []
-
-    async def read(reply):
-        async for event in reply:
-            seen.append(event.type)
-
-    async with session.ask("Hi") as reply:
-        with pytest.raises(StreamInterruptedError) as caught:
-            await read(reply)
-    assert seen == ["start", "text-start", "text-delta"]
-    assert caught.value.partial.text == caught.value.text == "Hello "
-    assert caught.value.events_seen == 3
-    assert reply.text == "Hello "
-
-
-@pytest.mark.parametrize("how", ["fin", "rst", "hang"])
-async def test_a_break_after_finish_is_a_normal_end(session, service, how):
-    """The answer was whole; a second of silence is enough."""
-    service.script.ask(body=BODY, fault=Cut(BODY.index(b"data: [DONE]"), how))
-    reply = await session.ask("Hi")
-    assert reply.text == "Hello world"
-    assert reply.thread_id == "t1"
-    assert reply.finish_reason == "stop"
-
-
-@pytest.mark.parametrize("how", ["fin", "rst", "hang"])
-async def test_a_break_after_done_is_a_normal_end(session, service, how):
-    """``[DONE]`` without ``finish`` ends an answer, too."""
-    body = b'data: {"type":"start"}\n\ndata: [DONE]\n\n: a comment'
-    service.script.ask(body=body, fault=Cut(-3, how))
-    reply = await session.ask("Hi")
-    assert reply.text == ""
-
-
-BROKEN_STREAMS = {
-    "gzip that is none": (BrokenGzip(), APIConnectionError | StreamInterruptedError),
-    "gzip cut short": (BrokenGzip("cut"), StreamInterruptedError),
-    "no bytes": (Cut(0, clean=True), StreamInterruptedError),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_STREAMS)
-async def test_a_stream_that_cannot_be_unpacked(session, service, name):
-    """An error of ours, never an empty answer."""
-    fault, expected = BROKEN_STREAMS[name]
-    service.script.ask(body=BODY, fault=fault)
-    error, sent = await failure(session, service, "ask")
-    assert isinstance(error, expected)
-    assert sent == 1
-
-
-NOT_STREAMS = {
-    "html": b"<!doctype html><html><body>Welcome</body></html>",
-    "a JSON document": b'{"text": "hello"}',
-    "a JSON error with status 200": b'{"error": "rate limited"}',
-    "plain text": b"Hello there",
-    "the v1 endpoint's stream": b'0:"Hello"\nd:{"finishReason":"stop"}\n',
-}
-
-
-@pytest.mark.parametrize("name", NOT_STREAMS)
-async def test_a_success_that_is_no_stream(session, service, name):
-    """Peers end with an empty answer; here the body's beginning is on the error."""
-    service.script.ask(status=200, body=NOT_STREAMS[name], headers={"X-Request-Id": "req_3"})
-    error, _ = await failure(session, service, "ask")
-    assert isinstance(error, UnexpectedResponseError)
-    assert (error.status, error.request_id, error.headers["x-request-id"]) == (200, "req_3", "req_3")
-    assert NOT_STREAMS[name].decode()[:20] in error.excerpt
-
-
-async def test_comments_do_not_replace_the_first_event(session, service, clock):
-    """A service that only says that it is alive is given up after the first-event timeout."""
-    service.script.ask(body=BODY, fault=Endless())
-    before = clock.now()
-    error, _ = await failure(session, service, "ask")
-    assert isinstance(error, APITimeoutError)
-    assert error.phase == "first_event"
-    assert clock.now() - before < 62
-
-
-async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, clock):
-    """By default a comment ends a silence; with comments_are_activity=False it does not."""
-    pieces = [BODY[:WHOLE_EVENTS], *([100.0, b": alive\n\n"] * 4), BODY[WHOLE_EVENTS:]]
-    async with service.session() as session:
-        service.script.ask(chunks=pieces)
-        assert (await session.ask("Hi")).text == "Hello world"
-        service.script.ask(chunks=pieces)
-        with pytest.raises(StreamInterruptedError, match="idle"):
-            await session.ask("Hi", timeouts=Timeouts(comments_are_activity=False))
-
-
-async def test_a_total_limit_bounds_the_whole_answer(session, service, clock):
-    """Though something arrives all the time."""
-    service.script.ask(chunks=[BODY[:WHOLE_EVENTS], *([1.0, b": alive\n\n"] * 100)])
-    before = clock.now()
-    with pytest.raises(StreamInterruptedError, match="total") as caught:
-        await session.ask("Hi", timeout=10)
-    assert clock.now() - before <= 11
-    assert caught.value.text == "Hello "
-    assert isinstance(caught.value.__cause__, APITimeoutError)
-    assert caught.value.__cause__.phase == "total"

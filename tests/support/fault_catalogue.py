@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from mintlify_async.testing.faults import (
     BrokenChunking,
     BrokenGzip,
@@ -80,3 +82,36 @@ STREAM_CUTS = {
         ]
     ),
 }
+
+
+POSTS = ("create_job", "send_message")
+
+
+AGENT = (*POSTS, "get_job")
+
+
+ALL = (*AGENT, "ask")
+
+
+async def call(session, operation):
+    """Do *operation* once, as a user would."""
+    if operation == "create_job":
+        return await session.create_job("Fix the typos")
+    if operation == "send_message":
+        return await session.job("job_1").send("More")
+    if operation == "get_job":
+        return await session.job("job_1").refresh()
+    return await session.ask("How do I log in?")
+
+
+def script(service, operation, **answer):
+    """Queue *answer* for *operation*, for as long as it is asked."""
+    return getattr(service.script, operation)(times=None, **answer)
+
+
+async def failure(session, service, operation):
+    """Return the error of *operation* and how often it was sent."""
+    before = sum(request.operation == operation for request in service.requests)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the caller looks at its type
+        await call(session, operation)
+    return caught.value, sum(r.operation == operation for r in service.requests) - before

@@ -1,174 +1,59 @@
-"""The guards themselves: each fails what it must, and lets a clean test pass."""
+"""The guard that lets no test reach another machine."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
+import socket
 import sys
-from pathlib import Path
 
 import pytest
-import secret_guard
-from aiohttp import ClientSession
-from aioresponses import aioresponses
 
-TESTS = Path(__file__).parents[1]
+from mintlify_async.testing.network_guard import BlockedConnection, NetworkGuard, is_local
 
-LEAKY = """
-import asyncio, logging, os, socket, warnings
-import aiohttp, pytest
-from mintlify_async.errors import ConfigurationError, CauseSummary
 
-KEY = "mint_" + "test_a1B2c3D4"
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "::1", "localhost", "127.8.8.8", "", None, "me.localhost", b"localhost"]
+)
+def test_this_machine_is_local(host):
+    """Loopback addresses and names."""
+    assert is_local(host)
 
-async def test_bad_task():
-    asyncio.get_running_loop().keep = asyncio.create_task(asyncio.sleep(60))
 
-def test_bad_socket():
-    pytest.kept = socket.socket()
+@pytest.mark.parametrize(
+    "host", ["192.0.2.1", "::", "2001:db8::1", "docs.example.com", "localhost.example.com"]
+)
+def test_other_machines_are_not(host):
+    """Everything else is not local, names that only look so included."""
+    assert not is_local(host)
 
-def test_bad_pipe():
-    os.pipe()
 
-async def test_bad_session():
-    pytest.session = aiohttp.ClientSession()
+def test_the_guard_leaves_everything_as_it_was():
+    """On and off, and the same functions are in place."""
+    before = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+    guard = NetworkGuard()
+    guard.on()
+    assert socket.getaddrinfo is not before[2]
+    guard.off()
+    assert (socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo) == before
 
-def test_bad_log():
-    logging.getLogger("mintlify_async").debug("sent %s", KEY)
 
-def test_bad_log_extra():
-    logging.getLogger("mintlify_async").debug("sent", extra={"headers": {"Authorization": KEY}})
+def test_a_host_can_be_allowed():
+    """A test that needs a host can allow it."""
+    guard = NetworkGuard()
+    guard.allow("192.0.2.7")
+    guard.check("192.0.2.7")
+    with pytest.raises(BlockedConnection, match="192"):
+        guard.check("192.0.2.8")
+    assert guard.attempts == ["192.0.2.8"]
 
-def test_bad_error_swallowed():
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets here")
+def test_unix_sockets_pass(tmp_path):
+    """They never leave this machine."""
+    guard = NetworkGuard()
+    guard.on()
     try:
-        raise ConfigurationError(KEY)
-    except ConfigurationError:
-        pass
-
-def test_bad_error_attribute():
-    with pytest.raises(ConfigurationError) as caught:
-        error = ConfigurationError("fine")
-        error.extra = KEY
-        raise error
-
-def test_bad_context():
-    with pytest.raises(ConfigurationError):
-        try:
-            raise ValueError(KEY)
-        except ValueError:
-            raise ConfigurationError("fine") from None
-
-def test_bad_print():
-    print(KEY)
-
-def test_bad_print_captured(capsys):
-    print(KEY)
-    capsys.readouterr()
-
-def test_bad_warning():
-    with pytest.warns(UserWarning):
-        warnings.warn(KEY)
-
-@pytest.fixture(scope="module")
-def shared():
-    with socket.socket() as kept:
-        yield kept
-
-def test_good_shared(shared):
-    pass
-
-async def test_good(caplog):
-    async with aiohttp.ClientSession():
-        await asyncio.create_task(asyncio.sleep(0))
-    with pytest.raises(ConfigurationError):
-        raise ConfigurationError("fine")
-
-@pytest.mark.leaves_open("on purpose")
-async def test_good_on_purpose():
-    asyncio.get_running_loop().keep = asyncio.create_task(asyncio.sleep(60))
-
-@pytest.mark.shows_secrets("on purpose")
-def test_good_shown():
-    print(KEY)
-
-def test_real():
-    pytest.skip("redis-server is not installed")
-
-def test_other():
-    pytest.skip("no interpreter for 3.99")
-"""
-
-
-def run_guarded(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the sample under this folder's own conftest, in a process of its own."""
-    (tmp_path / "test_sample.py").write_text(LEAKY)
-    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-rA",
-        "--tb=no",
-        "-p",
-        "no:cacheprovider",
-        *arguments,
-        str(tmp_path),
-    ]
-    env = {**os.environ, "PYTHONPATH": str(TESTS / "support"), **environment}
-    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
-
-
-def failed(output: str) -> set[str]:
-    """Return the names of the tests that failed or broke in their teardown."""
-    return set(re.findall(r"^(?:FAILED|ERROR) \S+::(\w+)", output, re.MULTILINE))
-
-
-def test_guards_fail_exactly_the_bad_tests(tmp_path):
-    """Each leak, each shown key and each missing real part fails its test, and no other does."""
-    done = run_guarded(tmp_path, MINTLIFY_ASYNC_REQUIRE_REAL="1")
-    bad = {"test_real", *re.findall(r"def (test_bad\w*)", LEAKY)}
-    assert failed(done.stdout) == bad, done.stdout + done.stderr
-
-
-def test_a_missing_part_is_skipped_elsewhere(tmp_path):
-    """Without the variable that ``tox -e real`` sets, a missing Redis is a skip."""
-    assert "test_real" not in failed(
-        run_guarded(tmp_path, "-k", "real", MINTLIFY_ASYNC_REQUIRE_REAL="").stdout
-    )
-
-
-async def test_bridge_answers_of_any_size():
-    """An answer over aiohttp's buffer limit is read whole through aioresponses."""
-    with aioresponses() as mocked:
-        mocked.post("http://service.test/x", body=b"x" * 1_000_000, headers={"X-Thread-Id": "t1"})
-        async with ClientSession() as session, session.post("http://service.test/x", json={"a": 1}) as answer:
-            pieces = [piece async for piece in answer.content.iter_any()]
-    assert answer.headers["x-thread-id"] == "t1"
-    assert sum(map(len, pieces)) == 1_000_000
-
-
-async def test_bridge_keeps_what_was_sent():
-    """The request's body and headers can be looked at."""
-    with aioresponses() as mocked:
-        mocked.get("http://service.test/x", payload={"id": "job_1"})
-        async with (
-            ClientSession() as session,
-            session.get("http://service.test/x", headers={"A": "b"}) as answer,
-        ):
-            assert await answer.json() == {"id": "job_1"}
-    ((call,),) = mocked.requests.values()
-    assert call.kwargs["headers"]["A"] == "b"
-
-
-def test_the_keys_of_tests_are_known_to_the_guard(keys):
-    """A key that the guard cannot find would make it blind."""
-    for key in vars(keys).values():
-        assert secret_guard._SECRET.search(f"Bearer {key}\n")
-
-
-@pytest.mark.parametrize("text", ["mint_", "admin keys begin mint_dsc_", "thread_key_test_"])
-def test_a_prefix_alone_is_no_key(text):
-    """Error messages may name the prefixes."""
-    assert not secret_guard._SECRET.search(text)
+        with socket.socket(socket.AF_UNIX) as sock, pytest.raises(FileNotFoundError):
+            sock.connect(str(tmp_path / "none.sock"))
+    finally:
+        guard.off()
+    assert sys.platform

@@ -1,0 +1,121 @@
+"""Opening and closing a reply, and how its end is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+from secret_guard import Keys
+
+from mintlify_async import Quota, StreamInterruptedError
+from mintlify_async.quota.memory_store import MemoryQuotaStore
+from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.faults import NoAnswer
+
+KEYS = Keys()
+
+
+async def test_after_done_there_is_one_second_in_all(service):
+    """After ``[DONE]`` the connection is closed within one second, even if comments keep arriving."""
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service:
+        service.script.ask(
+            chunks=[
+                b'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\n',
+                0.1,
+                b"data: [DONE]\n\n",
+                *([0.5, b": alive\n\n"] * 40),
+            ]
+        )
+        async with service.session() as session:
+            before = clock.now()
+            await session.ask("x")
+            assert clock.now() - before < 2.5
+
+
+async def test_after_finish_comments_do_not_hold_the_answer_open():
+    """After ``finish``, one second without an event ends the answer; comments do not count."""
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service:
+        service.script.ask(
+            chunks=[
+                b'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\n',
+                *([0.5, b": alive\n\n"] * 40),
+            ]
+        )
+        async with service.session() as session:
+            before = clock.now()
+            await session.ask("x")
+            assert clock.now() - before < 2.5
+
+
+async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
+    """Closing a reply before its answer began ends its reader and closes the connection."""
+    service.script.ask(fault=NoAnswer())
+    async with service.session() as session:
+        reply = session.ask("x")
+
+        async def read():
+            return [event async for event in reply]
+
+        reader = asyncio.create_task(read())
+        while not service.requests.count("ask"):
+            await asyncio.sleep(0.001)
+        await reply.close()
+        with anyio.fail_after(2):
+            assert await reader == []
+            while service.connections:
+                await asyncio.sleep(0.001)
+        with pytest.raises(StreamInterruptedError):
+            await reply
+
+
+async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_too(service):
+    """Closing a reply between two attempts, and then its session, raises nothing in the reader."""
+    service.script.ask(status=429, headers={"Retry-After": "30"}, times=None)
+    retried = asyncio.Event()
+    session = service.session(on_retry=lambda event: retried.set())
+    reply = session.ask("x")
+
+    async def read():
+        return [event async for event in reply]
+
+    reader = asyncio.create_task(read())
+    with anyio.fail_after(10):
+        await retried.wait()
+    await reply.close()
+    await session.close()
+    with anyio.fail_after(2):
+        assert await reader == []
+    assert service.requests.count("ask") == 1
+
+
+async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(service):
+    """Closing a reply does not wait for a slow quota store, and no retry is reported for it."""
+    told, giving_back = [], asyncio.Event()
+
+    class Slow(MemoryQuotaStore):
+        async def refund(self, *args, **kwargs):
+            giving_back.set()
+            await asyncio.sleep(3600)
+
+    quota = Quota.interface(store=Slow())
+    async with service.refusing(), service.session(quota=quota, on_retry=told.append) as session:
+        reply = session.ask("x")
+        reader = asyncio.create_task(reply.__aenter__())
+        await giving_back.wait()
+        await reply.close()
+        with anyio.fail_after(2):
+            assert await reader is reply
+    assert told == []
+
+
+async def test_an_error_event_that_repeats_the_key_shows_it_nowhere(service):
+    """The error has the service's words without the key."""
+    service.script.ask(
+        events=[{"type": "start"}, {"type": "error", "errorText": f"bad key {KEYS.assistant}"}]
+    )
+    async with service.session(assistant_key=KEYS.assistant) as session:
+        with pytest.raises(Exception, match="bad key"):
+            await session.ask("x")

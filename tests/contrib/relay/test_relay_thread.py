@@ -1,0 +1,119 @@
+"""The thread goes on through the page by a sealed token; the page never sees its id or key."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_desk import HEAD, TURN, desk
+from relay_kit import SECRET, thread_token, user_message
+
+from mintlify_async import Thread
+from mintlify_async.contrib.relay import ThreadSeal
+
+
+async def test_the_thread_goes_on():
+    """The page sends back the token it was given; the service gets the thread's id and key."""
+    async with desk() as here:
+        first = await here.page.ask(user_message("How do I log in?"))
+        token = thread_token(first)
+        answer = {"id": "m1", "role": "assistant", "parts": [], "metadata": {"threadId": token}}
+        second = await here.page.ask(user_message("q"), answer, user_message("And by SSO?", "u2"))
+        (thread,) = here.service.threads.values()
+        assert here.asked["threadId"] == thread.id
+        assert here.asked["threadKey"] == thread.key
+        assert thread.questions == ["How do I log in?", "And by SSO?"]
+        assert thread_token(second) != token
+
+
+async def test_the_thread_survives_a_stop():
+    """The token is in the first event, so that a stopped answer's thread can be continued."""
+    async with desk() as here:
+        here.service.script.ask(
+            events=[*HEAD, 60.0],
+            headers={"X-Thread-Id": "thread_77", "X-Thread-Key": "thread_key_0123456789"},
+        )
+        async with here.page.request() as response:
+            line = await response.content.readline()
+        token = json.loads(line[6:])["messageMetadata"]["threadId"]
+        assert ThreadSeal([SECRET]).open(token, "ada") == Thread("thread_77", "thread_key_0123456789")
+
+
+async def test_the_latest_seal_counts():
+    """The last assistant message with a token names the thread; later ones without a token do not end it."""
+    async with desk() as here:
+        seal = ThreadSeal([SECRET])
+        tokens = [seal.seal(Thread(f"thread_{name}"), "ada") for name in ("old", "new")]
+        history = [
+            user_message("1"),
+            {"id": "a1", "role": "assistant", "parts": [], "metadata": {"threadId": tokens[0]}},
+            {"id": "a2", "role": "assistant", "parts": [], "metadata": {"threadId": tokens[1]}},
+            {"id": "a3", "role": "assistant", "parts": [], "metadata": {"page": 1}},
+            user_message("2", "u2", metadata={"threadId": "no seal, and no answer"}),
+        ]
+        here.service.script.ask(events=TURN, times=None)
+        await here.page.ask(*history)
+        assert here.asked["threadId"] == "thread_new"
+        await here.page.ask(*history, threadId=tokens[0])  # by a page's own prepareSendMessagesRequest
+        assert here.asked["threadId"] == "thread_old"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "user", "status"),
+    [
+        ("{}", "bob", 404),
+        ("{}x", "ada", 400),
+        ("thread_1", "ada", 400),
+        ("", "ada", 400),
+    ],
+)
+async def test_a_seal_that_does_not_open_is_refused(spoil, user, status):
+    """Another user's token is a 404, a changed one a 400; nothing is asked."""
+    async with desk() as here:
+        token = spoil.format(ThreadSeal([SECRET]).seal(Thread("thread_1"), "ada"))
+        answer = {"id": "a", "role": "assistant", "parts": [], "metadata": {"threadId": token}}
+        body = {"id": "c", "messages": [user_message("1"), answer, user_message("2", "u2")]}
+        got, text, _ = await here.other(user).post(body)
+        assert (got, text.endswith(b"Please start a new one.")) == (status, True)
+        assert here.service.requests == []
+
+
+async def test_an_expired_seal_is_refused():
+    """An expired token is a 400."""
+
+    class Past:
+        def wall(self) -> float:
+            return 1_000_000_000.0
+
+    async with desk() as here:
+        token = ThreadSeal([SECRET], clock=Past()).seal(Thread("thread_1"), "ada")
+        status, text, _ = await here.page.post(
+            {"id": "c", "messages": [user_message("1")], "threadId": token}
+        )
+        assert status == 400
+        assert b"expired" in text
+        assert here.service.requests == []
+
+
+@pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
+@pytest.mark.parametrize("mode", ["safe", "modern"])
+async def test_the_thread_never_shows(place, mode):
+    """Wherever the service names the thread, the page gets a token that opens to it."""
+    from mintlify_async.testing import ThreadStyle
+
+    style = ThreadStyle(id_in={place}, key_in={place})
+    async with desk(service={"threads": style}, mode=mode) as here:
+        body = await here.page.ask(user_message("How do I log in?"))
+        (thread,) = here.service.threads.values()
+        assert ThreadSeal([SECRET]).open(thread_token(body), "ada") == Thread(thread.id, thread.key)
+
+
+async def test_a_thread_that_is_gone_is_404():
+    """A thread that the service no longer has is a 404."""
+    async with desk() as here:
+        token = ThreadSeal([SECRET]).seal(Thread("thread_gone", "k"), "ada")
+        status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})
+        assert status == 404

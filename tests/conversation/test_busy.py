@@ -1,0 +1,186 @@
+"""One turn at a time: a second one is refused, or waits in line."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from conversation_kit import answer, body, roles, sent
+
+from mintlify_async.errors import StateError, StreamInterruptedError
+from mintlify_async.testing import LocalService
+
+
+async def test_a_second_turn_is_refused(service, session):
+    """A second turn is refused by default, and the first goes on unharmed."""
+    chat = session.conversation()
+    async with chat.ask("How do I install it?") as reply:
+        assert chat.busy
+        with pytest.raises(StateError, match="busy with another turn"):
+            await chat.ask("And then?")
+        with pytest.raises(StateError, match="busy"):
+            await chat.undo()
+        with pytest.raises(StateError, match="busy"):
+            chat.forget_thread()
+        await reply
+    assert len(chat.messages) == 2
+    assert len(service.requests) == 1
+
+
+async def test_a_cancelled_reader_does_not_block_the_next(service, session):
+    """A turn whose reader was cancelled outside a block lets the next one begin."""
+    chat = session.conversation()
+    service.script.ask(events=[*answer("Half")[:-2], 1000.0])
+
+    async def read() -> None:
+        async for _ in chat.ask("Hi"):
+            pass
+
+    task = asyncio.create_task(read())
+    while not chat.busy or not service.answering:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    await chat.ask("How do I install it?")
+    assert [message.text for message in chat.messages if message.role == "user"] == ["How do I install it?"]
+    assert caught.value is not None
+
+
+async def test_turns_wait_in_line(service, session):
+    """With ``busy="queue"`` turns run in the order of their entering, each with the history so far."""
+    chat = session.conversation(busy="queue")
+    await asyncio.gather(*(chat.ask(f"Question {n}?").run() for n in range(5)))
+    asked = [text for role, text in sent(service) if role == "user"]
+    assert asked == [f"Question {n}?" for n in range(5)]
+    assert [len(body(service, n)["messages"]) for n in range(5)] == [1, 3, 5, 7, 9]
+    assert roles(chat) == ["user", "assistant"] * 5
+
+
+async def test_leaving_the_line(service, session):
+    """A turn that is cancelled or fails, waiting or running, lets the next one through."""
+    chat = session.conversation(busy="queue")
+    service.script.ask()
+    service.script.ask(status=500)
+    async with chat.ask("First") as first:
+        waiting = [asyncio.create_task(chat.ask(f"Waiting {n}").run()) for n in range(4)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        waiting[0].cancel()
+        waiting[2].cancel()
+        await first.close()
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result).__name__ for result in results[:3]] == [
+        "CancelledError",
+        "ServerError",
+        "CancelledError",
+    ]
+    assert [message.text for message in chat.messages if message.role == "user"] == ["Waiting 3"]
+    assert not chat.busy
+
+
+async def test_cancelled_just_when_its_turn_comes(service, session):
+    """A turn that is cancelled when its time comes hands the lock on."""
+    chat = session.conversation(busy="queue")
+    first = chat.ask("First")
+    await anext(first)
+    tasks = [asyncio.create_task(chat.ask(f"Waiting {n}").run()) for n in range(2)]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await first.close()
+    tasks[0].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert chat.messages[0].text == "Waiting 1"
+    assert not chat.busy
+
+
+async def test_closed_while_it_waits_in_line(service, session):
+    """A reply that is closed before its turn is not asked."""
+    chat = session.conversation(busy="queue")
+    async with chat.ask("First"):
+        second = chat.ask("Second")
+        task = asyncio.create_task(second.run())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await second.close()
+        with pytest.raises(StreamInterruptedError, match="closed before its end"):
+            await task
+    assert len(service.requests) == 1
+    assert not chat.busy
+
+
+async def test_a_second_reader_does_not_end_the_turn(service, session):
+    """A second task that reads the same reply gets an error; the first reads on and commits."""
+    chat = session.conversation()
+    reply = chat.ask("How do I install it?")
+    first = asyncio.create_task(reply.run())
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match="another task"):
+        await anext(reply)
+    await first
+    assert len(chat.messages) == 2
+
+
+async def test_a_conversation_serves_several_loops(clock):
+    """A conversation belongs to no event loop."""
+    # The service runs in this loop; the other loops run in threads.
+    async with LocalService() as service, service.session() as session:
+        chat = session.conversation(busy="queue")
+        for question in ("How do I install it?", "And then?"):
+
+            async def ask(question: str = question) -> None:
+                await chat.ask(question)
+
+            await asyncio.to_thread(asyncio.run, ask())
+        assert len(chat.messages) == 4
+
+
+async def test_a_turn_lasts_as_long_as_its_block(service, session):
+    """The next turn waits until the block is left; the block's own task may ask again."""
+    chat = session.conversation(busy="queue")
+    async with chat.ask("How do I install it?") as reply:
+        await reply
+        other = asyncio.create_task(chat.ask("And then?").run())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(service.requests) == 1
+    await other
+    assert len(chat.messages) == 4
+    async with chat.ask("One") as reply:
+        await reply
+        await chat.ask("Two")
+    service.script.ask(status=500)
+    assert len(chat.messages) == 8
+
+
+async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
+    """Without a block the turn lasts until its last edit was shown."""
+    chat = session.conversation(busy="queue")
+    shown = []
+
+    async def show(question: str) -> None:
+        async for edit in chat.ask(question).edits(every=5.0, limit=200):
+            shown.append((question, edit.index))
+
+    await asyncio.gather(show("How do I install it?"), show("How do I ask?"))
+    assert len(shown) > 6
+    assert shown == sorted(shown, key=lambda one: one[0] == "How do I ask?")
+    assert not chat.busy
+
+
+async def test_a_session_that_closed_while_a_turn_waited_in_line(service):
+    """A queued turn whose session was closed ends with an error and frees the conversation."""
+    async with service.session() as session:
+        chat = session.conversation(busy="queue")
+        async with chat.ask("First") as first:
+            second = chat.ask("Second")
+            task = asyncio.create_task(second.run())
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await first
+            await session.close()
+        with pytest.raises(StateError, match="closed"):
+            await task
+        assert not chat.busy
+        assert chat.unanswered.text == "Second"

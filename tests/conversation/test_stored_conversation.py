@@ -1,0 +1,280 @@
+"""Conversations that are kept in a store: owners, conflicts, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from conversation_kit import sent
+
+from mintlify_async.errors import ServerError, StateError, StoreConflictError
+from mintlify_async.events import Finish
+from mintlify_async.storage.conversations import (
+    MemoryConversationStore,
+    SQLiteConversationStore,
+    StoredConversation,
+)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    if request.param == "memory":
+        return MemoryConversationStore()
+    return SQLiteConversationStore(tmp_path / "chats.sqlite")
+
+
+async def test_a_stored_conversation_goes_on(service, session, store):
+    """Another object with the same id loads the conversation at its first turn."""
+    await session.conversation(fp="ada", store=store, id="help").ask("How do I install it?")
+    chat = session.conversation(fp="ada", store=store, id="help")
+    assert chat.messages == ()
+    reply = await chat.ask("And then?")
+    assert "How do I install it?" in reply.text
+    assert len(chat.messages) == 4
+    assert service.threads["thread_1"].questions == ["How do I install it?", "And then?"]
+    assert (await session.conversation(fp="ada", store=store, id="help").load()).messages == chat.messages
+
+
+async def test_owners_are_apart(service, session, store):
+    """The same id under two owners is two conversations; one cannot load the other's."""
+    ada = session.conversation(fp="ada", store=store, id="help")
+    bob = session.conversation(fp="bob", store=store, id="help")
+    await ada.ask("How do I install it?")
+    assert (await bob.load()).messages == ()
+    reply = await bob.ask("And then?")
+    assert sent(service) == [("user", "And then?")]
+    assert "How do I install it?" not in reply.text
+    assert [message.text for message in ada.messages if message.role == "user"] == ["How do I install it?"]
+    assert ada.thread != bob.thread
+    assert (await store.ids(owner="ada"), await store.ids(owner="bob")) == (["help"], ["help"])
+    shared = session.conversation(fp="ada-on-the-phone", owner="ada", store=store, id="help")
+    assert (await shared.load()).messages == ada.messages
+
+
+async def test_a_stale_conversation_is_told_before_it_asks(service, session, store):
+    """If another object saved in between, nothing is sent; after load() the conversation goes on."""
+    one, two = (session.conversation(store=store, id="help") for _ in range(2))
+    await one.ask("How do I install it?")
+    await two.load()
+    await one.ask("And then?")
+    with pytest.raises(StoreConflictError, match="load"):
+        await two.ask("Why?")
+    assert len(service.requests) == 2
+    await two.load()
+    await two.ask("Why?")
+    assert [message.text for message in two.messages if message.role == "user"] == [
+        "How do I install it?",
+        "And then?",
+        "Why?",
+    ]
+
+
+async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
+    """Of two processes with a running turn, the second to finish gets a conflict and keeps its answer."""
+    chat = session.conversation(store=store, id="help")
+    await chat.ask("How do I install it?")
+    stored = await store.load("help", owner="anonymous")
+    seen = []
+
+    async def read(reply) -> None:
+        async for event in reply:
+            seen.append(event)
+
+    async with chat.ask("And then?") as reply:
+        # What another process does has its own objects and no gate of ours.
+        await store.save("help", stored.data, owner="anonymous", revision=stored.revision)
+        with pytest.raises(StoreConflictError):
+            await read(reply)
+    assert isinstance(seen[-1], Finish)
+    assert reply.text
+    assert len(chat.messages) == 2
+    assert chat.unanswered.text == "And then?"
+    with pytest.raises(StoreConflictError):
+        await reply
+    await chat.load()
+    await chat.ask("And then?")
+    assert len(chat.messages) == 4
+
+
+async def test_a_conflict_shows_when_the_block_is_left_at_finish(service, session):
+    """A reader that stops at ``finish`` gets the conflict at the end of its block."""
+    store = MemoryConversationStore()
+    chat = session.conversation(store=store, id="help")
+
+    async def stop_at_finish() -> None:
+        async with chat.ask("Hi") as reply:
+            await store.save("help", "{}", owner="anonymous", revision=0)
+            async for event in reply:
+                if isinstance(event, Finish):
+                    break
+
+    with pytest.raises(StoreConflictError):
+        await stop_at_finish()
+    assert chat.messages == ()
+    assert not chat.busy
+
+
+async def test_two_objects_of_one_process_take_turns(service, session, store):
+    """A new object for each message of a chat loses no turn and has no conflict."""
+    await asyncio.gather(
+        *(
+            session.conversation(store=store, id="help", busy="queue").ask(f"Question {n}?").run()
+            for n in range(5)
+        )
+    )
+    chat = await session.conversation(store=store, id="help").load()
+    assert [message.text for message in chat.messages if message.role == "user"] == [
+        f"Question {n}?" for n in range(5)
+    ]
+    assert len(service.threads) == 1
+
+
+async def test_in_line_a_turn_begins_with_what_the_store_has(service, session, store):
+    """Two objects of one queued conversation are never stale."""
+    one, two = (session.conversation(store=store, id="help", busy="queue") for _ in range(2))
+    for n, chat in enumerate((one, two, one, two)):
+        await chat.ask(f"Question {n}?")
+    assert len(two.messages) == 8
+    assert len((await one.load()).messages) == 8
+    assert len(service.threads) == 1
+
+
+async def test_loading_while_another_object_has_its_turn(service, session, store):
+    """load() is refused only during a turn of the same object."""
+    one, two = (session.conversation(store=store, id="help") for _ in range(2))
+    await one.ask("How do I install it?")
+    async with one.ask("And then?"):
+        assert len((await two.load()).messages) == 2
+        with pytest.raises(StateError, match="busy"):
+            await one.load()
+
+
+async def test_a_failed_turn_writes_nothing(service, session, store):
+    """The store has the finished turns only."""
+    chat = session.conversation(store=store, id="help")
+    service.script.ask(status=500)
+    with pytest.raises(ServerError):
+        await chat.ask("Hi")
+    assert await store.load("help", owner="anonymous") is None
+    await chat.retry()
+    assert json.loads((await store.load("help", owner="anonymous")).data)["messages"][0]["id"]
+
+
+async def test_undo_forget_and_delete_reach_the_store(service, session, store):
+    """undo(), forget_thread() and delete() change the store, too."""
+    chat = session.conversation(store=store, id="help")
+    await chat.ask("How do I install it?")
+    await chat.ask("And then?")
+    await chat.undo()
+    assert len((await session.conversation(store=store, id="help").load()).messages) == 2
+    chat.forget_thread()
+    await chat.save()
+    assert (await session.conversation(store=store, id="help").load()).thread is None
+    fork = chat.fork(id="other")
+    await fork.ask("And on a Mac?")
+    assert await store.ids(owner="anonymous") == ["help", "other"]
+    assert await chat.delete()
+    assert chat.messages == ()
+    assert await store.ids(owner="anonymous") == ["other"]
+    await chat.ask("How do I install it?")
+    assert len((await session.conversation(store=store, id="help").load()).messages) == 2
+
+
+async def test_the_system_message_is_stored(service, session, store):
+    """The system message of the code replaces the stored one; the same words keep their id."""
+    first = session.conversation(store=store, id="help", system="Be brief.")
+    await first.ask("Hi")
+    for system, expected in ((None, "Be brief."), ("Be brief.", "Be brief."), ("Be long.", "Be long.")):
+        chat = await session.conversation(store=store, id="help", system=system).load()
+        assert chat.system.text == expected
+        assert (chat.system.id == first.system.id) == (expected == "Be brief.")
+
+
+async def test_without_a_store_there_is_nothing_to_load(session):
+    """load(), save() and delete() without a store raise an error that says so."""
+    chat = session.conversation()
+    for step in (chat.load, chat.save, chat.delete):
+        with pytest.raises(StateError, match="no store"):
+            await step()
+
+
+async def test_a_fork_needs_what_the_store_has(session):
+    """A stored conversation must be loaded before it can be forked."""
+    chat = session.conversation(store=MemoryConversationStore(), id="help")
+    with pytest.raises(StateError, match="load"):
+        chat.fork()
+
+
+@pytest.mark.parametrize("data", ["", "[]", '{"version": 99, "messages": []}', "[" * 100_000])
+async def test_what_is_no_conversation_in_the_store(service, session, data):
+    """Stored data that is no conversation is an error before anything is sent, and frees the turn."""
+    store = MemoryConversationStore()
+    await store.save("help", data, owner="anonymous", revision=0)
+    chat = session.conversation(store=store, id="help")
+    for _ in range(2):
+        with pytest.raises(StateError, match="no conversation"):
+            await chat.ask("Hi")
+    assert not service.requests
+    assert not chat.busy
+
+
+class Broken(MemoryConversationStore):
+    """A store that cannot save."""
+
+    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
+        raise OSError("the disk is full")
+
+
+async def test_a_store_that_fails_is_told(service, session):
+    """If the store fails, its error is raised, the answer stays readable and the turn is not committed."""
+    chat = session.conversation(store=Broken(), id="help")
+    reply = chat.ask("Hi")
+    for _ in range(2):
+        with pytest.raises(OSError, match="disk is full"):
+            await reply
+    assert reply.text
+    assert chat.messages == ()
+    assert not chat.busy
+
+
+class Slow(MemoryConversationStore):
+    """A store whose saving takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.saving = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
+        self.saving.set()
+        await self.go.wait()
+        return await super().save(id, data, owner=owner, revision=revision)
+
+
+async def test_cancelled_while_saving(service, session):
+    """A save that is cancelled still finishes: store and conversation agree, and no event is lost."""
+    store = Slow()
+    chat = session.conversation(store=store, id="help")
+    reply = chat.ask("Hi")
+    seen = []
+
+    async def read() -> None:
+        async for event in reply:
+            seen.append(event)
+
+    task = asyncio.create_task(read())
+    await store.saving.wait()
+    task.cancel()
+    await asyncio.sleep(0)
+    assert not task.done()
+    store.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(chat.messages) == 2
+    stored = await store.load("help", owner="anonymous")
+    assert isinstance(stored, StoredConversation)
+    assert stored.revision == chat.revision
+    await read()
+    assert isinstance(seen[-1], Finish)
+    assert not chat.busy

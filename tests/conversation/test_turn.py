@@ -1,0 +1,275 @@
+"""A turn: question, answer and thread are committed together, or nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from conversation_kit import answer, body, roles, sent
+
+from mintlify_async.errors import (
+    AssistantError,
+    RateLimitError,
+    ServerError,
+    StateError,
+    StreamInterruptedError,
+)
+from mintlify_async.events import Finish, TextDelta
+from mintlify_async.model.question import ContextItem
+from mintlify_async.model.thread import Thread
+from mintlify_async.storage.conversations import MemoryConversationStore
+from mintlify_async.testing.faults import Cut
+
+
+async def test_nothing_changes_before_the_reply_is_entered(service, session):
+    """ask() makes a reply; it sends nothing and begins no turn."""
+    chat = session.conversation()
+    replies = [chat.ask("How do I install it?") for _ in range(3)]
+    assert (chat.messages, chat.busy, len(service.requests)) == ((), False, 0)
+    await replies[1]
+    assert roles(chat) == ["user", "assistant"]
+
+
+async def test_history_is_sent_with_each_question(service, session):
+    """Questions and answers, oldest first, each with the id that it had before."""
+    chat = session.conversation(fp="ada")
+    first = await chat.ask("How do I install it?")
+    await chat.ask("And then?")
+    assert sent(service) == [
+        ("user", "How do I install it?"),
+        ("assistant", first.text),
+        ("user", "And then?"),
+    ]
+    assert body(service)["fp"] == "ada"
+    ids = [message["id"] for message in body(service)["messages"]]
+    assert ids == [message.id for message in chat.messages[:3]]
+    assert all(ids)
+
+
+async def test_the_turn_is_committed_before_finish_is_handed_out(service, session):
+    """A reader that stops at ``finish`` has the turn, and may ask the next question."""
+    chat = session.conversation()
+    reply = chat.ask("How do I install it?")
+    async for event in reply:
+        if isinstance(event, Finish):
+            assert roles(chat) == ["user", "assistant"]
+            break
+        assert chat.messages == ()
+    await chat.ask("And then?")
+    assert roles(chat) == ["user", "assistant"] * 2
+
+
+async def test_what_comes_after_finish_still_counts(service, session):
+    """A thread and parts that arrive after ``finish`` are kept."""
+    late = [{"type": "data-thread", "data": {}, "threadId": "late", "threadKey": "secret"}]
+    service.script.ask(events=[*answer("Hello"), *late])
+    chat = session.conversation()
+    await chat.ask("Hi")
+    assert chat.thread == Thread("late", "secret")
+    assert [part.type for part in chat.messages[1].parts] == ["text", "data-thread"]
+    assert len(chat.messages) == 2
+
+
+async def test_done_without_finish_is_an_end(service, session):
+    """``[DONE]`` without ``finish`` commits the turn."""
+    service.script.ask(events=answer("Hello")[:-1])
+    chat = session.conversation()
+    await chat.ask("Hi")
+    assert roles(chat) == ["user", "assistant"]
+
+
+async def test_an_answer_without_an_id_gets_one(service, session):
+    """An answer without an id, or with one that the history has, gets a new id."""
+    chat = session.conversation()
+    service.script.ask(events=answer("One")[1:])
+    service.script.ask(events=answer("Two", id="same"))
+    service.script.ask(events=answer("Three", id="same"))
+    for _ in range(3):
+        await chat.ask("Next")
+    ids = [message.id for message in chat.messages]
+    assert all(ids)
+    assert len(set(ids)) == 6
+    assert ids[3] == "same"
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ({"events": answer("Half an answer")[:-2], "done": False}, StreamInterruptedError),
+        ({"fault": Cut(at=-200, how="rst")}, StreamInterruptedError),
+        ({"events": [*answer("Half")[:-2], {"type": "error", "errorText": "overloaded"}]}, AssistantError),
+        ({"status": 429, "headers": {"Retry-After": "9999"}}, RateLimitError),
+        ({"status": 503}, ServerError),
+    ],
+)
+async def test_a_turn_that_fails_leaves_no_trace(service, session, script, error):
+    """After a failed turn history and thread are as before, and the question keeps its id."""
+    chat = session.conversation()
+    await chat.ask("How do I install it?")
+    before, thread = chat.messages, chat.thread
+    service.script.ask(**script)
+    with pytest.raises(error):
+        await chat.ask("And then?")
+    assert (chat.messages, chat.thread, chat.busy) == (before, thread, False)
+    failed = chat.unanswered
+    assert failed.text == "And then?"
+    await chat.ask("And then?")
+    assert chat.messages[2] == failed
+    assert [body(service, index)["messages"][-1]["id"] for index in (-2, -1)] == [failed.id] * 2
+    assert chat.unanswered is None
+
+
+async def test_an_aborted_answer_is_not_committed(service, session):
+    """An answer that the service aborted is not in the history; the reply says that it was aborted."""
+    service.script.ask(events=[*answer("Half")[:-2], {"type": "abort", "reason": "moderation"}])
+    chat = session.conversation()
+    reply = await chat.ask("Hi")
+    assert reply.aborted
+    assert chat.messages == ()
+    assert chat.unanswered.text == "Hi"
+
+
+async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
+    """Leaving the block, closing, cancelling or dropping the reply rolls the turn back."""
+    chat = session.conversation()
+
+    async def leave_block() -> None:
+        async with chat.ask("Hi") as reply:
+            await anext(reply)
+
+    async def close() -> None:
+        reply = chat.ask("Hi")
+        await anext(reply)
+        await reply.close()
+
+    async def forget() -> None:
+        async for _ in chat.ask("Hi"):
+            break
+
+    async def cancel() -> None:
+        service.script.ask(events=[*answer("Half")[:-2], 100.0])
+        task = asyncio.create_task(chat.ask("Hi").run())
+        while not service.requests or not service.answering:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    for way in (leave_block, close, forget, cancel):
+        await way()
+        gc.collect()
+        assert chat.messages == ()
+        assert not chat.busy, way
+        assert chat.unanswered.text == "Hi"
+    await chat.retry()
+    assert len(chat.messages) == 2
+
+
+async def test_closing_the_session_rolls_back(service):
+    """The answer is cut, and the turn is not kept."""
+    async with service.session() as session:
+        chat = session.conversation()
+        service.script.ask(events=[*answer("Half")[:-2], 100.0])
+        async with chat.ask("Hi") as reply:
+            await anext(reply)
+            await session.close()
+            with pytest.raises(StreamInterruptedError):
+                await reply.final()
+        assert (chat.messages, chat.busy) == ((), False)
+
+
+async def test_retry_asks_the_same_with_the_same(service, session):
+    """retry() sends the same message, id and options; given options replace them."""
+    chat = session.conversation()
+    service.script.ask(status=500, times=2)
+    with pytest.raises(ServerError):
+        await chat.ask("Hi", current_path="/guide", context=[ContextItem("code", "x = 1")])
+    with pytest.raises(ServerError):
+        await chat.retry()
+    assert body(service, -1) == body(service, -2)
+    await chat.retry(current_path="/other")
+    assert body(service)["currentPath"] == "/other"
+    assert "context" not in body(service)
+    with pytest.raises(StateError, match="no question to ask again"):
+        chat.retry()
+
+
+async def test_partial_by_choice(service, session):
+    """With ``commit="partial"`` an answer that was broken off after some text is kept, with its thread."""
+    chat = session.conversation(commit="partial")
+    service.script.ask(
+        events=answer("Half an")[:-2], done=False, headers={"X-Thread-Id": "t", "X-Thread-Key": "k"}
+    )
+    with pytest.raises(StreamInterruptedError):
+        await chat.ask("Hi")
+    assert [message.text for message in chat.messages] == ["Hi", "Half an "]
+    assert chat.thread == Thread("t", "k")
+    chat.forget_thread()
+    async with chat.ask("How do I install it?") as reply:
+        async for text in reply.text_stream:
+            assert text
+            break
+    assert len(chat.messages) == 4
+
+
+async def test_partial_needs_text(service, session):
+    """A partial answer without any text is not kept."""
+    chat = session.conversation(commit="partial")
+    service.script.ask(status=500)
+    with pytest.raises(ServerError):
+        await chat.ask("Hi")
+    service.script.ask(events=[{"type": "start", "messageId": "m"}], done=False)
+    with pytest.raises(StreamInterruptedError):
+        await chat.ask("Hi")
+    assert chat.messages == ()
+
+
+async def test_partial_when_cancelled(service, session):
+    """With ``commit="partial"`` a cancelled answer's text is kept, in the store, too."""
+    store = MemoryConversationStore()
+    chat = session.conversation(commit="partial", store=store, id="c")
+    service.script.ask(events=[*answer("Half an")[:-2], 100.0])
+
+    async def read() -> None:
+        async with chat.ask("Hi") as reply:
+            async for event in reply:
+                if isinstance(event, TextDelta) and event.delta == "an ":
+                    task.cancel()
+
+    task = asyncio.create_task(read())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    again = await session.conversation(store=store, id="c").load()
+    assert [message.text for message in again.messages] == ["Hi", "Half an "]
+
+
+async def test_an_observer_that_fails_ends_the_turn(service):
+    """Nothing was sent, so the turn is rolled back, and the same reply can be started again."""
+
+    class Observer:
+        def start(self, operation, facts):
+            raise ValueError("mine")
+
+    async with service.session(observer=Observer()) as session:
+        chat = session.conversation()
+        reply = chat.ask("Hi")
+        for _ in range(2):
+            with pytest.raises(ValueError, match="mine"):
+                await anext(reply)
+            assert not chat.busy
+            assert chat.unanswered.text == "Hi"
+    assert not service.requests
+
+
+async def test_a_block_begins_when_it_is_awaited(service):
+    """A task that is cancelled before it entered the reply has not entered it: the conversation goes on."""
+    async with service.session() as session:
+        chat = session.conversation()
+        reply = chat.ask("How do I log in?")
+        entering = asyncio.create_task(reply.__aenter__())
+        entering.cancel()
+        await asyncio.wait([entering])
+        await asyncio.create_task(reply.run())
+        await asyncio.create_task(chat.ask("And out?").run())
+    assert service.requests.count("ask") == 2

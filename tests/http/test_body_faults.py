@@ -1,0 +1,238 @@
+"""Bodies that are broken, none, or cut: of a job, of an error, of a streamed answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fault_catalogue import AGENT, ALL, BODY, BROKEN_BODIES, POSTS, STREAM_CUTS, WHOLE_EVENTS, failure, script
+
+from mintlify_async import (
+    APIConnectionError,
+    APITimeoutError,
+    NotFoundError,
+    OutcomeUnknownError,
+    StreamInterruptedError,
+    Timeouts,
+)
+from mintlify_async.errors import PermissionDeniedError, UnexpectedResponseError
+from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.faults import BrokenGzip, Cut, Endless
+
+JOB = {"id": "job_1", "status": "active"}
+
+
+@pytest.fixture
+async def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+async def service(clock):
+    """A service with one finished job, on a virtual clock."""
+    async with LocalService(clock=clock) as service:
+        async with service.session() as session:
+            await (await session.create_job("first")).wait()
+        yield service
+
+
+@pytest.fixture
+async def session(service):
+    async with service.session(timeouts=Timeouts(connect=2)) as session:
+        yield session
+
+
+NOT_A_JOB = {
+    "empty": b"",
+    "html": b"<html>ok</html>",
+    "bad json": b'{"id": "job_1", "status": ',
+    "a list": b"[]",
+    "null": b"null",
+    "a string": b'"job_1"',
+    "no id": b'{"status": "active"}',
+    "no status": b'{"id": "job_1"}',
+    "a number for an id": b'{"id": 7, "status": "active"}',
+    "null for a status": b'{"id": "job_1", "status": null}',
+    "latin-1": '{"id": "é", "status": 1}'.encode("latin-1"),
+    "nested too deep": b'{"id":' + b"[" * 100_000,
+    "a number that is too long": b'{"id": ' + b"1" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_JOB)
+@pytest.mark.parametrize("operation", AGENT)
+async def test_a_success_that_is_not_a_job(session, service, operation, name):
+    """A POST that was accepted like this may have made a job; a GET is tried again."""
+    script(service, operation, status=200, body=NOT_A_JOB[name])
+    error, sent = await failure(session, service, operation)
+    if operation in POSTS:
+        assert isinstance(error, OutcomeUnknownError)
+        assert error.status == 200
+        assert sent == 1
+    else:
+        assert isinstance(error, UnexpectedResponseError)
+        assert error.status == 200
+        assert sent == 3
+
+
+@pytest.mark.parametrize("name", BROKEN_BODIES)
+@pytest.mark.parametrize("operation", AGENT)
+async def test_a_success_whose_body_breaks(session, service, operation, name):
+    """A broken body is of unknown outcome for a POST and an error of ours for a GET, within bounds."""
+    script(service, operation, fault=BROKEN_BODIES[name])
+    error, sent = await failure(session, service, operation)
+    if operation in POSTS:
+        assert isinstance(error, OutcomeUnknownError)
+        assert sent == 1
+    else:
+        assert isinstance(error, APIConnectionError | UnexpectedResponseError)
+        assert sent >= 1
+
+
+async def test_a_job_with_a_byte_order_mark_is_read(session, service):
+    """A byte order mark before the JSON is skipped."""
+    service.script.create_job(status=201, body=b"\xef\xbb\xbf" + json.dumps(JOB).encode())
+    assert (await session.create_job("x")).id == "job_1"
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+async def test_any_success_status_with_a_job_is_a_success(session, service, status):
+    """The interface does not say which status a creation has: 200, 201 and 202 are taken."""
+    service.script.create_job(status=status, json=JOB)
+    handle = await session.create_job("x")
+    assert handle.raw.status == status
+
+
+@pytest.mark.parametrize("operation", AGENT)
+async def test_no_content_is_not_a_job(session, service, operation):
+    """204 has no body, so the job's id is lost."""
+    script(service, operation, status=204, body=b"")
+    error, _ = await failure(session, service, operation)
+    assert isinstance(error, OutcomeUnknownError if operation in POSTS else UnexpectedResponseError)
+
+
+@pytest.mark.parametrize("operation", AGENT)
+async def test_an_error_page_without_end_is_cut_and_its_status_kept(session, service, operation):
+    """At most 64 KiB of an error page are read; its status decides the error."""
+    script(service, operation, status=404, body=b"x" * 2_000_000)
+    error, _ = await failure(session, service, operation)
+    assert type(error) is NotFoundError
+    assert len(error.body) <= 65536
+    assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize("operation", ALL)
+async def test_an_error_page_that_stalls_is_not_waited_for(session, service, clock, operation):
+    """An error page that stalls is read for two seconds; its status decides the error."""
+    script(service, operation, status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"))
+    before = clock.now()
+    error, _ = await failure(session, service, operation)
+    assert type(error) is PermissionDeniedError
+    assert clock.now() - before <= 10
+
+
+@pytest.mark.parametrize("name", STREAM_CUTS)
+async def test_a_stream_that_breaks_keeps_what_had_arrived(session, service, name):
+    """Everything decoded is delivered first; the error has the partial message."""
+    service.script.ask(body=BODY, fault=STREAM_CUTS[name])
+    seen = []
+
+    async def read(reply):
+        async for event in reply:
+            seen.append(event.type)
+
+    async with session.ask("Hi") as reply:
+        with pytest.raises(StreamInterruptedError) as caught:
+            await read(reply)
+    assert seen == ["start", "text-start", "text-delta"]
+    assert caught.value.partial.text == caught.value.text == "Hello "
+    assert caught.value.events_seen == 3
+    assert reply.text == "Hello "
+
+
+@pytest.mark.parametrize("how", ["fin", "rst", "hang"])
+async def test_a_break_after_finish_is_a_normal_end(session, service, how):
+    """After ``finish`` a break, or one second of silence, is a normal end."""
+    service.script.ask(body=BODY, fault=Cut(BODY.index(b"data: [DONE]"), how))
+    reply = await session.ask("Hi")
+    assert reply.text == "Hello world"
+    assert reply.thread_id == "t1"
+    assert reply.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("how", ["fin", "rst", "hang"])
+async def test_a_break_after_done_is_a_normal_end(session, service, how):
+    """``[DONE]`` without ``finish`` ends an answer, too."""
+    body = b'data: {"type":"start"}\n\ndata: [DONE]\n\n: a comment'
+    service.script.ask(body=body, fault=Cut(-3, how))
+    reply = await session.ask("Hi")
+    assert reply.text == ""
+
+
+BROKEN_STREAMS = {
+    "gzip that is none": (BrokenGzip(), APIConnectionError | StreamInterruptedError),
+    "gzip cut short": (BrokenGzip("cut"), StreamInterruptedError),
+    "no bytes": (Cut(0, clean=True), StreamInterruptedError),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_STREAMS)
+async def test_a_stream_that_cannot_be_unpacked(session, service, name):
+    """A stream that cannot be decompressed is an error of ours, never an empty answer."""
+    fault, expected = BROKEN_STREAMS[name]
+    service.script.ask(body=BODY, fault=fault)
+    error, sent = await failure(session, service, "ask")
+    assert isinstance(error, expected)
+    assert sent == 1
+
+
+NOT_STREAMS = {
+    "html": b"<!doctype html><html><body>Welcome</body></html>",
+    "a JSON document": b'{"text": "hello"}',
+    "a JSON error with status 200": b'{"error": "rate limited"}',
+    "plain text": b"Hello there",
+    "the v1 endpoint's stream": b'0:"Hello"\nd:{"finishReason":"stop"}\n',
+}
+
+
+@pytest.mark.parametrize("name", NOT_STREAMS)
+async def test_a_success_that_is_no_stream(session, service, name):
+    """A success that is no event stream is an error with the beginning of the body."""
+    service.script.ask(status=200, body=NOT_STREAMS[name], headers={"X-Request-Id": "req_3"})
+    error, _ = await failure(session, service, "ask")
+    assert isinstance(error, UnexpectedResponseError)
+    assert (error.status, error.request_id, error.headers["x-request-id"]) == (200, "req_3", "req_3")
+    assert NOT_STREAMS[name].decode()[:20] in error.excerpt
+
+
+async def test_comments_do_not_replace_the_first_event(session, service, clock):
+    """A service that only says that it is alive is given up after the first-event timeout."""
+    service.script.ask(body=BODY, fault=Endless())
+    before = clock.now()
+    error, _ = await failure(session, service, "ask")
+    assert isinstance(error, APITimeoutError)
+    assert error.phase == "first_event"
+    assert clock.now() - before < 62
+
+
+async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, clock):
+    """By default a comment ends a silence; with comments_are_activity=False it does not."""
+    pieces = [BODY[:WHOLE_EVENTS], *([100.0, b": alive\n\n"] * 4), BODY[WHOLE_EVENTS:]]
+    async with service.session() as session:
+        service.script.ask(chunks=pieces)
+        assert (await session.ask("Hi")).text == "Hello world"
+        service.script.ask(chunks=pieces)
+        with pytest.raises(StreamInterruptedError, match="idle"):
+            await session.ask("Hi", timeouts=Timeouts(comments_are_activity=False))
+
+
+async def test_a_total_limit_bounds_the_whole_answer(session, service, clock):
+    """The total limit ends an answer even if data keeps arriving."""
+    service.script.ask(chunks=[BODY[:WHOLE_EVENTS], *([1.0, b": alive\n\n"] * 100)])
+    before = clock.now()
+    with pytest.raises(StreamInterruptedError, match="total") as caught:
+        await session.ask("Hi", timeout=10)
+    assert clock.now() - before <= 11
+    assert caught.value.text == "Hello "
+    assert isinstance(caught.value.__cause__, APITimeoutError)
+    assert caught.value.__cause__.phase == "total"

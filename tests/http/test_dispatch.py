@@ -1,0 +1,93 @@
+"""Attempts and their ends: what closing, cancelling and closed sessions do between them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import anyio
+import pytest
+
+from mintlify_async import Quota, RetryPolicy, StateError, Timeouts
+from mintlify_async.quota.memory_store import MemoryQuotaStore
+from mintlify_async.testing import LocalService
+
+
+async def closed_between_attempts(service):
+    """Begin a job, close the session while it waits to be sent again, and return the task."""
+    session = service.session()
+    task = asyncio.create_task(session.create_job("x"))
+    while not service.requests:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.05)
+    await session.close()
+    return task
+
+
+async def test_closing_wakes_who_waits_to_send_again(service):
+    """A call between two attempts ends at once, and no connection is opened after the closing."""
+    service.script.create_job(status=429, headers={"Retry-After": "30"}, times=None)
+    task = await closed_between_attempts(service)
+    with anyio.fail_after(2), pytest.raises(StateError, match="closed"):
+        await task
+    assert len(service.requests) == 1
+
+
+async def test_a_retry_after_closing_opens_nothing():
+    """An attempt that finds the session closed opens no connection."""
+    async with LocalService() as service:
+        service.script.create_job(status=429, headers={"Retry-After": "1"})
+        task = await closed_between_attempts(service)
+        with pytest.raises(StateError, match="closed"):
+            await task
+        assert len(service.requests) == 1
+
+
+async def test_closing_wakes_who_waits_for_the_quota(service):
+    """Closing the session ends a call that waits for the quota."""
+    quota = Quota.interface(create_job=1, mode="wait")
+    session = service.session(quota=quota, timeouts=Timeouts(request=7200))
+    await session.create_job("x")
+    task = asyncio.create_task(session.create_job("y"))
+    await asyncio.sleep(0.05)
+    await session.close()
+    with anyio.fail_after(2), pytest.raises(StateError, match="closed"):
+        await task
+
+
+class SlowStore(MemoryQuotaStore):
+    """A store that suspends where a real one does."""
+
+    async def block(self, gate, seconds, *, clock):
+        await asyncio.sleep(0)
+
+    async def learn(self, gate, remaining, reset, *, clock):
+        self.learning = True
+        await asyncio.Event().wait()
+
+
+async def test_a_question_cancelled_while_its_quota_learns_leaves_no_connection(service):
+    """A question that is cancelled between the answer's head and its reader closes its connection."""
+    store = SlowStore()
+    service.script.ask(
+        events=[{"type": "start"}, 60.0],
+        headers={"X-RateLimit-Remaining": "5", "X-RateLimit-Reset": "60", "X-RateLimit-Limit": "100"},
+    )
+    async with service.session(quota=Quota.interface(store=store)) as session:
+        task = asyncio.create_task(session.ask("x").run())
+        with anyio.fail_after(5):
+            while not getattr(store, "learning", False):
+                await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with anyio.fail_after(2):
+            while service.connections:
+                await asyncio.sleep(0.001)
+
+
+async def test_a_5xx_with_the_rate_limit_headers_of_every_answer_is_retried(service):
+    """They say when a window ends; only a 429 asks to wait for that."""
+    service.script.get_job(status=503, headers={"X-RateLimit-Reset": "3000"}, times=2)
+    service.script.get_job(status=200, json={"id": "j", "status": "completed"})
+    async with service.session(retry=RetryPolicy(base=0)) as session:
+        assert (await session.job("j").refresh()).id == "j"

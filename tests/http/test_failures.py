@@ -1,0 +1,131 @@
+"""What aiohttp and the standard library raise becomes an error of ours, and shows no key."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from secret_guard import Keys
+
+from mintlify_async import APIStatusError, ConfigurationError, OutcomeUnknownError
+from mintlify_async.errors import ServerError, UnexpectedResponseError
+from mintlify_async.testing.faults import Redirect
+
+KEYS = Keys()
+
+
+@pytest.mark.parametrize("location", ["http://[bad", "//[", "http://a]b/", "\\\\x", "http://[::1%25lo]x/"])
+async def test_a_redirect_to_what_is_no_address_is_reported_like_any(service, location):
+    """A redirect with an invalid Location is an APIStatusError, not an error of the standard library."""
+    service.script.any(fault=Redirect(location, 302), times=None)
+    async with service.session() as session:
+        for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
+            with pytest.raises(APIStatusError, match="redirect"):
+                await call
+
+
+ECHO = {
+    "html": lambda key: f"<html>Authorization: Bearer {key}</html>".encode(),
+    "json": lambda key: f'{{"headers": "Bearer {key}"}}'.encode(),
+}
+
+
+@pytest.mark.parametrize("name", ECHO)
+async def test_a_success_that_repeats_the_key_shows_it_nowhere(service, name):
+    """A page that repeats the request's key is an error without the key; a fixture looks for it."""
+    service.script.create_job(status=200, body=ECHO[name](KEYS.admin), headers={"X-Echo": KEYS.admin})
+    service.script.get_job(
+        status=200, body=ECHO[name](KEYS.admin), headers={"X-Echo": KEYS.admin}, times=None
+    )
+    service.script.ask(status=200, body=ECHO[name](KEYS.assistant), headers={"X-Echo": KEYS.assistant})
+    async with service.session(admin_key=KEYS.admin, assistant_key=KEYS.assistant) as session:
+        for call, kind in (
+            (session.create_job("x"), OutcomeUnknownError),
+            (session.job("j").refresh(), UnexpectedResponseError),
+            (session.ask("x").run(), UnexpectedResponseError),
+        ):
+            with pytest.raises(kind):
+                await call
+
+
+async def test_a_job_that_came_with_the_key_shows_it_nowhere(service):
+    """A key in a job's headers or extra fields is masked."""
+    service.script.create_job(
+        status=201,
+        json={"id": "j", "status": "active", "debug": f"Bearer {KEYS.admin}"},
+        headers={"X-Echo": KEYS.admin},
+    )
+    async with service.session(admin_key=KEYS.admin) as session:
+        job = await session.create_job("x")
+        assert KEYS.admin not in repr(job.raw) + repr(job.job) + repr(job.raw.headers)
+
+
+async def test_a_refusal_that_names_a_new_threads_key_masks_it(service):
+    """A new thread's key is masked in the error's body."""
+    service.script.ask(
+        status=500,
+        json={"error": "late", "threadId": "t", "threadKey": KEYS.thread},
+        headers={"X-Thread-Key": KEYS.thread},
+    )
+    async with service.session() as session:
+        with pytest.raises(ServerError) as caught:
+            await session.ask("x")
+    assert KEYS.thread not in caught.value.body
+
+
+PURE_PYTHON = """
+import asyncio, aiohttp.http_parser
+from mintlify_async.testing import LocalService
+from mintlify_async.testing.faults import BrokenChunking
+
+async def main():
+    assert aiohttp.http_parser.HttpResponseParser is aiohttp.http_parser.HttpResponseParserPy
+    async with LocalService() as service, service.session() as session:
+        for how in ("hang", "fin"):
+            service.script.any(fault=BrokenChunking(20, how), times=None)
+            for call in (session.create_job("x"), session.ask("x").run()):
+                try:
+                    await call
+                except Exception as error:
+                    print(type(error).__module__, type(error).__name__)
+            service.script.clear()
+
+asyncio.run(main())
+"""
+
+
+def test_what_the_parser_in_pure_python_raises_becomes_ours():
+    """Errors of aiohttp's parser in pure Python become errors of ours, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", PURE_PYTHON],
+        env={**os.environ, "AIOHTTP_NO_EXTENSIONS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    kinds = ["OutcomeUnknownError", "StreamInterruptedError"] * 2
+    assert done.stdout.split("\n")[:-1] == [f"mintlify_async.errors {kind}" for kind in kinds]
+
+
+async def test_a_request_that_aiohttp_cannot_make_is_a_mistake_and_not_tried_again(service):
+    """A base_url whose host is invalid is a ConfigurationError and is not retried."""
+    tried = []
+    async with service.session(base_url="https://a..b", on_request=tried.append) as session:
+        for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
+            with pytest.raises(ConfigurationError, match="base_url"):
+                await call
+    assert len(tried) == 3
+
+
+async def test_a_password_in_netrc_is_named_as_what_is_in_the_way(service, monkeypatch, tmp_path):
+    """With trust_env a matching netrc entry would replace the key: the error names it; nothing is sent."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login u password p\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    async with service.session(trust_env=True) as session:
+        with pytest.raises(ConfigurationError, match="netrc"):
+            await session.create_job("x")
+    assert len(service.requests) == 0

@@ -1,0 +1,79 @@
+"""The limits on time: checked where they are given, kept whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import anyio
+import pytest
+
+from mintlify_async import (
+    APIConnectionError,
+    APITimeoutError,
+    ConfigurationError,
+    OutcomeUnknownError,
+    Timeouts,
+)
+from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.faults import Raw
+
+
+@pytest.mark.parametrize("settings", [{"connect": 0}, {"idle": -1}, {"total": True}, {"request": math.nan}])
+def test_timeouts_check_their_numbers(settings):
+    """A limit that would end every call is refused by its name."""
+    with pytest.raises(ConfigurationError) as caught:
+        Timeouts(**settings)
+    assert caught.value.field == next(iter(settings))
+
+
+@pytest.mark.parametrize("operation", ["create_job", "get_job"])
+async def test_a_key_function_that_hangs_ends_with_the_deadline(operation):
+    """The deadline ends a key function that hangs, and the error says that nothing was sent."""
+    clock = VirtualClock()
+
+    async def hang():
+        await asyncio.Event().wait()
+
+    async with LocalService(clock=clock) as service:
+        async with service.session(admin_key=hang, timeouts=Timeouts(request=5)) as session:
+            call = session.create_job("x") if operation == "create_job" else session.job("j").refresh()
+            with anyio.fail_after(5), pytest.raises(APITimeoutError) as caught:
+                await call
+        assert caught.value.sent == "no"
+        assert len(service.requests) == 0
+
+
+async def test_infinite_limits_work(service):
+    """An infinite limit is no limit; aiohttp itself cannot round infinity."""
+    inf = float("inf")
+    async with service.session(timeouts=Timeouts(connect=inf, request=inf, first_event=inf)) as session:
+        assert (await session.create_job("x")).id
+        assert (await session.ask("x")).text
+
+
+async def test_endless_interim_answers_end_with_the_deadline():
+    """Endless 1xx answers end with the deadline."""
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service:
+        service.script.any(fault=Raw([b"HTTP/1.1 100 Continue\r\n\r\n", 1.0] * 500), times=None)
+        async with service.session() as session:
+            for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
+                before = clock.now()
+                with pytest.raises((OutcomeUnknownError, APIConnectionError)):
+                    await call
+                assert clock.now() - before < 61
+
+
+async def test_a_key_function_that_hangs_says_which_limit_ended_it():
+    """The error names the total limit where that is shorter than the limit on the first event."""
+
+    async def hang():
+        await asyncio.Event().wait()
+
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service, service.session(assistant_key=hang) as session:
+        for timeout, phase, seconds in ((5, "total", 5), (None, "first_event", 60)):
+            with pytest.raises(APITimeoutError) as caught:
+                await session.ask("x", timeout=timeout)
+            assert (caught.value.phase, caught.value.seconds) == (phase, seconds)

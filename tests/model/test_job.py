@@ -1,0 +1,175 @@
+"""Jobs round-trip: lenient where the service is free, strict about id and status."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import weakref
+from datetime import UTC, datetime
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from json_values import JSON
+
+from mintlify_async import OutcomeUnknownError
+from mintlify_async.errors import UnexpectedResponseError
+from mintlify_async.messages import coerce_messages
+from mintlify_async.model.job import Job, JobStatus, Source
+from mintlify_async.model.json_text import json_safe
+from mintlify_async.model.response_info import Headers, ResponseInfo
+from mintlify_async.protocol.assumptions import Assumptions
+from mintlify_async.protocol.responses import response_info
+
+JOB: dict[str, Any] = {
+    "id": "job_1",
+    "status": "active",
+    "source": {"repository": "acme/docs", "ref": None},
+    "model": "m",
+    "prLink": None,
+    "createdAt": "2026-01-02T03:04:05.678Z",
+    "archivedAt": None,
+}
+
+
+def test_a_job_round_trips() -> None:
+    """The wire's object gives a job with the wire's values, and the job gives it back."""
+    job = Job.from_wire(JOB, ResponseInfo(status=201, headers=Headers({"X-Request-Id": "r"})))
+    assert job.to_wire() == JOB
+    assert job.created_at == datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    assert job.source == Source(repository="acme/docs")
+    assert job.raw is not None
+    assert job.raw.headers["x-request-id"] == "r"
+    assert job == Job.from_wire(JOB)
+    assert pickle.loads(pickle.dumps(job)) == job == copy.deepcopy(job)
+    assert "raw" not in repr(job)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        job.status = "failed"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "instant", ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.6+02:00", "2026-01-02T03:04:05"]
+)
+def test_instants_are_given_back_as_they_came(instant: str) -> None:
+    """A job that is stored and sent on says the same instant in the same words."""
+    job = Job.from_wire({**JOB, "createdAt": instant})
+    assert job.created_at is not None
+    assert job.created_at.tzinfo is not None
+    assert job.to_wire()["createdAt"] == instant
+
+
+def test_a_changed_instant_is_written_anew() -> None:
+    """The words of the service stand for the instant they were read as, no other."""
+    job = attrs.evolve(Job.from_wire(JOB), created_at=datetime(2030, 1, 1, tzinfo=UTC))
+    assert job.to_wire()["createdAt"] == "2030-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize("status", ["queued", "COMPLETED", ""])
+def test_an_unlisted_status_is_kept_and_not_done(status: str) -> None:
+    """A state added next year must not break polling; none at all is no job."""
+    if not status:
+        with pytest.raises(UnexpectedResponseError):
+            Job.from_wire({**JOB, "status": status})
+        return
+    job = Job.from_wire({**JOB, "status": status})
+    assert job.status == status
+    assert not job.done
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_listed_statuses(status: JobStatus) -> None:
+    """All but active end a job; a status compares with the plain word."""
+    assert Job.from_wire({**JOB, "status": str(status)}).done is (status != "active")
+
+
+@pytest.mark.parametrize(
+    ("field", "content"),
+    [
+        ("source", "acme"),
+        ("model", 5),
+        ("prLink", False),
+        ("createdAt", "yesterday"),
+        ("createdAt", 5),
+        ("archivedAt", {}),
+        ("new", {"a": [1]}),
+    ],
+)
+def test_an_odd_optional_field_does_not_hide_the_job(field: str, content: object) -> None:
+    """Id and status are enough; what does not fit is kept and given back."""
+    job = Job.from_wire({**JOB, field: content})
+    assert (job.id, job.extra) == ("job_1", {field: content})
+    assert job.to_wire()[field] == content
+
+
+@pytest.mark.parametrize(
+    "wire", [None, [], "x", {}, {"id": "j"}, {"id": 5, "status": "active"}, {"id": "j", "status": None}]
+)
+def test_no_job_without_id_and_status(wire: object) -> None:
+    """An answer that names no job is an error that shows it, and no key in it."""
+    if isinstance(wire, dict):
+        wire = {**wire, "threadKey": "secret"}
+    with pytest.raises(UnexpectedResponseError) as caught:
+        Job.from_wire(wire, ResponseInfo(status=200, request_id="r"))
+    assert (caught.value.status, caught.value.request_id) == (200, "r")
+    assert "secret" not in str(caught.value) + caught.value.excerpt
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_any_extra_field_of_a_job_is_given_back(extra: dict[str, Any]) -> None:
+    """Fields of later versions pass through a job unchanged, but for infinities."""
+    known = {"threadKey", *JOB}
+    fields = {name: content for name, content in extra.items() if name not in known}
+    assert Job.from_wire({**fields, **JOB}).to_wire() == json_safe({**fields, **JOB})
+
+
+def test_records_from_the_wire_are_as_frozen_as_made_ones() -> None:
+    """Values read from the wire are frozen objects of their classes and can be referred to weakly."""
+    raw = response_info(Assumptions(), 200, {"X-A": "1"})
+    job = Job.from_wire({"id": "j", "status": "active", "source": {"repository": "r"}}, raw)
+    assert job.source is not None
+    for value in (job, job.source, raw, coerce_messages("x", lambda: "1")[0]):
+        assert type(value).__name__ in ("Job", "Source", "ResponseInfo", "Message")
+        assert weakref.ref(value)() is value
+        assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            value.extra = {}  # type: ignore[misc]
+
+
+def test_a_subclass_reads_itself() -> None:
+    """``from_wire`` of a subclass returns an object of it, with every field."""
+
+    class OurJob(Job):
+        pass
+
+    class OurSource(Source):
+        pass
+
+    job = OurJob.from_wire(JOB)
+    assert type(job) is OurJob
+    assert job.to_wire() == Job.from_wire(JOB).to_wire()
+    assert type(OurSource.from_wire({"repository": "r"})) is OurSource
+
+
+def test_what_does_not_fit_keeps_its_place() -> None:
+    """Fields of an unforeseen type stay in ``extra`` in the order in which they came."""
+    wire = {"id": "j", "status": "s", "source": 1.5, "createdAt": 7, "z": 1, "model": 2}
+    assert list(Job.from_wire(wire).extra) == ["source", "createdAt", "z", "model"]
+
+
+@pytest.mark.parametrize("depth", [100, 300, 700, 3000])
+async def test_a_job_is_read_only_when_it_can_be_printed_and_copied(service, depth):
+    """A job nested too deeply to be printed, copied or pickled is refused."""
+    body = b'{"id":"j","status":"completed","x":' + b"[" * depth + b"]" * depth + b"}"
+    service.script.create_job(status=201, body=body)
+    async with service.session() as session:
+        try:
+            job = (await session.create_job("x")).job
+        except OutcomeUnknownError:
+            assert depth > 200
+        else:
+            repr(job)
+            copy.deepcopy(job)
+            pickle.loads(pickle.dumps(job))
+            job.to_wire()

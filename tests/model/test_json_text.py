@@ -1,0 +1,44 @@
+"""JSON text: keys are masked in it, and any value becomes valid JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from json_values import JSON
+
+from mintlify_async.model.json_text import drop_keys, json_safe, mask_keys, mask_text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"threadKey":"secret"}',
+        "{'threadKey': 'secret'}",
+        '{"threadKey" : "secret',
+        '{\\"threadKey\\":\\"secret\\"}',
+        "threadKey=secret&x=1",
+        "x secret y",
+    ],
+)
+def test_keys_are_masked_in_text(text: str) -> None:
+    """In JSON, in JSON within JSON, cut, in a query, or known: a key in text is masked."""
+    assert "secret" not in mask_text(text, "secret" if text.startswith("x") else None)
+
+
+def test_masking_copies_nothing_that_has_no_key() -> None:
+    """What holds no key stays the same object; what does is copied, not changed."""
+    plain = {"a": [{"b": 1}]}
+    assert mask_keys(plain) is plain
+    assert drop_keys(plain) is plain
+    keyed = {"a": [{"threadKey": "k", "b": 1}]}
+    assert mask_keys(keyed) == {"a": [{"threadKey": "***", "b": 1}]}
+    assert drop_keys(keyed) == {"a": [{"b": 1}]}
+    assert keyed["a"][0]["threadKey"] == "k"
+
+
+@given(JSON)
+def test_what_is_written_is_valid_json(content: object) -> None:
+    """Any value becomes JSON that a strict parser reads."""
+    json.loads(json.dumps(json_safe(content), allow_nan=False))

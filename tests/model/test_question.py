@@ -1,0 +1,59 @@
+"""Context items and search filters: written as they are set, checked before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from mintlify_async.errors import ConfigurationError
+from mintlify_async.model.question import ContextItem, SearchFilter
+
+
+def test_context_items() -> None:
+    """A context item writes what is set, and is checked."""
+    item = ContextItem("code", "x = 1", path="a.py", element_id="e")
+    assert item.to_wire() == {"type": "code", "value": "x = 1", "path": "a.py", "elementId": "e"}
+    assert ContextItem.from_wire(item.to_wire()) == item
+    assert ContextItem("textSelection", "x").to_wire() == {"type": "textSelection", "value": "x"}
+
+
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        ({"type": "file", "value": "x"}, "context.type"),
+        ({"type": "code", "value": ""}, "context.value"),
+        ({"type": "code", "value": "x", "path": 5}, "context.path"),
+        ({"type": "code", "value": "x", "elementId": 5}, "context.elementId"),
+        ("x", "context"),
+    ],
+)
+def test_wrong_context_names_the_field(wire: object, field: str) -> None:
+    """Before anything is sent, the error says which field is wrong."""
+    with pytest.raises(ConfigurationError) as caught:
+        ContextItem.from_wire(wire)
+    assert caught.value.field == field
+
+
+def test_search_filters() -> None:
+    """A filter writes what is set; any iterable of strings is good for groups."""
+    assert SearchFilter().to_wire() == {}
+    full = SearchFilter(version="v2", language="en", groups=["a", "b"])
+    assert full.to_wire() == {"version": "v2", "language": "en", "groups": ["a", "b"]}
+    assert SearchFilter.from_wire(full.to_wire()) == full
+
+
+@pytest.mark.parametrize(
+    ("wire", "field"),
+    [
+        (5, "filter"),
+        ({"versoin": "v2"}, "filter.versoin"),
+        ({"version": 2}, "filter.version"),
+        ({"language": ["en"]}, "filter.language"),
+        ({"groups": "admin"}, "filter.groups"),
+        ({"groups": ["a", 5]}, "filter.groups[1]"),
+    ],
+)
+def test_wrong_filters_name_the_field(wire: object, field: str) -> None:
+    """A misspelt name would search everything: it is refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        SearchFilter.from_wire(wire)
+    assert caught.value.field == field

@@ -1,0 +1,179 @@
+"""Bad arguments are refused by the name of the field, before anything is sent."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from secret_guard import Keys
+from wire_kit import ASK, JOB, STREAM
+
+from mintlify_async import Assumptions, ConfigurationError, Message, MintlifySession
+from mintlify_async.protocol.argument_checks import check_base_url
+from mintlify_async.protocol.requests import ask_request
+
+KEYS = Keys()
+
+
+BAD_QUESTIONS = [
+    ({"question": ""}, "messages"),
+    ({"question": []}, "messages"),
+    ({"question": 7}, "messages"),
+    ({"question": [7]}, "messages[0]"),
+    ({"question": [{"role": "user"}]}, "messages[0]"),
+    ({"current_path": "x" * 201}, "current_path"),
+    ({"current_path": 7}, "current_path"),
+    ({"context": [{"type": "image", "value": "x"}]}, "context[0]"),
+    ({"context": [7]}, "context[0]"),
+    ({"context": "code"}, "context"),
+    ({"context": {"type": "code", "value": "x"}}, "context"),
+    ({"filter": 7}, "filter"),
+    ({"fp": ""}, "fp"),
+    ({"fp": 7}, "fp"),
+    ({"thread": ""}, "thread"),
+    ({"thread": 7}, "thread"),
+    ({"retrieval_page_size": "5"}, "retrieval_page_size"),
+    ({"retrieval_page_size": True}, "retrieval_page_size"),
+    ({"retrieval_page_size": math.nan}, "retrieval_page_size"),
+    ({"headers": {"Authorization": "x"}}, "headers"),
+    ({"headers": {"X": "a\r\nb"}}, "headers"),
+    ({"headers": {"a b": "x"}}, "headers"),
+    ({"headers": {"X": "é"}}, "headers"),
+    ({"extra_body": [1]}, "extra_body"),
+    ({"extra_body": {"a": object()}}, "messages, filter, context or extra_body"),
+    ({"extra_body": {"a": math.inf}}, "messages, filter, context or extra_body"),
+    ({"domain": ""}, "domain"),
+    ({"domain": ".."}, "domain"),
+    ({"timeout": 0}, "timeout"),
+    ({"timeout": -1}, "timeout"),
+    ({"timeout": "5"}, "timeout"),
+    ({"timeouts": 5}, "timeouts"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "field"), BAD_QUESTIONS, ids=lambda value: str(value)[:40])
+async def test_a_bad_question_is_refused_before_any_request(web, session, arguments, field):
+    """The error names the field; the network is not touched."""
+    arguments = {"question": "Hi", **arguments}
+    with pytest.raises(ConfigurationError) as caught:
+        await session.ask(arguments.pop("question"), **arguments)
+    assert (caught.value.field or "").startswith(field)
+    assert not web.requests
+
+
+@pytest.mark.parametrize("prompt", ["", None, 7, b"x", ["x"]])
+async def test_a_bad_prompt_is_refused_before_any_request(web, session, prompt):
+    """At least one character, and a string (interface 2.2); for both operations."""
+    with pytest.raises(ConfigurationError) as created:
+        await session.create_job(prompt)
+    with pytest.raises(ConfigurationError) as sent_on:
+        await session.job("job_1").send(prompt)
+    assert created.value.field == sent_on.value.field == "prompt"
+    assert not web.requests
+
+
+@pytest.mark.parametrize("identifier", ["", " ", ".", "..", "a\nb", "a\x00", 7])
+async def test_identifiers_that_name_nothing_are_refused(web, session, identifier):
+    """Empty, dots, controls: nothing is sent."""
+    with pytest.raises(ConfigurationError) as caught:
+        await session.create_job("x", project_id=identifier)
+    assert caught.value.field == "project_id"
+    with pytest.raises(ConfigurationError):
+        session.job(identifier)
+    assert not web.requests
+
+
+async def test_a_prompt_of_one_character_and_a_path_of_200_are_allowed(web, session):
+    """The shortest prompt and the longest path are accepted."""
+    web.post("https://api.mintlify.com/v2/agent/acme/job", payload=JOB, status=201)
+    web.post(ASK, body=STREAM)
+    await session.create_job("x")
+    await session.ask("x", current_path="p" * 200)
+    assert len(web.requests) == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "api.mintlify.com",
+        "ftp://x",
+        "https://",
+        "https://user:pw@host",
+        "https://host?x=1",
+        "https://host#f",
+        "https://ho st",
+        "https://host\r\nX: 1",
+        "https://hôst",
+        "https://host:notaport",
+        "http://example.com",
+        "http://10.0.0.1",
+        7,
+    ],
+)
+def test_a_base_url_that_keys_should_not_go_to_is_refused(url):
+    """Plain http to other machines, credentials, queries and invalid URLs are refused."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(base_url=url)
+    assert caught.value.field == "base_url"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost:1", "http://127.0.0.1:8", "http://[::1]:8", "https://x.io/a/"]
+)
+def test_a_base_url_may_be_https_or_this_machine(url):
+    """A path prefix is kept, a trailing slash is not."""
+    assert check_base_url(url, allow_insecure_http=False) == url.rstrip("/")
+
+
+def test_plain_http_can_be_allowed():
+    """allow_insecure_http accepts plain http to another machine."""
+    assert check_base_url("http://10.0.0.1", allow_insecure_http=True) == "http://10.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "size",
+    [10**5000, -(10**5000), 1e301, math.inf, True, "5"],
+    ids=["huge", "-huge", "1e301", "inf", "True", "text"],
+)
+def test_a_page_size_that_no_json_can_hold(size: object) -> None:
+    """A page size that JSON cannot hold is refused by name, before anything is written."""
+    with pytest.raises(ConfigurationError) as caught:
+        ask_request(Assumptions(), "acme", [Message.user("x", "1")], retrieval_page_size=size)  # type: ignore[arg-type]
+    assert caught.value.field == "retrieval_page_size"
+
+
+@pytest.mark.parametrize("headers", ["abc", 5, [("a", "b")], {1: "x"}, {"X": None}, {"X": b"y"}], ids=repr)
+async def test_headers_of_a_wrong_type_are_refused_before_any_post(service, headers):
+    """Headers of a wrong type are refused by each operation and by the session."""
+    async with service.session() as session:
+        job = await session.create_job("x")
+        for call in (
+            lambda: session.create_job("x", headers=headers),
+            lambda: job.send("x", headers=headers),
+            lambda: session.ask("x", headers=headers).run(),
+        ):
+            with pytest.raises(ConfigurationError) as caught:
+                await call()
+            assert caught.value.field == "headers"
+    assert [request.method for request in service.requests].count("POST") == 1
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(headers=headers)
+    assert caught.value.field == "headers"
+
+
+async def test_a_header_that_would_part_the_request_is_refused(service):
+    """``Expect`` is refused: the headers would leave first, and no error could say what was sent."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.create_job("x", headers={"Expect": "100-continue"})
+    assert caught.value.field == "headers"
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize("seconds", [10**400, float("nan"), -float("inf")])
+async def test_a_limit_that_is_no_time_is_refused(service, seconds):
+    """A limit that is no time is refused by name instead of failing in arithmetic."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.create_job("x", timeout=seconds)
+    assert caught.value.field == "timeout"

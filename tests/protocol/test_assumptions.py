@@ -1,0 +1,22 @@
+"""Each assumption about the interface can be overridden."""
+
+from __future__ import annotations
+
+from secret_guard import Keys
+from wire_kit import JOB
+
+from mintlify_async import Assumptions, MintlifySession
+
+KEYS = Keys()
+
+
+async def test_assumptions_can_be_overridden(web):
+    """The get-job path and every other assumption has a field."""
+    web.get("https://docs.example/v9/jobs/acme/job_1", payload={**JOB, "status": "completed"})
+    async with MintlifySession(
+        project_id="acme",
+        admin_key=KEYS.admin,
+        base_url="https://docs.example/",
+        assumptions=Assumptions(get_job_path="/v9/jobs/{project_id}/{job_id}"),
+    ) as session:
+        assert (await session.job("job_1").refresh()).status == "completed"

@@ -1,0 +1,46 @@
+"""What an error answer says, on one line and without a key."""
+
+from __future__ import annotations
+
+import pytest
+from secret_guard import Keys
+
+from mintlify_async import AuthenticationError
+from mintlify_async.protocol.responses import server_words
+
+KEYS = Keys()
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ('{"error": "no"}', "no"),
+        ('{"message": "no"}', "no"),
+        ('{"error": "bad", "details": [{"message": "fp is required"}]}', "bad; fp is required"),
+        ('{"error": {"message": "no"}}', "no"),
+        ("<html><body>Bad gateway</body></html>", ""),
+        ("plain words", "plain words"),
+        ("line\nbreak\x1b[31m", "line\\nbreak\\x1b[31m"),
+        ("", ""),
+        ("[1]", ""),
+        ("[" * 100_000, "[" * 200 + "…"),
+    ],
+)
+def test_what_an_error_body_says_is_one_printable_line(body, words):
+    """JSON errors and plain text become one printable line; HTML becomes nothing."""
+    assert server_words(body) == words
+
+
+async def test_an_error_answer_is_a_typed_error_that_shows_no_key(web, session):
+    """An error answer that repeats the key becomes a typed error without it."""
+    web.post(
+        "https://api.mintlify.com/v2/agent/acme/job",
+        status=401,
+        payload={"error": f"bad key {KEYS.admin}"},
+        headers={"X-Request-Id": "req_1", "X-Echo": KEYS.admin},
+    )
+    with pytest.raises(AuthenticationError) as caught:
+        await session.create_job("x")
+    assert caught.value.request_id == "req_1"
+    assert caught.value.body == '{"error": "bad key ****"}'
+    assert caught.value.headers["x-echo"] == "****"

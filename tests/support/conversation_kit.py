@@ -1,0 +1,33 @@
+"""What the tests of conversations share: answers to script, and what the service was sent."""
+
+from __future__ import annotations
+
+import json
+
+from mintlify_async.conversation.conversation import Conversation
+
+
+def body(service, index: int = -1) -> dict:
+    return json.loads(service.requests[index].body)
+
+
+def sent(service, index: int = -1) -> list[tuple[str, str]]:
+    """Return role and text of the messages that a request carried."""
+    return [
+        (message["role"], "".join(part.get("text", "") for part in message["parts"]))
+        for message in body(service, index)["messages"]
+    ]
+
+
+def answer(text: str, *, id: str = "m", **finish) -> list[dict]:
+    return [
+        {"type": "start", "messageId": id},
+        {"type": "text-start", "id": "0"},
+        *({"type": "text-delta", "id": "0", "delta": word + " "} for word in text.split()),
+        {"type": "text-end", "id": "0"},
+        {"type": "finish", "finishReason": "stop", **finish},
+    ]
+
+
+def roles(chat: Conversation) -> list[str]:
+    return [message.role for message in chat.messages]

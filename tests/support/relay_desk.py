@@ -1,0 +1,88 @@
+"""An app with the relay between a local service and a page, over real connections on loopback."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_kit import SECRET, Page, serving, until
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from mintlify_async import MintlifySession
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.testing import LocalService
+
+TURN = [
+    {"type": "start", "messageId": "m1"},
+    {"type": "text-start", "id": "0"},
+    {"type": "text-delta", "id": "0", "delta": "Hello "},
+    {"type": "text-delta", "id": "0", "delta": "there"},
+    {"type": "text-end", "id": "0"},
+    {"type": "finish", "finishReason": "stop", "threadId": "thread_77"},
+]
+
+
+HEAD = TURN[:3]
+
+
+def x_user(request: Request) -> str:
+    """The tests' own authentication."""
+    return request.headers.get("x-user", "")
+
+
+class Desk:
+    """A service, an app with the relay, and the page's side of it."""
+
+    def __init__(self, service: LocalService, session: MintlifySession, page: Page, relay: Relay) -> None:
+        self.service, self.session, self.page, self.relay = service, session, page, relay
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The body of the last question that the service got."""
+        return self.service.requests[-1].json
+
+    def other(self, user: str) -> Page:
+        return Page(self.page.http, self.page.address, user)
+
+    async def all_closed(self) -> None:
+        """Return when nothing is being answered any more, on either side."""
+        await until(lambda: not self.service.answering and not self.relay.streaming)
+
+
+@asynccontextmanager
+async def desk(
+    *, session: dict[str, Any] | None = None, service: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Desk]:
+    """Put everything up, and check at the end that the page never saw a secret."""
+    settings = {"secrets": [SECRET], "user": x_user, **settings}
+    async with LocalService(**(service or {})) as local, local.session(**(session or {})) as asking:
+        relay = Relay(asking, **settings)
+        app = Starlette()
+        app.add_route("/api/chat", relay.respond, methods=["POST"])
+        async with serving(app) as address, aiohttp.ClientSession() as http:
+            made = Desk(local, asking, Page(http, address), relay)
+            yield made
+            await made.all_closed()
+        assert_nothing_shown(local, made.page.seen)
+
+
+def assert_nothing_shown(service: LocalService, seen: bytes) -> None:
+    """No key, no thread id and no thread key went to the page or came from it."""
+    secrets = [service.assistant_key, service.admin_key]
+    for thread in service.threads.values():
+        secrets += [thread.id, thread.key or thread.id]
+    secrets += ["thread_77", "thread_key"]
+    assert [secret for secret in secrets if secret.encode() in seen] == []
+
+
+@asynccontextmanager
+async def page_of(app: Any) -> AsyncIterator[Page]:
+    async with serving(app) as address, aiohttp.ClientSession() as http:
+        yield Page(http, address)

@@ -1,0 +1,83 @@
+"""A session's options: checked when it is made, or read from the environment."""
+
+from __future__ import annotations
+
+import pytest
+from secret_guard import Keys
+from wire_kit import JOB
+
+from mintlify_async import ConfigurationError, MintlifySession
+
+KEYS = Keys()
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """An environment without any of our variables."""
+    for name in ("ADMIN_API_KEY", "ASSISTANT_API_KEY", "PROJECT_ID", "DOMAIN", "BASE_URL"):
+        monkeypatch.delenv(f"MINTLIFY_{name}", raising=False)
+    return monkeypatch
+
+
+async def test_what_is_missing_is_reported_by_the_operation_that_needs_it(web, bare):
+    """A session without keys can be made; each error names the argument and the variable."""
+    async with MintlifySession() as session:
+        for field, call in (
+            ("project_id", session.create_job("x")),
+            ("admin_key", session.create_job("x", project_id="p")),
+            ("assistant_key", session.ask("x", domain="d").run()),
+        ):
+            with pytest.raises(ConfigurationError, match="MINTLIFY_") as caught:
+                await call
+            assert caught.value.field == field
+        with pytest.raises(ConfigurationError, match="MINTLIFY_DOMAIN"):
+            session.ask("x")
+    assert not web.requests
+
+
+async def test_the_environment_is_read_once_and_arguments_win(web, bare):
+    """An empty variable counts as absent."""
+    bare.setenv("MINTLIFY_ADMIN_API_KEY", KEYS.admin)
+    bare.setenv("MINTLIFY_PROJECT_ID", "from-env")
+    bare.setenv("MINTLIFY_BASE_URL", "https://env.example")
+    bare.setenv("MINTLIFY_DOMAIN", "")
+    web.post("https://env.example/v2/agent/from-env/job", payload=JOB)
+    web.post("https://env.example/v2/agent/argument/job", payload=JOB)
+    async with MintlifySession() as session, MintlifySession(project_id="argument") as other:
+        bare.delenv("MINTLIFY_ADMIN_API_KEY")
+        await session.create_job("x")
+        await other.create_job("x")
+        with pytest.raises(ConfigurationError, match="domain is missing"):
+            session.ask("x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"proxy": "localhost:3128"}, "proxy"),
+        ({"ssl": False}, "ssl"),
+        ({"retry": 3}, "retry"),
+        ({"poll": 3}, "poll"),
+        ({"timeouts": 3}, "timeouts"),
+        ({"max_event_bytes": 0}, "max_event_bytes"),
+        ({"max_reply_bytes": "1"}, "max_reply_bytes"),
+        ({"client_session": 3}, "client_session"),
+        ({"project_id": ""}, "project_id"),
+        ({"domain": ".."}, "domain"),
+        ({"headers": {"Authorization": "x"}}, "headers"),
+        ({"extra_body": 3}, "extra_body"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field):
+    """The session's constructor refuses a setting of a wrong type by name."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(**arguments)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("proxy", ["http://", "https:///path", "http://[bad"])
+def test_a_proxy_without_a_host_is_refused(proxy):
+    """A proxy URL without a host is refused: aiohttp would ignore it silently."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(proxy=proxy)
+    assert caught.value.field == "proxy"
