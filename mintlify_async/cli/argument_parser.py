@@ -6,8 +6,6 @@ import argparse
 import math
 from typing import Any, Protocol
 
-__all__ = ["make_parser"]
-
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
 

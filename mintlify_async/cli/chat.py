@@ -22,8 +22,6 @@ from .error_advice import explain
 from .exit_status import DONE, TROUBLE
 from .terminal import Terminal
 
-__all__ = ["run"]
-
 PROMPT = "> "
 
 HELP = "/undo takes the last turn back, /retry asks the unanswered question again, /quit or Ctrl-D ends."

@@ -13,8 +13,6 @@ from .exit_status import DONE
 from .job import line
 from .terminal import Terminal
 
-__all__ = ["run"]
-
 PAUSE_SECONDS = 0.015
 """Between two pieces of an answer, so that it is seen to stream."""
 

@@ -19,8 +19,6 @@ from ..runtime.clock import SystemClock
 from .exit_status import DONE, TROUBLE, USAGE
 from .terminal import Terminal
 
-__all__ = ["run"]
-
 PROBE_SECONDS = 10.0
 """Longest wait for the service."""
 

@@ -17,8 +17,6 @@ from ..errors import (
 from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, USAGE
 from .terminal import Terminal
 
-__all__ = ["UsageError", "explain"]
-
 
 class UsageError(Exception):
     """The arguments of a command do not fit together."""

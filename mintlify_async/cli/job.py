@@ -14,8 +14,6 @@ from .exit_status import DONE, JOB_FAILED
 from .run_command import read_text
 from .terminal import Progress, Terminal
 
-__all__ = ["line", "run"]
-
 DEFAULT_WAIT = 1800.0
 """Longest wait in seconds without ``--timeout``."""
 

@@ -14,8 +14,6 @@ from .error_advice import UsageError, explain
 from .exit_status import INTERRUPTED
 from .terminal import Terminal
 
-__all__ = ["read_file", "read_text", "run"]
-
 Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
 

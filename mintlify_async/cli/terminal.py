@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-__all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WholeCharacters"]
-
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but line ends and tabs: the text of an answer must not control the terminal."""
 
@@ -44,7 +42,6 @@ class WholeCharacters:
     """Joins surrogate pairs that the service has cut between two pieces of text."""
 
     def __init__(self) -> None:
-        """Start without a half."""
         self._half = ""
 
     def feed(self, text: str) -> str:
@@ -63,7 +60,6 @@ class Blocks:
     """Splits growing Markdown text at the blank lines between its blocks, but not inside code blocks."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._lines: list[str] = []
         self._open: list[str] = []
         self._fence = ""
@@ -221,7 +217,6 @@ class Terminal:
         err: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Find out what the two streams can show."""
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
         environ = os.environ if environ is None else environ

@@ -20,11 +20,11 @@ from aiohttp import web
 
 from ..errors import ConfigurationError, StateError
 from ..runtime.clock import Clock, SystemClock
-from .answer_sender import AnswerSender, FaultyConnection
+from .answer_sender import FaultyConnection, play_fault, send_answer
 from .assistant_answers import AnswerStyle
 from .docs_search import DocsIndex
 from .http_answer import Answer, let_client_read
-from .inspection import PREFIX, Inspection
+from .inspection import PREFIX, inspect
 from .local_jobs import JobLife, LocalJobs
 from .local_threads import ThreadStyle
 from .operations import Keys, Operations, find_operation
@@ -35,8 +35,6 @@ from .script import Rule, Script, replace_fields
 if TYPE_CHECKING:
     from ..session import MintlifySession
 
-__all__ = ["LocalService"]
-
 BACKLOG = 4096
 """How many connections may wait to be accepted: tests open thousands at once."""
 
@@ -45,6 +43,9 @@ PREFLIGHT_HEADERS = {
     "Access-Control-Allow-Headers": "*, Authorization, Content-Type",
     "Access-Control-Max-Age": "600",
 }
+
+
+_FOR_A_SESSION = ("base_url", "project_id", "domain", "admin_key", "assistant_key", "clock")
 
 
 @lru_cache(maxsize=8)  # each folder is read once per process; an index never changes
@@ -121,7 +122,6 @@ class LocalService:
         observer: Callable[[RecordedRequest], object] | None = None,
         control: bool = False,
     ) -> None:
-        """Prepare; the service listens from ``async with`` or :meth:`start` on."""
         if not 0 <= port <= 65535:
             raise ConfigurationError("port must be between 0 and 65535; 0 takes a free one", field="port")
         self.clock: Clock = clock or SystemClock()
@@ -148,9 +148,7 @@ class LocalService:
         self._cors, self._host, self._ssl = cors, host, ssl
         self._received = 0
         self._observer = observer
-        inspection = Inspection(requests=self.requests, script=self.script, jobs=self.jobs)
-        self._inspection = inspection if control else None
-        self._sender = AnswerSender(self.clock)
+        self._control = control
         self._listener: asyncio.Server | None = None
         self._web: web.Server | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -161,14 +159,13 @@ class LocalService:
     @property
     def base_url(self) -> str:
         """The address for ``MintlifySession(base_url=…)``."""
-        return f"{'https' if self._ssl else 'http'}://{self._authority}"
+        return f"{'https' if self._ssl else 'http'}://{self._authority()}"
 
     @property
     def tls_url(self) -> str:
         """The same address with https, for tests of failing TLS: without *ssl*, the handshake fails."""
-        return f"https://{self._authority}"
+        return f"https://{self._authority()}"
 
-    @property
     def _authority(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self.port}"
@@ -186,14 +183,7 @@ class LocalService:
         """
         from .. import MintlifySession
 
-        known: dict[str, Any] = {
-            "base_url": self.base_url,
-            "project_id": self.project_id,
-            "domain": self.domain,
-            "admin_key": self.admin_key,
-            "assistant_key": self.assistant_key,
-            "clock": self.clock,
-        }
+        known = {name: getattr(self, name) for name in _FOR_A_SESSION}
         return MintlifySession(**(known | settings))
 
     @property
@@ -255,14 +245,12 @@ class LocalService:
     # Listening
 
     async def __aenter__(self) -> LocalService:
-        """Start listening."""
         await self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop, see :meth:`stop`."""
         await self.stop()
 
     async def start(self) -> None:
@@ -347,10 +335,12 @@ class LocalService:
     # Answering
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        if self._inspection is not None and http.path.startswith(PREFIX):
-            return await self._sender.send(
-                http, self._inspection.answer(http.method, http.path, await http.read())
+        if self._control and http.path.startswith(PREFIX):
+            body = await http.read()
+            own = inspect(
+                http.method, http.path, body, requests=self.requests, script=self.script, jobs=self.jobs
             )
+            return await send_answer(http, own, self.clock)
         task = asyncio.current_task()
         assert task is not None
         self._at_work.add(task)
@@ -378,14 +368,14 @@ class LocalService:
             return web.Response(status=204, headers=PREFLIGHT_HEADERS | self._cors_headers())
         rule = self.script.take(request.operation) or Rule(operation=request.operation)
         if rule.fault is not None and rule.fault.unread:
-            return await self._sender.play(http, rule.fault, Answer(status=503))
+            return await play_fault(http, rule.fault, Answer(status=503), self.clock)
         request.body = await http.content.read()
         answer = self._answer(request, rule)
         if rule.delay:
             await self.clock.sleep(rule.delay)
         if rule.fault is not None:
-            return await self._sender.play(http, rule.fault, answer)
-        response = await self._sender.send(http, answer)
+            return await play_fault(http, rule.fault, answer, self.clock)
+        response = await send_answer(http, answer, self.clock)
         request.status, request.finished = answer.status, True
         return response
 

@@ -9,8 +9,6 @@ from attrs import define, field, frozen
 
 from ..errors import ConfigurationError
 
-__all__ = ["LocalThread", "LocalThreads", "ThreadStyle"]
-
 PLACES = frozenset({"header", "finish", "metadata", "data"})
 
 

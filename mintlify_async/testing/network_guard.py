@@ -10,8 +10,6 @@ import ipaddress
 import socket
 from typing import Any
 
-__all__ = ["BlockedConnection", "NetworkGuard", "is_local"]
-
 
 # An OSError, because only for that every client closes what it has opened.
 class BlockedConnection(OSError):  # noqa: N818 - it says what happened to the connection
@@ -40,7 +38,6 @@ class NetworkGuard:
     """
 
     def __init__(self) -> None:
-        """Prepare; nothing is guarded before :meth:`on`."""
         self.attempts: list[str] = []
         self._allowed: set[str] = set()
         self._originals: tuple[Any, Any, Any] | None = None

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .local_service import LocalService
     from .virtual_clock import VirtualClock
 
-__all__: list[str] = []
-
 LoopScope = Literal["function", "class", "module", "package", "session"]
 
 

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from .network_guard import NetworkGuard
     from .virtual_clock import VirtualClock
 
-__all__ = [
-    "mintlify_clock",
-    "mintlify_guard",
-    "mintlify_service",
-    "mintlify_session",
-    "pytest_assertrepr_compare",
-    "pytest_configure",
-]
-
 
 @pytest.fixture
 def mintlify_clock() -> VirtualClock:

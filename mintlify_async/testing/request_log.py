@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 from attrs import define, field
-
-__all__ = ["Expected", "RecordedRequest", "RequestLog", "describe_difference"]
 
 Expected = tuple[str, str] | tuple[str, str, Any]
 """What a request is compared with: method and path, or method, path and JSON body."""
@@ -74,7 +72,6 @@ class RecordedRequest:
         return key if scheme.lower() == "bearer" else None
 
     def __eq__(self, other: object) -> bool:
-        """Compare with ``(method, path)``, ``(method, path, json)``, or itself."""
         if isinstance(other, tuple):
             return self.as_tuple(with_json=len(other) == 3) == other  # pyright: ignore[reportUnknownArgumentType] - any tuple
         return self is other
@@ -97,7 +94,6 @@ class RequestLog(Sequence[RecordedRequest]):
     """
 
     def __init__(self) -> None:
-        """Start empty."""
         self._requests: list[RecordedRequest] = []
 
     @overload
@@ -105,19 +101,12 @@ class RequestLog(Sequence[RecordedRequest]):
     @overload
     def __getitem__(self, index: slice) -> list[RecordedRequest]: ...
     def __getitem__(self, index: int | slice) -> RecordedRequest | list[RecordedRequest]:
-        """Return one request, or a list of some."""
         return self._requests[index]
 
     def __len__(self) -> int:
-        """Return the number of requests."""
         return len(self._requests)
 
-    def __iter__(self) -> Iterator[RecordedRequest]:
-        """Iterate over the requests, oldest first."""
-        return iter(self._requests)
-
     def __eq__(self, other: object) -> bool:
-        """Compare with a list of ``(method, path)`` or ``(method, path, json)``."""
         if isinstance(other, RequestLog):
             return self is other
         if isinstance(other, Sequence):
@@ -127,7 +116,6 @@ class RequestLog(Sequence[RecordedRequest]):
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        """Show method and path of each request."""
         return f"RequestLog({[request.as_tuple() for request in self._requests]})"
 
     def of(self, operation: str) -> list[RecordedRequest]:

@@ -14,8 +14,6 @@ from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
 from .local_jobs import JobLife
 from .request_log import RecordedRequest
 
-__all__ = ["AnswerOptions", "JobAnswerOptions", "PromptAnswerOptions", "Rule", "Script", "replace_fields"]
-
 
 class AnswerOptions(TypedDict, total=False):
     """What every method of :class:`Script` accepts. What is left out stays the service's own.
@@ -69,15 +67,10 @@ class Rule:
 
     Attributes:
         operation: The operation; ``any`` for all operations, ``connect`` for new connections.
-        answer: The answer; None: the service's own.
-        respond: Makes the answer from the request.
-        fault: What breaks when the answer is sent.
-        delay: Seconds before the answer.
-        life: What becomes of the job.
-        fields: Fields that are replaced in the answered job.
-        headers: Headers added to the service's own answer.
-        times: For how many requests; None: until :meth:`stop`.
+        answer: The answer; None: the service's own, with *fields* and *headers* added.
         used: For how many requests so far.
+
+    The others are as in :class:`AnswerOptions`.
     """
 
     operation: str
@@ -124,7 +117,6 @@ class Script:
     """
 
     def __init__(self) -> None:
-        """Start without rules."""
         self._rules: list[Rule] = []
 
     @property
@@ -264,10 +256,10 @@ def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     if ("json" in options) + (body is not None) + (chunks is not None) > 1:
         raise ConfigurationError("give only one of json, body, chunks", field="body")
     if chunks is not None:
-        pieces = tuple(Pause(one) if isinstance(one, int | float) else to_bytes(one) for one in chunks)
+        pieces = tuple(Pause(one) if isinstance(one, int | float) else _to_bytes(one) for one in chunks)
         return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
     if body is not None:
-        return Answer(status=status or 200, headers=headers, body=(to_bytes(body),) if body else ())
+        return Answer(status=status or 200, headers=headers, body=(_to_bytes(body),) if body else ())
     if "json" in options:
         return json_answer(status or 200, options["json"], headers)
     if status is None:
@@ -276,7 +268,7 @@ def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 
-def to_bytes(text: bytes | str) -> bytes:
+def _to_bytes(text: bytes | str) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 

@@ -21,8 +21,6 @@ from .local_service import LocalService
 from .request_log import RecordedRequest
 from .script_file import load_script
 
-__all__ = ["serve"]
-
 
 async def serve(
     *,

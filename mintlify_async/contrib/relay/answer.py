@@ -41,17 +41,6 @@ if TYPE_CHECKING:
     from .question import Question
     from .seal import ThreadSeal
 
-__all__ = [
-    "AnswerHook",
-    "AnswerSettings",
-    "Mode",
-    "OpenReply",
-    "RelayResponse",
-    "RelayedAnswer",
-    "gone",
-    "result",
-]
-
 log = logging.getLogger("mintlify_async.relay")
 
 Mode = Literal["safe", "modern"]
@@ -73,8 +62,8 @@ class RelayedAnswer:
     """Describes an answer that has ended; the argument of the relay's hooks.
 
     Attributes:
-        outcome: ``finished``; ``failed`` when the service aborted the answer or it
-            was interrupted; ``left`` when the reader pressed Stop or closed the page.
+        outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
+            when the reader pressed Stop or closed the page.
         user: The user's id, as your user hook returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects.
@@ -191,13 +180,11 @@ class OpenReply:
         self._error: MintlifyError | None = None
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the answer."""
         await self.close()
 
     def response(self) -> RelayResponse:
@@ -291,13 +278,11 @@ class RelayResponse(StreamingResponse):
     """
 
     def __init__(self, opened: OpenReply) -> None:
-        """Take over *opened*. It is read when the response is sent."""
         self._frames = opened.frames()
         super().__init__(self._frames, headers=HEADERS)
         self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send each frame as it arrives, and stop when the reader leaves."""
         try:
             await self._send_while_there(scope, receive, _Sender(send, self._opened.settings.clock))
         finally:

@@ -23,8 +23,6 @@ from mintlify_async import (
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["RelayRefusal", "cut_text", "refusal_for"]
-
 AT_FAULT = "The assistant is not available at the moment."
 BUSY = "The assistant is busy at the moment. Please try again later."
 TOO_MANY = "Too many questions. Please wait a moment and try again."
@@ -43,7 +41,6 @@ class RelayRefusal(HTTPException):
     """
 
     def __init__(self, status_code: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        """Store the status, the sentence and the headers."""
         super().__init__(status_code, detail, dict(headers) if headers else None)
 
     def response(self) -> Response:

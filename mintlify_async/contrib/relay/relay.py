@@ -28,8 +28,6 @@ from .seal import DAY, SealError, ThreadSeal
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
 
-__all__ = ["Relay", "RelaySettings"]
-
 log = logging.getLogger("mintlify_async.relay")
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
@@ -81,48 +79,39 @@ class RelaySettings(TypedDict, total=False):
 class Relay:
     """Answers ``useChat`` pages with the assistant; all keys stay on the server.
 
-    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes`
-    (Starlette), which take the same arguments. For a handler of your own there
-    are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
+    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes` (Starlette), which take the same
+    arguments. For a handler of your own there are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
     :meth:`opened`.
 
     Args:
         session: The session that asks the assistant. The relay never closes it.
-        secrets: Random strings of at least 32 characters that encrypt threads for
-            pages. The first one encrypts; all of them decrypt.
-        user: A plain or async function that takes the request and returns an id
-            of one person or, for people without an account, of one browser. The
-            service gets it as ``fp``, so it should not be an e-mail address or
-            another name. To refuse the request, raise an ``HTTPException`` or return
-            an empty string. Not needed when every call of :meth:`respond` and
-            :meth:`open` passes ``user=``.
-        rate: A plain or async function that takes the user, before the body is read.
-            It returns None to continue, or the seconds after which the user may
-            ask again (429).
-        on_finish: A plain or async function that takes each finished answer, for
-            instance to store it, before the page is told that the answer has ended.
-            Its errors are logged and do not reach the page.
+        secrets: Random strings of at least 32 characters that encrypt threads for pages. The first one
+            encrypts; all of them decrypt.
+        user: A plain or async function that takes the request and returns an id of one person or, for people
+            without an account, of one browser. The service gets it as ``fp``, so it should not be an e-mail
+            address or another name. To refuse the request, raise an ``HTTPException`` or return an empty
+            string. Not needed when every call of :meth:`respond` and :meth:`open` passes ``user=``.
+        rate: A plain or async function that takes the user, before the body is read. It returns None to
+            continue, or the seconds after which the user may ask again (429).
+        on_finish: A plain or async function that takes each finished answer, for instance to store it, before
+            the page is told that the answer has ended. Its errors are logged and do not reach the page.
         on_unfinished: The same for each answer that was stopped or interrupted.
-        mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on
-            accepts. ``"modern"`` sends everything except the thread's id and key,
-            for pages whose release knows all of it.
-        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a
-            plain or async function that returns them, given the request and the
-            fields that the page sent besides its messages, unchecked. They cannot
-            contain ``fp`` or ``thread``.
-        page_fields: The fields that a page may set, of ``currentPath``, ``context``
-            and ``filter``.
+        mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on accepts. ``"modern"`` sends
+            everything except the thread's id and key, for pages whose release knows all of it.
+        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
+            function that returns them, given the request and the fields that the page sent besides its
+            messages, unchecked. They cannot contain ``fp`` or ``thread``.
+        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``.
         limits: How much a page may send.
         max_concurrent: How many answers may stream at once; the next request gets 503.
-        max_concurrent_per_user: How many answers may stream at once for one user; the
-            next request gets 429.
-        keep_alive: Seconds of silence after which a comment is sent, so that
-            proxies keep the connection open; None for no comments.
-        stall: Seconds that a reader may take to accept a piece of the answer
-            before the answer is closed; None for no limit.
+        max_concurrent_per_user: How many answers may stream at once for one user; the next request gets 429.
+        keep_alive: Seconds of silence after which a comment is sent, so that proxies keep the connection
+            open; None for no comments.
+        stall: Seconds that a reader may take to accept a piece of the answer before the answer is closed;
+            None for no limit.
         seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
-        error_text: Returns the text that the page shows for the error that interrupted
-            an answer; short fixed sentences by default.
+        error_text: Returns the text that the page shows for the error that interrupted an answer; short fixed
+            sentences by default.
         clock: The source of time.
 
     Raises:
@@ -150,7 +139,6 @@ class Relay:
         error_text: Callable[[MintlifyError], str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Check the arguments. Nothing is sent."""
         _check(mode, page_fields)
         _check_at_least_one(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
         _check_seconds(keep_alive=keep_alive, stall=stall)
@@ -219,8 +207,8 @@ class Relay:
             user: The user's id; the user hook is called when it is None.
 
         Raises:
-            RelayRefusal: There is no answer, because of the page's request, a limit, or
-                an error of the service.
+            RelayRefusal: There is no answer, because of the page's request, a limit, or an error of the
+                service.
             ClientDisconnect: The reader left before the answer began.
         """
         who = await self._who(request, user)
