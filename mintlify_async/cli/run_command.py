@@ -19,11 +19,7 @@ Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
 
 
 def read_text(given: str | None, what: str) -> str:
-    """Return *given*, or standard input if it is ``-`` or None.
-
-    Raises:
-        UsageError: Nothing was given and standard input is a terminal.
-    """
+    """Return *given*, or standard input if it is ``-`` or None."""
     if given is not None and given != "-":
         return given
     if given is None and sys.stdin.isatty():

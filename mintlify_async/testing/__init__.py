@@ -6,9 +6,9 @@
         done = await session.run_job("Fix the typos", timeout=900)
         assert service.requests.count("create_job") == 1
 
-With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the
-same without any setup. Everything is loaded when it is first used, so that installing the package does
-not slow the tests of projects that do not use the kit.
+With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the same
+without any setup. Everything is loaded when it is first used, so that installing the package does not slow
+the tests of projects that do not use the kit.
 """
 
 from importlib import import_module as _import_module

@@ -53,14 +53,11 @@ class Page:
 
     def allowed(self, criteria: Mapping[str, Any] | None) -> bool:
         """Return whether a search with these criteria may find the page; an unmarked page is always found."""
-        groups: list[str] = [] if criteria is None else criteria.get("groups") or list[str]()
-        if self.groups and not set(self.groups) & set(groups):
+        wanted = criteria or {}
+        if self.groups and not set(self.groups) & set(wanted.get("groups") or ()):
             return False
-        for name, own in (("version", self.version), ("language", self.language)):
-            wanted = None if criteria is None else criteria.get(name)
-            if wanted is not None and own is not None and own != wanted:
-                return False
-        return True
+        own = {"version": self.version, "language": self.language}
+        return all(value is None or wanted.get(name) in (None, value) for name, value in own.items())
 
 
 @frozen(kw_only=True)

@@ -78,8 +78,8 @@ class Reset(_Written):
     """The connection is reset.
 
     Args:
-        unread: Whether this happens before the request's body is read. By default the service
-            first reads and handles the whole request.
+        unread: Whether this happens before the request's body is read. By default the service first reads and
+            handles the whole request.
     """
 
     unread: bool = False
@@ -142,8 +142,8 @@ class Cut(_Written):
     Args:
         at: After how many bytes of the body; a negative number counts from the end.
         how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
-        clean: Whether to end the body properly, so that only its content shows that something is
-            missing. Use it with ``fin``.
+        clean: Whether to end the body properly, so that only its content shows that something is missing. Use
+            it with ``fin``.
     """
 
     at: int
@@ -240,8 +240,8 @@ class BrokenGzip(Fault):
     """The body is declared as gzip and cannot be unpacked.
 
     Args:
-        how: ``garbage`` sends bytes that are not gzip after the first ones. ``cut`` leaves the last
-            third of the gzip data out, in a body whose framing is correct.
+        how: ``garbage`` sends bytes that are not gzip after the first ones. ``cut`` leaves the last third of
+            the gzip data out, in a body whose framing is correct.
     """
 
     how: Literal["garbage", "cut"] = "garbage"

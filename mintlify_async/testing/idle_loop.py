@@ -1,8 +1,8 @@
 """Detects when an event loop has nothing left to do, so that a virtual clock may move.
 
-From outside, a loop that waits and a loop that works look the same. The difference: a callback that
-runs in every turn finds nothing else ready for a few turns in a row. Bytes written to a loopback
-socket are readable at once, so a request within this process always shows up as something ready.
+From outside, a loop that waits and a loop that works look the same. The difference: a callback that runs in
+every turn finds nothing else ready for a few turns in a row. Bytes written to a loopback socket are readable
+at once, so a request within this process always shows up as something ready.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP endpoints under ``/_local``, with which tests in other languages inspect and script the service.
 
-Python tests use the attributes of ``LocalService``; a Node or Go test that talks to ``serve`` uses
-these. They are not part of the service's interface and need no key.
+Python tests use the attributes of ``LocalService``; a Node or Go test that talks to ``serve`` uses these.
+They are not part of the service's interface and need no key.
 
 ==========================  ==============================================================
 ``GET /_local/requests``    everything received, without keys

@@ -235,8 +235,8 @@ class LocalJobs(dict[str, LocalJob]):
 def propose_edit(docs: DocsIndex, prompt: str, earlier: Sequence[ProposedEdit] = ()) -> ProposedEdit:
     """Return a small edit for *prompt*, on top of the *earlier* ones, that a test can check.
 
-    ``replace "a" with "b"`` is done literally, in the best page for the prompt or the first page
-    that has the words. For every other prompt, a note is added at the end of the page.
+    ``replace "a" with "b"`` is done literally, in the best page for the prompt or the first page that has the
+    words. For every other prompt, a note is added at the end of the page.
     """
     found = docs.search(prompt, 1)
     page = found[0].page if found else next(iter(docs.pages.values()))

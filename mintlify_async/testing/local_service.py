@@ -56,9 +56,9 @@ def _shared_index(folder: Path | None) -> DocsIndex:
 class LocalService:
     """The documentation service on this machine, for tests and demonstrations.
 
-    It implements the whole interface: four operations, both kinds of keys, jobs that run and propose
-    an edit, answers streamed from a folder of Markdown pages, threads. :attr:`requests` records what
-    it received; :attr:`script` sets what it answers next.
+    It implements the whole interface: four operations, both kinds of keys, jobs that run and propose an edit,
+    answers streamed from a folder of Markdown pages, threads. :attr:`requests` records what it received;
+    :attr:`script` sets what it answers next.
 
     ::
 
@@ -90,6 +90,8 @@ class LocalService:
     Attributes:
         requests: Everything received, as a :class:`RequestLog`.
         script: The scripted answers, as a :class:`Script`.
+        life: What becomes of jobs from now on; can be set.
+        limits: The rate limits; can be set.
         clock: The clock.
         docs: The documentation pages, as a :class:`DocsIndex`.
         jobs: The jobs, by id.
@@ -133,13 +135,12 @@ class LocalService:
             keys=keys,
             project_id=project_id,
             domain=domain,
-            life=life or JobLife(),
-            limits=limits,
             style=answers or AnswerStyle(),
             thread_style=threads or ThreadStyle(),
             jobs=LocalJobs(self.docs, self.clock),
         )
         self.jobs, self.threads = self._operations.jobs, self._operations.threads
+        self.life, self.limits = life or JobLife(), limits
         self.requests, self.script = RequestLog(), Script()
         self.project_id, self.domain = project_id or "acme", domain or "acme-docs"
         self.admin_key, self.assistant_key = keys.admin, keys.assistant
@@ -185,24 +186,6 @@ class LocalService:
 
         known = {name: getattr(self, name) for name in _FOR_A_SESSION}
         return MintlifySession(**(known | settings))
-
-    @property
-    def life(self) -> JobLife:
-        """What becomes of jobs from now on; can be set."""
-        return self._operations.life
-
-    @life.setter
-    def life(self, life: JobLife) -> None:
-        self._operations.life = life
-
-    @property
-    def limits(self) -> Limits | None:
-        """The rate limits; can be set."""
-        return self._operations.limits
-
-    @limits.setter
-    def limits(self, limits: Limits | None) -> None:
-        self._operations.limits = limits
 
     @property
     def connections(self) -> int:
@@ -394,7 +377,7 @@ class LocalService:
             address=http.remote or "",
             port=_port_of(http),
         )
-        self.requests.add(request)
+        self.requests.append(request)
         self._tell_waiters()
         return request
 
@@ -405,8 +388,8 @@ class LocalService:
         elif rule.answer is not None:
             answer = rule.answer
         else:
-            answer = self._operations.answer(request, rule.life).with_headers(rule.headers)
-            answer = replace_fields(answer, rule.fields)
+            answer = self._operations.answer(request, rule.life or self.life, self.limits)
+            answer = replace_fields(answer.with_headers(rule.headers), rule.fields)
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
         if not any(name.lower() == "date" for name in answer.headers):  # clients compare dates with it

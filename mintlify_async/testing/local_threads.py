@@ -29,9 +29,8 @@ class ThreadStyle:
         LocalService(threads=ThreadStyle(id_in={"metadata"}, key_in={"metadata"}))
 
     Args:
-        id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId``
-            of the event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event
-            ``data-thread``).
+        id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId`` of the
+            event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event ``data-thread``).
         key_in: The places of the thread's key, from the same list. Only the first answer has the key.
         keys: Whether threads have a key. A request without it, or with another one, gets a 404.
 

@@ -93,8 +93,6 @@ class Operations:
     keys: Keys
     project_id: str | None
     domain: str | None
-    life: JobLife
-    limits: Limits | None
     style: AnswerStyle
     thread_style: ThreadStyle
     jobs: LocalJobs
@@ -102,21 +100,21 @@ class Operations:
     counter: LimitCounter = field(factory=LimitCounter)
     answers_given: int = 0
 
-    def answer(self, request: RecordedRequest, life: JobLife | None = None) -> Answer:
-        """Return the service's own answer; *life* replaces the usual one for this prompt."""
+    def answer(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
+        """Return the service's own answer; *life* is what becomes of the job."""
         try:
             if request.operation != "other":
                 self.keys.check(request.operation, request.key)
                 self._check_place(request)
             match request.operation:
                 case "create_job":
-                    return self._create_job(request, life or self.life)
+                    return self._create_job(request, life, limits)
                 case "get_job":
                     return json_answer(200, self._job(request).record(polled=True))
                 case "send_message":
-                    return self._send_message(request, life or self.life)
+                    return self._send_message(request, life, limits)
                 case "ask":
-                    return self._ask(request)
+                    return self._ask(request, limits)
                 case _:
                     raise Refusal(404, f"No such operation: {request.method} {request.path}")
         except Refusal as refusal:
@@ -129,16 +127,16 @@ class Operations:
         if domain is not None and self.domain not in (None, domain):
             raise Refusal(404, "Domain not found")
 
-    def _create_job(self, request: RecordedRequest, life: JobLife) -> Answer:
+    def _create_job(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
         prompt = _prompt(request)
-        headers = self._count(request)
+        headers = self._count(request, limits)
         job = self.jobs.create(request.params["project"], prompt, life)
         return json_answer(201, job.record(), headers)
 
-    def _send_message(self, request: RecordedRequest, life: JobLife) -> Answer:
+    def _send_message(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
         prompt = _prompt(request)
         job = self._job(request)
-        headers = self._count(request)
+        headers = self._count(request, limits)
         self.jobs.follow_up(job, prompt, life)
         return json_answer(200, job.record(), headers)
 
@@ -148,11 +146,11 @@ class Operations:
             raise Refusal(404, "Job not found")
         return job
 
-    def _ask(self, request: RecordedRequest) -> Answer:
+    def _ask(self, request: RecordedRequest, limits: Limits | None) -> Answer:
         body = _document(request)
         if mistakes := ask_mistakes(body):
             raise Refusal(400, *mistakes)
-        headers = self._count(request)
+        headers = self._count(request, limits)
         thread, is_new = self._thread(body)
         question = _question(body, thread)
         thread.questions.append(question.text)
@@ -196,19 +194,19 @@ class Operations:
         events = [{"type": "data-thread", "data": named["data"], **named["data"]}] if named["data"] else []
         return {header_names[name]: value for name, value in named["header"].items()}, finish, events
 
-    def _count(self, request: RecordedRequest) -> dict[str, str]:
+    def _count(self, request: RecordedRequest, limits: Limits | None) -> dict[str, str]:
         """Count a use, or refuse with 429; return the rate limit headers."""
-        if self.limits is None:
+        if limits is None:
             return {}
-        rules = self.limits.rules(
+        rules = limits.rules(
             request.operation, request.params.get("project", ""), request.key or "", request.address
         )
         now = self.clock.now()
         wait = self.counter.take(rules, now)
-        headers = self._limit_headers(rules, now) if self.limits.reset_headers else {}
+        headers = self._limit_headers(rules, now) if limits.reset_headers else {}
         if wait is None:
             return headers
-        if self.limits.retry_after:
+        if limits.retry_after:
             headers["Retry-After"] = str(math.ceil(wait))
         raise Refusal(429, "Rate limit exceeded", headers=headers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any
 
 from attrs import define, field
 
@@ -83,7 +83,7 @@ class RecordedRequest:
         return (self.method, self.path, self.json) if with_json else (self.method, self.path)
 
 
-class RequestLog(Sequence[RecordedRequest]):
+class RequestLog(list[RecordedRequest]):
     """Everything that a service received, oldest first: ``service.requests``.
 
     It equals a list of tuples, and pytest shows the difference line by line::
@@ -91,50 +91,25 @@ class RequestLog(Sequence[RecordedRequest]):
         assert service.requests == [("POST", "/v2/agent/acme/job"), ("GET", "/v2/agent/acme/job/job_1")]
         assert service.requests.count("create_job") == 1
         assert service.requests.of("ask")[-1].json["messages"][0]["role"] == "user"
+
+    ``clear()`` forgets the requests so far; their numbers go on.
     """
 
-    def __init__(self) -> None:
-        self._requests: list[RecordedRequest] = []
-
-    @overload
-    def __getitem__(self, index: int) -> RecordedRequest: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[RecordedRequest]: ...
-    def __getitem__(self, index: int | slice) -> RecordedRequest | list[RecordedRequest]:
-        return self._requests[index]
-
-    def __len__(self) -> int:
-        return len(self._requests)
-
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, RequestLog):
-            return self is other
-        if isinstance(other, Sequence):
-            return list[object](self._requests) == list[object](other)  # pyright: ignore[reportUnknownArgumentType] - any sequence
-        return NotImplemented
-
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:  # without it, type checkers refuse a list of tuples
+        return super().__eq__(other)
 
     def __repr__(self) -> str:
-        return f"RequestLog({[request.as_tuple() for request in self._requests]})"
+        return f"RequestLog({[request.as_tuple() for request in self]})"
 
     def of(self, operation: str) -> list[RecordedRequest]:
         """Return the requests of one operation, such as ``create_job``."""
-        return [request for request in self._requests if request.operation == operation]
+        return [request for request in self if request.operation == operation]
 
     def count(self, value: object) -> int:
         """Return how many requests equal the tuple *value*, or belong to the operation named *value*."""
         if isinstance(value, str):
             return len(self.of(value))
-        return sum(request == value for request in self._requests)
-
-    def clear(self) -> None:
-        """Forget the requests so far; the numbering continues."""
-        self._requests.clear()
-
-    def add(self, request: RecordedRequest) -> None:
-        """Append *request*. The service calls this."""
-        self._requests.append(request)
+        return sum(request == value for request in self)
 
 
 def describe_difference(seen: RequestLog, expected: Sequence[Expected]) -> str:

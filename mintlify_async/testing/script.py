@@ -101,8 +101,8 @@ class Rule:
 class Script:
     r"""The scripted answers of a service: ``service.script``.
 
-    Each method queues one answer, or several with ``times``. The rules of an operation are used
-    in the order in which they were queued; then the service answers by itself again.
+    Each method queues one answer, or several with ``times``. The rules of an operation are used in the order
+    in which they were queued; then the service answers by itself again.
 
     ::
 
@@ -154,8 +154,8 @@ class Script:
             options: See :class:`AnswerOptions`.
 
         Raises:
-            ConfigurationError: More than one of *events*, *json*, *body* and *chunks* is given, or
-                *times* is below 1.
+            ConfigurationError: More than one of *events*, *json*, *body* and *chunks* is given, or *times* is
+                below 1.
         """
         answer = None
         if events is not None:
@@ -250,22 +250,27 @@ class Script:
 
 def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     """Return the answer that the options describe, or None where the service is to answer by itself."""
-    status = options.get("status")
+    status: int | None = options.get("status")
     headers: Mapping[str, str] = options.get("headers") or {}
-    body, chunks = options.get("body"), options.get("chunks")
-    if ("json" in options) + (body is not None) + (chunks is not None) > 1:
+    given = [name for name in ("body", "chunks") if options.get(name) is not None]
+    given += ["json"] * ("json" in options)  # null is a document, too
+    if len(given) > 1:
         raise ConfigurationError("give only one of json, body, chunks", field="body")
-    if chunks is not None:
-        pieces = tuple(Pause(one) if isinstance(one, int | float) else _to_bytes(one) for one in chunks)
-        return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
-    if body is not None:
-        return Answer(status=status or 200, headers=headers, body=(_to_bytes(body),) if body else ())
-    if "json" in options:
-        return json_answer(status or 200, options["json"], headers)
+    if given:
+        return _answer_with(given[0], options[given[0]], status or 200, headers)
     if status is None:
         return None
     name = "message" if operation in ("ask", "any") else "error"  # the assistant's and the agent's format
     return json_answer(status, {name: f"scripted status {status}"}, headers)
+
+
+def _answer_with(kind: str, value: Any, status: int, headers: Mapping[str, str]) -> Answer:
+    if kind == "json":
+        return json_answer(status, value, headers)
+    if kind == "body":
+        return Answer(status=status, headers=headers, body=(_to_bytes(value),) if value else ())
+    pieces = tuple(Pause(one) if isinstance(one, int | float) else _to_bytes(one) for one in value)
+    return Answer(status=status, headers=headers, body=pieces, chunked=True, separate=True)
 
 
 def _to_bytes(text: bytes | str) -> bytes:

@@ -49,8 +49,8 @@ def load_script(file: Path | str, script: Script) -> list[Rule]:
         The rules that were queued.
 
     Raises:
-        ConfigurationError: The file cannot be read or is not a script; the message names the entry
-            and the mistake.
+        ConfigurationError: The file cannot be read or is not a script; the message names the entry and the
+            mistake.
     """
     try:
         document: Any = json.loads(Path(file).read_text(encoding="utf-8"))

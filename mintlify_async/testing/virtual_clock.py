@@ -1,7 +1,7 @@
 """A clock for tests that jumps to the next due moment as soon as everything waits.
 
-The time stands still while anything can run. Half an hour of polling takes milliseconds, and events
-happen in the same order each time.
+The time stands still while anything can run. Half an hour of polling takes milliseconds, and events happen in
+the same order each time.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ class _TimerQueue:
 class VirtualClock:
     """A clock for tests: it moves by itself when everything waits.
 
-    Give the same clock to the service and to the session, as ``service.session()`` does. It serves
-    any number of tasks on a loop, and several loops one after the other.
+    Give the same clock to the service and to the session, as ``service.session()`` does. It serves any number
+    of tasks on a loop, and several loops one after the other.
 
     ::
 
@@ -127,8 +127,8 @@ class VirtualClock:
         start: What :meth:`now` returns at first, in seconds.
         epoch: What :meth:`wall` returns at first, in seconds since 1970.
         auto: Whether the time moves by itself; otherwise only :meth:`advance` moves it.
-        grace: Real seconds of quiet to wait for before each move. None is right if everything runs
-            in this process; give some milliseconds if another process takes part, such as Redis.
+        grace: Real seconds of quiet to wait for before each move. None is right if everything runs in this
+            process; give some milliseconds if another process takes part, such as Redis.
 
     Raises:
         ConfigurationError: *grace* is negative.

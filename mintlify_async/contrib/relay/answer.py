@@ -143,6 +143,8 @@ class OpenReply:
         settings: The relay's settings for answers.
     """
 
+    # *key* is the service's, which no page may see, even if the service repeats it; *leave* frees the
+    # answer's place among the concurrent ones.
     def __init__(
         self,
         reply: Reply,
@@ -154,17 +156,6 @@ class OpenReply:
         settings: AnswerSettings,
         leave: Callable[[], None],
     ) -> None:
-        """Take over a reply that is open.
-
-        Args:
-            reply: The reply.
-            question: The question, checked.
-            thread: The thread in which it was asked, or None.
-            key: The service's key, which no page may see, even if the service repeats it.
-            user: The id of the user who asked.
-            settings: The relay's settings for answers.
-            leave: Frees the answer's place among the concurrent ones.
-        """
         self.reply = reply
         self.user = user
         self.question = question
@@ -283,6 +274,7 @@ class RelayResponse(StreamingResponse):
         self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send each frame as it arrives, and stop when the reader leaves."""
         try:
             await self._send_while_there(scope, receive, _Sender(send, self._opened.settings.clock))
         finally:

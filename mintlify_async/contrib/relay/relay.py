@@ -140,8 +140,15 @@ class Relay:
         clock: Clock | None = None,
     ) -> None:
         _check(mode, page_fields)
-        _check_at_least_one(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
-        _check_seconds(keep_alive=keep_alive, stall=stall)
+        for name, number in (
+            ("max_concurrent", max_concurrent),
+            ("max_concurrent_per_user", max_concurrent_per_user),
+        ):
+            if not number >= 1:
+                raise ConfigurationError(f"{name} must be 1 or more", field=name)
+        for name, seconds in (("keep_alive", keep_alive), ("stall", stall)):
+            if seconds is not None and not seconds > 0:
+                raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
         self._session = session
         self._limits = limits or RelayLimits()
         self._clock: Clock = clock or SystemClock()
@@ -243,11 +250,10 @@ class Relay:
     ) -> Reply:
         try:
             return self._session.ask(question.messages, thread=thread, fp=user, **options)
-        except ConfigurationError as error:
-            if (error.field or "").startswith("messages"):  # the page sent them; the app set all other fields
-                raise RelayRefusal(400, "The assistant does not accept this question.") from None
-            raise _logged_refusal(error, in_thread=thread is not None) from None
         except MintlifyError as error:
+            field = error.field if isinstance(error, ConfigurationError) else None
+            if (field or "").startswith("messages"):  # the page sent them; the app set all other fields
+                raise RelayRefusal(400, "The assistant does not accept this question.") from None
             raise _logged_refusal(error, in_thread=thread is not None) from None
 
     async def _who(self, request: Request, user: str | None) -> str:
@@ -289,7 +295,7 @@ class Relay:
             return self._seal.open(question.seal, user)
         except SealError as error:
             log.info("a page's sealed thread was refused: %s", error.reason)
-            raise _seal_refusal(error) from None
+            raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
@@ -303,26 +309,12 @@ def _check(mode: str, page_fields: Collection[str]) -> None:
         raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
 
 
-def _check_at_least_one(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if not number >= 1:
-            raise ConfigurationError(f"{name} must be 1 or more", field=name)
-
-
-def _check_seconds(**times: float | None) -> None:
-    for name, seconds in times.items():
-        if seconds is not None and not seconds > 0:
-            raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
-
-
-def _seal_refusal(error: SealError) -> RelayRefusal:
-    match error.reason:
-        case "foreign":  # 404, so that the user does not learn that the conversation exists
-            return RelayRefusal(404, "This conversation is not there. Please start a new one.")
-        case "expired":
-            return RelayRefusal(400, "This conversation has expired. Please start a new one.")
-        case _:
-            return RelayRefusal(400, "This conversation cannot be continued. Please start a new one.")
+_SEAL_REFUSALS = {
+    # 404, so that the user does not learn that the conversation exists
+    "foreign": (404, "This conversation is not there. Please start a new one."),
+    "expired": (400, "This conversation has expired. Please start a new one."),
+    "changed": (400, "This conversation cannot be continued. Please start a new one."),
+}
 
 
 async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:
