@@ -27,11 +27,7 @@ async def let_client_read() -> None:
 
 @frozen
 class Pause:
-    """A pause between two pieces of a body.
-
-    Args:
-        seconds: Its length, in seconds of the service's clock.
-    """
+    """A pause between two pieces of a body, in seconds of the service's clock."""
 
     seconds: float
 

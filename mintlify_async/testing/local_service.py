@@ -179,8 +179,7 @@ class LocalService:
             async with service.session(poll=PollPolicy(initial=1.0)) as session:
                 ...
 
-        Args:
-            settings: Further arguments of ``MintlifySession``.
+        *settings* are further arguments of ``MintlifySession``.
         """
         from .. import MintlifySession
 

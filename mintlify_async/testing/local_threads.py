@@ -45,13 +45,7 @@ class ThreadStyle:
 
 @define(kw_only=True)
 class LocalThread:
-    """One thread as the service keeps it.
-
-    Attributes:
-        id: Its id.
-        key: Its secret key; None if the service gives none.
-        questions: The questions asked in it, oldest first.
-    """
+    """One thread as the service keeps it: its id, its secret key or None, the questions, oldest first."""
 
     id: str
     key: str | None = field(repr=False)

@@ -42,21 +42,13 @@ class AnswerOptions(TypedDict, total=False):
 
 
 class JobAnswerOptions(AnswerOptions, total=False):
-    """What the methods for the agent's operations accept besides.
-
-    Attributes:
-        fields: Fields that are replaced in the answered job, such as ``{"status": "queued"}``.
-    """
+    """What the agent's operations accept besides: *fields* replaces fields of the answered job."""
 
     fields: Mapping[str, Any] | None
 
 
 class PromptAnswerOptions(JobAnswerOptions, total=False):
-    """What ``create_job`` and ``send_message`` accept besides.
-
-    Attributes:
-        life: What becomes of the job after this prompt.
-    """
+    """What ``create_job`` and ``send_message`` accept besides: *life* is what becomes of the job."""
 
     life: JobLife | None
 
