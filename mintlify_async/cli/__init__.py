@@ -1,8 +1,7 @@
 """The command line ``mintlify-async``.
 
-Answers go to standard output, everything else to standard error. Keys are read from the environment
-only. Each command has a file of its own, which is loaded when the command runs, so that ``--help`` is
-fast.
+Answers go to standard output, everything else to standard error. Keys are read from the environment only.
+Each command has a file of its own, which is loaded when the command runs, so that ``--help`` is fast.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any, Protocol
-
-__all__ = ["make_parser"]
+from collections.abc import Callable
+from functools import partial
 
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
@@ -55,10 +54,7 @@ REF is what `job create` prints. It is not secret and works on every machine.
 """
 
 
-class _Commands(Protocol):
-    """The object of ``add_subparsers``, whose class has no public name."""
-
-    def add_parser(self, name: str, **settings: Any) -> argparse.ArgumentParser: ...
+_Add = Callable[..., argparse.ArgumentParser]
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -78,21 +74,23 @@ def _seconds(text: str) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not value > 0 or math.isinf(value):
+    if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+def _whole(text: str, what: str, least: int, most: float = math.inf) -> int:
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return int(text)
+
+
+def _count(text: str) -> int:
+    return _whole(text, "a whole number of at least 1", 1)
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535; 0 takes a free one)")
-    return int(text)
+    return _whole(text, "a port (0 to 65535; 0 takes a free one)", 0, 65535)
 
 
 def _add_service(parser: argparse.ArgumentParser) -> None:
@@ -110,33 +108,28 @@ def _add_site(parser: argparse.ArgumentParser) -> None:
     _add_service(parser)
 
 
-def _add_ask(commands: _Commands) -> None:
-    parser = commands.add_parser(
+def _add_ask(add: _Add) -> None:
+    parser = add(
         "ask",
         help="ask the assistant and stream its answer",
         description="Ask the assistant. The answer goes to standard output, the rest to standard error.",
         epilog=ASK_EXAMPLES,
-        formatter_class=_Formatter,
     )
-    parser.add_argument("question", nargs="?", help="the question; - or nothing reads standard input")
-    parser.add_argument("--thread", metavar="FILE", help="continue the thread that --save wrote")
-    parser.add_argument(
-        "--save", metavar="FILE", help="save the thread; the file has its key, keep it private"
-    )
-    parser.add_argument(
-        "--code", metavar="FILE", help="code that the question is about; - reads standard input"
-    )
-    parser.add_argument("--json", action="store_true", help="one event per line, as the service sent it")
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
+    option = parser.add_argument
+    option("question", nargs="?", help="the question; - or nothing reads standard input")
+    option("--thread", metavar="FILE", help="continue the thread that --save wrote")
+    option("--save", metavar="FILE", help="save the thread; the file has its key, keep it private")
+    option("--code", metavar="FILE", help="code that the question is about; - reads standard input")
+    option("--json", action="store_true", help="one event per line, as the service sent it")
+    option("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
     _add_site(parser)
 
 
-def _add_chat(commands: _Commands) -> None:
-    parser = commands.add_parser(
+def _add_chat(add: _Add) -> None:
+    parser = add(
         "chat",
         help="talk with the assistant, and continue another day",
         description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
-        formatter_class=_Formatter,
     )
     parser.add_argument("name", nargs="?", help="keep the conversation under this name, or continue it")
     parser.add_argument("--store", metavar="FILE", help="SQLite file of named conversations")
@@ -144,68 +137,54 @@ def _add_chat(commands: _Commands) -> None:
     _add_site(parser)
 
 
-def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
-
-
-def _add_job(commands: _Commands) -> None:
-    job = commands.add_parser(
+def _add_job(add: _Add) -> None:
+    job = add(
         "job",
         help="create a job, send to it, wait for it",
         description="Agent jobs. A job runs at the service and may open a pull request.",
         epilog=JOB_EXAMPLES,
-        formatter_class=_Formatter,
     )
     verbs = job.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name: str, says: str) -> argparse.ArgumentParser:
+    def verb(name: str, says: str, *, ref: bool = True, waits: bool = True) -> Callable[..., object]:
         parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-        parser.add_argument("--json", action="store_true", help="JSON records, one per line")
-        parser.add_argument("--project", metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
+        option = parser.add_argument
+        option("--json", action="store_true", help="JSON records, one per line")
+        option("--project", metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
         _add_service(parser)
-        return parser
+        if ref:
+            option("ref", help="reference of the job")
+        if waits:
+            option("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
+        return option
 
-    create = verb("create", "create a job and print its reference")
-    create.add_argument("prompt", nargs="?", help="the instruction; - or nothing reads standard input")
-    create.add_argument("--wait", action="store_true", help="wait for its end and show its states")
-    create.add_argument(
-        "--dedupe-key", metavar="KEY", help="create at most one job for this key (needs --ledger)"
-    )
-    create.add_argument("--ledger", metavar="FILE", help="SQLite file that stores dedupe keys")
-    _add_wait(create)
+    create = verb("create", "create a job and print its reference", ref=False)
+    create("prompt", nargs="?", help="the instruction; - or nothing reads standard input")
+    create("--wait", action="store_true", help="wait for its end and show its states")
+    create("--dedupe-key", metavar="KEY", help="create at most one job for this key (needs --ledger)")
+    create("--ledger", metavar="FILE", help="SQLite file that stores dedupe keys")
     send = verb("send", "send a follow-up to a job and print the new reference")
-    send.add_argument("ref", help="reference of the job")
-    send.add_argument("prompt", nargs="?", help="the follow-up; - or nothing reads standard input")
-    send.add_argument("--wait", action="store_true", help="wait for the end of this turn")
-    _add_wait(send)
-    for name, says in (
-        ("wait", "wait for the end of a job"),
-        ("watch", "show each change of a job until it ends"),
-        ("show", "show the current state of a job"),
-    ):
-        parser = verb(name, says)
-        parser.add_argument("ref", help="reference of the job")
-        if name != "show":
-            _add_wait(parser)
+    send("prompt", nargs="?", help="the follow-up; - or nothing reads standard input")
+    send("--wait", action="store_true", help="wait for the end of this turn")
+    verb("wait", "wait for the end of a job")
+    verb("watch", "show each change of a job until it ends")
+    verb("show", "show the current state of a job", waits=False)
 
 
-def _add_serve(commands: _Commands) -> None:
-    serve = commands.add_parser(
+def _add_serve(add: _Add) -> None:
+    option = add(
         "serve",
         help="run the local service, for tests and development",
         description="Run the local service until Ctrl-C or SIGTERM. It prints its address when ready.",
-        formatter_class=_Formatter,
-    )
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    serve.add_argument(
-        "--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)"
-    )
-    serve.add_argument("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
-    serve.add_argument("--script", metavar="FILE", help="JSON file of scripted answers")
-    serve.add_argument("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
-    serve.add_argument("--pause", type=_seconds, metavar="SECONDS", help="pause between events of an answer")
-    serve.add_argument("--cors", metavar="ORIGIN", help="allow web pages of this origin; * for all")
-    serve.add_argument("--quiet", action="store_true", help="print no line per request")
+    ).add_argument
+    option("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    option("--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)")
+    option("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
+    option("--script", metavar="FILE", help="JSON file of scripted answers")
+    option("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
+    option("--pause", type=_seconds, metavar="SECONDS", help="pause between events of an answer")
+    option("--cors", metavar="ORIGIN", help="allow web pages of this origin; * for all")
+    option("--quiet", action="store_true", help="print no line per request")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -218,22 +197,21 @@ def make_parser() -> argparse.ArgumentParser:
         "-v", "--verbose", action="store_true", help="show requests and retries, without keys"
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    _add_ask(commands)
-    _add_chat(commands)
-    _add_job(commands)
-    _add_serve(commands)
-    demo = commands.add_parser(
+    add = partial(commands.add_parser, formatter_class=_Formatter)
+    _add_ask(add)
+    _add_chat(add)
+    _add_job(add)
+    _add_serve(add)
+    demo = add(
         "demo",
         help="show every operation, on a local service",
         description="Start a local service and show every operation on it. No key is needed.",
-        formatter_class=_Formatter,
     )
     demo.add_argument("--plain", action="store_true", help="plain text, even on a terminal")
-    doctor = commands.add_parser(
+    doctor = add(
         "doctor",
         help="check settings and connection",
         description="Check keys, settings, versions and the connection. No job is created.",
-        formatter_class=_Formatter,
     )
     _add_service(doctor)
     return parser

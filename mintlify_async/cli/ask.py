@@ -13,8 +13,6 @@ from .exit_status import DONE, TROUBLE
 from .run_command import read_file, read_text
 from .terminal import Terminal, WholeCharacters
 
-__all__ = ["run", "stream"]
-
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Ask the question, stream the answer, and save the thread if ``--save`` is given."""

@@ -1,7 +1,7 @@
 """``chat``: a conversation in the terminal, which a name keeps for another day.
 
-The prompt is read outside the event loop, so that line editing works and Ctrl-C there only clears the
-line. During an answer, Ctrl-C stops the answer and keeps the conversation.
+The prompt is read outside the event loop, so that line editing works and Ctrl-C there only clears the line.
+During an answer, Ctrl-C stops the answer and keeps the conversation.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
-import importlib.util
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+from attrs import define
 
 import mintlify_async as mintlify
 
@@ -21,8 +23,6 @@ from .ask import stream
 from .error_advice import explain
 from .exit_status import DONE, TROUBLE
 from .terminal import Terminal
-
-__all__ = ["run"]
 
 PROMPT = "> "
 
@@ -54,44 +54,35 @@ def _store(options: argparse.Namespace) -> mintlify.SQLiteConversationStore:
     return mintlify.SQLiteConversationStore(folder / "chats.db")
 
 
+@define
 class _Chat:
     """A conversation while the command runs."""
 
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        chat: mintlify.Conversation,
-        options: argparse.Namespace,
-        terminal: Terminal,
-    ) -> None:
-        self._runner = runner
-        self._chat = chat
-        self._options = options
-        self._terminal = terminal
-        self._status = DONE
+    runner: asyncio.Runner
+    chat: mintlify.Conversation
+    options: argparse.Namespace
+    terminal: Terminal
+    status: int = DONE
 
     def run(self) -> int:
         """Read and answer until the end of the input; return the exit status."""
-        if self._options.name:
-            self._runner.run(self._chat.load())
+        if self.options.name:
+            self.runner.run(self.chat.load())
         self._greet()
         while (line := self._line()) is not None:
             if line.strip() == "/quit":
                 break
             if line.strip():
                 self._turn(line.strip())
-        return self._status
+        return self.status
 
     def _greet(self) -> None:
         if not sys.stdin.isatty():
             return
-        turns = sum(message.role == "user" for message in self._chat.messages)
-        if turns:
-            self._terminal.note(f"{turns} questions so far; the last one: {self._last_question()}")
-        self._terminal.note(HELP)
-
-    def _last_question(self) -> str:
-        return next(message.text for message in reversed(self._chat.messages) if message.role == "user")
+        questions = [message.text for message in self.chat.messages if message.role == "user"]
+        if questions:
+            self.terminal.note(f"{len(questions)} questions so far; the last one: {questions[-1]}")
+        self.terminal.note(HELP)
 
     def _line(self) -> str | None:
         """Return the next line, or None at the end of the input."""
@@ -101,52 +92,49 @@ class _Chat:
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                self._terminal.note("\nCtrl-D ends the conversation")
+                self.terminal.note("\nCtrl-D ends the conversation")
 
     def _turn(self, line: str) -> None:
         """Answer one line. An error is printed and leaves the conversation as it was."""
         try:
-            self._runner.run(self._answer(line))
+            self.runner.run(self._answer(line))
         except KeyboardInterrupt:
-            self._terminal.note("stopped; this turn is not kept (/retry asks the question again)")
+            self.terminal.note("stopped; this turn is not kept (/retry asks the question again)")
         except ConfigurationError:
             raise  # a missing key or domain: the next question would fail, too
         except MintlifyError as error:
-            explain(error, self._terminal)
-            self._status = TROUBLE
-
-    def _ask(self, line: str) -> mintlify.Reply:
-        return self._chat.ask(
-            line, current_path=self._options.path, retrieval_page_size=self._options.results
-        )
+            explain(error, self.terminal)
+            self.status = TROUBLE
 
     async def _answer(self, line: str) -> None:
         if line == "/undo":
-            taken = await self._chat.undo()
-            self._terminal.note(f"taken back: {taken[-1].text}")
+            taken = await self.chat.undo()
+            self.terminal.note(f"taken back: {taken[-1].text}")
             return
         if line.startswith("/") and line != "/retry":
-            self._terminal.note(HELP)
+            self.terminal.note(HELP)
             return
         for _ in range(3):  # the loop stood still during the prompt: let it notice closed connections
             await asyncio.sleep(0)
-        reply = self._chat.retry() if line == "/retry" else self._ask(line)
+        settings = {"current_path": self.options.path, "retrieval_page_size": self.options.results}
+        reply = self.chat.retry() if line == "/retry" else self.chat.ask(line, **settings)
         try:
-            await stream(reply, self._terminal)
+            await stream(reply, self.terminal)
         except NotFoundError:
-            if self._chat.thread is None:
+            if self.chat.thread is None:
                 raise
-            self._terminal.note(
+            self.terminal.note(
                 "the service does not know this conversation's thread any more; starting a new one"
             )
-            self._chat.forget_thread()
-            await stream(self._chat.retry(), self._terminal)
+            self.chat.forget_thread()
+            await stream(self.chat.retry(), self.terminal)
 
 
 def _read_line() -> str:
     """Read a line, with editing and history if input and output are a terminal."""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        _enable_editing()
+        with suppress(ImportError):  # Python may be built without it
+            importlib.import_module("readline")  # makes input() edit lines
         return input(PROMPT)
     if sys.stdin.isatty():
         sys.stderr.write(PROMPT)
@@ -155,8 +143,3 @@ def _read_line() -> str:
     if not line:
         raise EOFError
     return line
-
-
-def _enable_editing() -> None:
-    if importlib.util.find_spec("readline") is not None:  # Python may be built without it
-        importlib.import_module("readline")

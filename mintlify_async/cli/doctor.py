@@ -19,8 +19,6 @@ from ..runtime.clock import SystemClock
 from .exit_status import DONE, TROUBLE, USAGE
 from .terminal import Terminal
 
-__all__ = ["run"]
-
 PROBE_SECONDS = 10.0
 """Longest wait for the service."""
 
@@ -49,14 +47,11 @@ def _versions(terminal: Terminal) -> None:
     terminal.write(f"Python {platform.python_version()} on {platform.system()}")
     for name in ("mintlify-async", "aiohttp", "anyio", "attrs", "cattrs", "rich"):
         try:
-            terminal.write(f"{name} {metadata.version(name)}")
+            found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            terminal.write(
-                f"{name} is not installed"
-                + (" (pip install 'mintlify-async[cli]')" if name == "rich" else "")
-            )
-    flaw = known_flaw(metadata.version("aiohttp"))
-    if flaw is not None:
+            found = "is not installed" + (" (pip install 'mintlify-async[cli]')" if name == "rich" else "")
+        terminal.write(f"{name} {found}")
+    if flaw := known_flaw(metadata.version("aiohttp")):
         terminal.write(f"warning: {flaw}")
 
 
@@ -81,9 +76,8 @@ def _key(name: str, wanted: str, used_for: str, terminal: Terminal) -> bool:
         return False
     kind = mintlify.Assumptions().kind_of_key(value)
     wrong = kind not in (wanted, "unknown")
-    terminal.write(
-        f"{name}: {KINDS[kind]}, for {used_for}" + (f"; it must be {KINDS[wanted]}" if wrong else "")
-    )
+    advice = f"; it must be {KINDS[wanted]}" if wrong else ""
+    terminal.write(f"{name}: {KINDS[kind]}, for {used_for}{advice}")
     if value != value.strip():
         terminal.write(f"{name}: it begins or ends with spaces; remove them")
         wrong = True

@@ -17,8 +17,6 @@ from ..errors import (
 from .exit_status import GAVE_UP, JOB_FAILED, TROUBLE, USAGE
 from .terminal import Terminal
 
-__all__ = ["UsageError", "explain"]
-
 
 class UsageError(Exception):
     """The arguments of a command do not fit together."""
@@ -27,8 +25,7 @@ class UsageError(Exception):
 def explain(error: Exception, terminal: Terminal) -> int:
     """Print what happened and what to do next; return the exit status."""
     terminal.error(str(error) or type(error).__name__)
-    advice = _advice(error)
-    if advice:
+    if advice := _advice(error):
         terminal.note(advice)
     match error:
         case JobFailedError():

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import mintlify_async as mintlify
 
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
 from .run_command import read_text
-from .terminal import Progress, Terminal
-
-__all__ = ["line", "run"]
+from .terminal import Terminal
 
 DEFAULT_WAIT = 1800.0
 """Longest wait in seconds without ``--timeout``."""
@@ -60,20 +58,15 @@ async def _wait(
     handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal, *, every_record: bool
 ) -> int:
     """Wait for the end of the job; print its last record, or each one."""
-    limit = options.timeout or DEFAULT_WAIT
     quiet = options.json or every_record
-    shown: AbstractContextManager[Progress | None] = (
-        nullcontext() if quiet else terminal.progress(f"job {handle.ref.id}")
-    )
     last: mintlify.Job | None = None
     try:
-        with shown as progress:
-            async for job in handle.watch(timeout=limit):
-                last = job
+        with nullcontext() if quiet else terminal.progress(f"job {handle.ref.id}") as tell:
+            async for last in handle.watch(timeout=options.timeout or DEFAULT_WAIT):
                 if every_record:
-                    _show(job, options, terminal)
-                elif progress is not None:
-                    progress.change(line(job))
+                    _show(last, options, terminal)
+                elif tell is not None:
+                    tell(line(last))
     except asyncio.CancelledError:  # Ctrl-C; every other failure has an error that says it
         terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
         raise

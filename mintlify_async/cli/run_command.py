@@ -14,18 +14,12 @@ from .error_advice import UsageError, explain
 from .exit_status import INTERRUPTED
 from .terminal import Terminal
 
-__all__ = ["read_file", "read_text", "run"]
-
 Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
 
 
 def read_text(given: str | None, what: str) -> str:
-    """Return *given*, or standard input if it is ``-`` or None.
-
-    Raises:
-        UsageError: Nothing was given and standard input is a terminal.
-    """
+    """Return *given*, or standard input if it is ``-`` or None."""
     if given is not None and given != "-":
         return given
     if given is None and sys.stdin.isatty():

@@ -9,8 +9,6 @@ from mintlify_async.testing import JobLife, serve
 from .exit_status import DONE
 from .terminal import Terminal
 
-__all__ = ["run"]
-
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until a signal arrives; the ready line on standard output has the address."""

@@ -1,7 +1,7 @@
 """Output to the terminal: answers on standard output, everything else on standard error.
 
-Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them; otherwise the
-output is plain text.
+Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them; otherwise the output is
+plain text.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..rendering.markdown import WithoutSuggestions
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
-
-__all__ = ["AnswerView", "Blocks", "Progress", "Terminal", "WholeCharacters"]
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters but line ends and tabs: the text of an answer must not control the terminal."""
@@ -28,23 +26,10 @@ REFRESHES_PER_SECOND = 8
 """How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
 
 
-class AnswerView(Protocol):
-    """Shows an answer while it streams."""
-
-    def feed(self, text: str) -> None:
-        """Show *text*, the next piece."""
-        ...
-
-    def close(self) -> None:
-        """Show everything that is left, and end the last line."""
-        ...
-
-
 class WholeCharacters:
     """Joins surrogate pairs that the service has cut between two pieces of text."""
 
     def __init__(self) -> None:
-        """Start without a half."""
         self._half = ""
 
     def feed(self, text: str) -> str:
@@ -63,7 +48,6 @@ class Blocks:
     """Splits growing Markdown text at the blank lines between its blocks, but not inside code blocks."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._lines: list[str] = []
         self._open: list[str] = []
         self._fence = ""
@@ -174,43 +158,10 @@ def _markdown(text: str) -> Any:
     return Markdown(text, hyperlinks=False)  # print the address of a link beside its text
 
 
-class Progress(Protocol):
-    """Shows the states of a job."""
-
-    def change(self, text: str) -> None:
-        """Show a new state."""
-        ...
-
-
-class _Lines:
-    """One line per change, for a pipe or a log."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    def change(self, text: str) -> None:
-        self._terminal.note(text)
-
-
-class _Spinner(_Lines):
-    """One line per change, and below them a spinner with the elapsed time."""
-
-    def __init__(self, terminal: Terminal, bar: Any, task: Any) -> None:
-        super().__init__(terminal)
-        self._bar, self._task = bar, task
-
-    def change(self, text: str) -> None:
-        self._bar.console.print(text, style="dim", markup=False, highlight=False)
-
-
 class Terminal:
-    """Standard output and standard error.
+    """Standard output and standard error, or the streams and environment given in their place.
 
-    Args:
-        plain: Whether to use neither Markdown nor colours.
-        out: Where answers go; None takes standard output.
-        err: Where everything else goes; None takes standard error.
-        environ: The environment variables; None takes those of the process.
+    *plain* means neither Markdown nor colours.
     """
 
     def __init__(
@@ -219,12 +170,10 @@ class Terminal:
         plain: bool = False,
         out: TextIO | None = None,
         err: TextIO | None = None,
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """Find out what the two streams can show."""
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
-        environ = os.environ if environ is None else environ
         self._coloured = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
         able = not plain and environ.get("TERM") != "dumb"
         self._out_console = self._console(self.out) if able else None
@@ -258,7 +207,7 @@ class Terminal:
         """Write what went wrong."""
         self.note(f"mintlify-async: {text}", style="bold red")
 
-    def answer(self) -> AnswerView:
+    def answer(self) -> _PlainView | _MarkdownView:
         """Return a view of one answer."""
         return _PlainView(self) if self._out_console is None else _MarkdownView(self._out_console)
 
@@ -270,17 +219,18 @@ class Terminal:
             self._out_console.print(_markdown(CONTROLS.sub("", text)))
 
     @contextmanager
-    def progress(self, text: str) -> Generator[Progress]:
-        """Show *text* with the elapsed time while the block runs, if the terminal can."""
+    def progress(self, text: str) -> Generator[Callable[[str], None]]:
+        """Show *text* with the elapsed time while the block runs, if the terminal can.
+
+        Yields:
+            A function that prints a new state as a line of its own.
+        """
         if self._err_console is None:
-            yield _Lines(self)
+            yield self.note
             return
         from rich import progress
 
-        columns = (
-            progress.SpinnerColumn(),
-            progress.TextColumn("{task.description}"),
-            progress.TimeElapsedColumn(),
-        )
+        columns = (progress.SpinnerColumn(), "{task.description}", progress.TimeElapsedColumn())
         with progress.Progress(*columns, console=self._err_console, transient=True) as bar:
-            yield _Spinner(self, bar, bar.add_task(text))
+            bar.add_task(text)
+            yield lambda line: bar.console.print(line, style="dim", markup=False, highlight=False)

@@ -6,10 +6,9 @@ Install with ``pip install "mintlify-async[otel]"`` and give the session an obse
 
     session = MintlifySession(observer=OpenTelemetryObserver())
 
-The attributes follow the semantic conventions for generative AI; the table below has
-them all. Prompts and answers are recorded only if *capture_content* is set. Spans of
-aiohttp's own instrumentation become children of the span. While your code handles an
-event, the span is not the current one.
+The attributes follow the semantic conventions for generative AI; the table below has them all. Prompts and
+answers are recorded only if *capture_content* is set. Spans of aiohttp's own instrumentation become children
+of the span. While your code handles an event, the span is not the current one.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class OpenTelemetryObserver:
 
     Args:
         tracer_provider: The provider of the tracer; the global one by default.
-        capture_content: Record prompts, questions and answers on the span. Off by default,
-            because they may hold personal data.
+        capture_content: Record prompts, questions and answers on the span. Off by default, because they may
+            hold personal data.
         clock: Measures the time to the first event; the system's clock by default.
     """
 
@@ -70,7 +69,6 @@ class OpenTelemetryObserver:
         capture_content: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        """Get a tracer from the provider."""
         self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider)
         self._capture = capture_content
         self._clock: Clock = clock or SystemClock()

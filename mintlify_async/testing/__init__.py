@@ -6,55 +6,35 @@
         done = await session.run_job("Fix the typos", timeout=900)
         assert service.requests.count("create_job") == 1
 
-With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the
-same without any setup. Everything is loaded when it is first used, so that installing the package does
-not slow the tests of projects that do not use the kit.
+With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the same
+without any setup. Everything is loaded when it is first used, so that installing the package does not slow
+the tests of projects that do not use the kit.
 """
 
 from importlib import import_module as _import_module
 from typing import Any
 
-_MODULES = {
-    "Answer": "http_answer",
-    "AnswerStyle": "assistant_answers",
-    "BrokenChunking": "faults",
-    "BrokenGzip": "faults",
-    "Close": "faults",
-    "Cut": "faults",
-    "DEFAULT_DOCS": "docs_search",
-    "DocsIndex": "docs_search",
-    "Drip": "faults",
-    "Endless": "faults",
-    "Fault": "faults",
-    "Garbage": "faults",
-    "GzipBomb": "faults",
-    "HalfHead": "faults",
-    "JobLife": "local_jobs",
-    "Keys": "operations",
-    "Limits": "rate_limits",
-    "LocalJob": "local_jobs",
-    "LocalService": "local_service",
-    "LocalThread": "local_threads",
-    "NetworkGuard": "network_guard",
-    "NoAnswer": "faults",
-    "Pause": "http_answer",
-    "ProposedEdit": "local_jobs",
-    "Raw": "faults",
-    "RawWire": "faults",
-    "RecordedRequest": "request_log",
-    "Redirect": "faults",
-    "RequestLog": "request_log",
-    "Reset": "faults",
-    "Rule": "script",
-    "Script": "script",
-    "Stall": "faults",
-    "ThreadStyle": "local_threads",
-    "TlsAlert": "faults",
-    "VirtualClock": "virtual_clock",
-    "WrongLength": "faults",
-    "load_script": "script_file",
-    "serve": "service_process",
+_NAMES_BY_MODULE = {
+    "assistant_answers": ("AnswerStyle",),
+    "docs_search": ("DEFAULT_DOCS", "DocsIndex"),
+    "faults": (
+        *("BrokenChunking", "BrokenGzip", "Close", "Cut", "Drip", "Endless", "Fault", "Garbage", "GzipBomb"),
+        *("HalfHead", "NoAnswer", "Raw", "RawWire", "Redirect", "Reset", "Stall", "TlsAlert", "WrongLength"),
+    ),
+    "http_answer": ("Answer", "Pause"),
+    "local_jobs": ("JobLife", "LocalJob", "ProposedEdit"),
+    "local_service": ("LocalService",),
+    "local_threads": ("LocalThread", "ThreadStyle"),
+    "network_guard": ("NetworkGuard",),
+    "operations": ("Keys",),
+    "rate_limits": ("Limits",),
+    "request_log": ("RecordedRequest", "RequestLog"),
+    "script": ("Rule", "Script"),
+    "script_file": ("load_script",),
+    "service_process": ("serve",),
+    "virtual_clock": ("VirtualClock",),
 }
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 __all__ = [*_MODULES, "faults"]  # pyright: ignore[reportUnsupportedDunderAll] - checkers read the stub
 

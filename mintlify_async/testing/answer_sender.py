@@ -12,48 +12,38 @@ from .faults import Fault
 from .http_answer import Answer, Pause, let_client_read
 from .raw_connection import RawWire
 
-__all__ = ["AnswerSender", "FaultyConnection"]
 
-
-class AnswerSender:
-    """Sends the answers of a service; *clock* measures the pauses in them."""
-
-    def __init__(self, clock: Clock) -> None:
-        """Prepare to send."""
-        self._clock = clock
-
-    async def send(self, http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-        """Send *answer* as correct HTTP."""
-        if answer.whole:
-            response: web.StreamResponse = web.Response(
-                status=answer.status, headers=answer.headers, body=answer.content
-            )
-            await response.prepare(http)
-            await response.write_eof()
-            return response
-        response = web.StreamResponse(status=answer.status, headers=answer.headers)
-        if answer.chunked:
-            response.enable_chunked_encoding()
+async def send_answer(http: web.BaseRequest, answer: Answer, clock: Clock) -> web.StreamResponse:
+    """Send *answer* as correct HTTP; *clock* measures its pauses."""
+    if answer.whole:
+        whole = web.Response(status=answer.status, headers=answer.headers, body=answer.content)
+        await whole.prepare(http)
+        await whole.write_eof()
+        return whole
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    if answer.chunked:
+        response.enable_chunked_encoding()
+    else:
+        response.content_length = len(answer.content)
+    await response.prepare(http)
+    for piece in answer.body:
+        if isinstance(piece, Pause):
+            await clock.sleep(piece.seconds)
         else:
-            response.content_length = len(answer.content)
-        await response.prepare(http)
-        for piece in answer.body:
-            if isinstance(piece, Pause):
-                await self._clock.sleep(piece.seconds)
-            else:
-                await response.write(piece)
-                if answer.separate:
-                    await let_client_read()
-        await response.write_eof()
-        return response
+            await response.write(piece)
+            if answer.separate:
+                await let_client_read()
+    await response.write_eof()
+    return response
 
-    async def play(self, http: web.BaseRequest, fault: Fault, answer: Answer) -> web.StreamResponse:
-        """Let *fault* write to the connection."""
-        transport = http.transport
-        if transport is None:
-            raise ConnectionResetError("the client left")
-        await fault.play(RawWire(transport, self._clock), answer)
-        return _Played()
+
+async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer, clock: Clock) -> web.StreamResponse:
+    """Let *fault* write to the connection."""
+    transport = http.transport
+    if transport is None:
+        raise ConnectionResetError("the client left")
+    await fault.play(RawWire(transport, clock), answer)
+    return _Played()
 
 
 class _Played(web.StreamResponse):
@@ -67,14 +57,10 @@ class _Played(web.StreamResponse):
 class FaultyConnection(asyncio.Protocol):
     """A connection that fails before any request; what the client sends is ignored.
 
-    Args:
-        fault: What happens to the connection.
-        clock: The clock that measures pauses.
-        tasks: The running answers of the service, to which the fault's task is added.
+    The task that plays the fault is added to *tasks*, so that the service can end it.
     """
 
     def __init__(self, fault: Fault, clock: Clock, tasks: set[asyncio.Task[Any]]) -> None:
-        """Wait for the connection."""
         self._fault, self._clock, self._tasks = fault, clock, tasks
         self._task: asyncio.Task[None] | None = None
 

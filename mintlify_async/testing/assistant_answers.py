@@ -12,8 +12,6 @@ from attrs import frozen
 
 from .docs_search import Section
 
-__all__ = ["AnswerStyle", "Question", "answer_events"]
-
 Event = dict[str, Any]
 
 SECTIONS_QUOTED = 2
@@ -48,21 +46,12 @@ class AnswerStyle:
 
 @frozen(kw_only=True)
 class Question:
-    """A question and what the request says besides.
-
-    Attributes:
-        text: The question.
-        earlier: The earlier questions of the thread or the history.
-        page_size: How many results the search returns.
-        criteria: The request's ``filter``.
-        context: The request's context objects.
-        current_path: The page that the user is viewing.
-    """
+    """A question and what the request says besides."""
 
     text: str
-    earlier: Sequence[str] = ()
+    earlier: Sequence[str] = ()  # of the thread, or of the history
     page_size: int = 5
-    criteria: Mapping[str, Any] | None = None
+    criteria: Mapping[str, Any] | None = None  # the request's filter
     context: Sequence[Mapping[str, Any]] = ()
     current_path: str | None = None
 
@@ -83,20 +72,12 @@ def answer_events(
     style: AnswerStyle,
     thread: Mapping[str, Any],
 ) -> list[Event]:
-    """Return the whole answer as stream events.
-
-    Args:
-        question: The question.
-        results: The sections found, best first.
-        number: The number of the answer, for its ids.
-        style: What the answer contains.
-        thread: The fields that name the thread in the ``finish`` event.
-    """
-    text = "".join(text_pieces(question, results, style))
+    """Return the whole answer as stream events; *thread* is what names the thread in ``finish``."""
+    text = "".join(_text_pieces(question, results, style))
     return [
         {"type": "start", "messageId": f"msg_{number}"},
         {"type": "start-step"},
-        *(reasoning_events(question, number) if style.reasoning else ()),
+        *(_reasoning_events(question, number) if style.reasoning else ()),
         *search_events(question, results, number, style),
         {"type": "finish-step"},
         {"type": "start-step"},
@@ -107,7 +88,7 @@ def answer_events(
     ]
 
 
-def reasoning_events(question: Question, number: int) -> Iterator[Event]:
+def _reasoning_events(question: Question, number: int) -> Iterator[Event]:
     part = f"reasoning_{number}"
     yield {"type": "reasoning-start", "id": part}
     yield {"type": "reasoning-delta", "id": part, "delta": "The documentation may say: "}
@@ -165,13 +146,13 @@ def text_events(text: str, number: int) -> Iterator[Event]:
     yield {"type": "text-end", "id": part}
 
 
-def text_pieces(question: Question, results: Sequence[Section], style: AnswerStyle) -> Iterator[str]:
+def _text_pieces(question: Question, results: Sequence[Section], style: AnswerStyle) -> Iterator[str]:
     if question.earlier:
         yield f"Earlier in this thread you asked: “{question.earlier[-1]}”.\n\n"
     if question.current_path:
         yield f"You are reading `{question.current_path}`.\n\n"
     for one in question.context:
-        yield quoted_context(one)
+        yield _quoted_context(one)
     if not results:
         yield f"The documentation says nothing about “{question.text}”."
         return
@@ -183,7 +164,7 @@ def text_pieces(question: Question, results: Sequence[Section], style: AnswerSty
         yield f"\n\n```suggestions\n{more}\n```"
 
 
-def quoted_context(one: Mapping[str, Any]) -> str:
+def _quoted_context(one: Mapping[str, Any]) -> str:
     kind = "code" if one["type"] == "code" else "text"
     place = f" from `{one['path']}`" if one.get("path") else ""
     return f"About the {kind} you selected{place}:\n\n```\n{str(one['value'])[:200]}\n```\n\n"

@@ -9,11 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from ..errors import ConfigurationError
-
-__all__ = ["DEFAULT_DOCS", "DocsIndex", "Page", "Section"]
 
 DEFAULT_DOCS = Path(__file__).parent / "docs"
 """The documentation that ships with the package."""
@@ -55,14 +53,11 @@ class Page:
 
     def allowed(self, criteria: Mapping[str, Any] | None) -> bool:
         """Return whether a search with these criteria may find the page; an unmarked page is always found."""
-        groups: list[str] = [] if criteria is None else criteria.get("groups") or list[str]()
-        if self.groups and not set(self.groups) & set(groups):
+        wanted = criteria or {}
+        if self.groups and not set(self.groups) & set(wanted.get("groups") or ()):
             return False
-        for name, own in (("version", self.version), ("language", self.language)):
-            wanted = None if criteria is None else criteria.get(name)
-            if wanted is not None and own is not None and own != wanted:
-                return False
-        return True
+        own = {"version": self.version, "language": self.language}
+        return all(value is None or wanted.get(name) in (None, value) for name, value in own.items())
 
 
 @frozen(kw_only=True)
@@ -137,18 +132,18 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
 
 def split_sections(page: Page) -> Iterator[Section]:
     """Yield the page's sections; a ``#`` inside a code block is no heading."""
-    heading, lines, fenced = page.title, list[str](), False
+    found: list[tuple[str, list[str]]] = [(page.title, [])]
+    fenced = False
     for line in page.text.splitlines():
         fenced ^= line.lstrip().startswith("```")
         match = None if fenced else re.match(r"#{1,6} (.+)$", line)
         if match is None:
-            lines.append(line)
-            continue
+            found[-1][1].append(line)
+        else:
+            found.append((match.group(1).strip(), []))
+    for heading, lines in found:
         if content := "\n".join(lines).strip():
             yield Section(page=page, heading=heading, content=content)
-        heading, lines = match.group(1).strip(), []
-    if content := "\n".join(lines).strip():
-        yield Section(page=page, heading=heading, content=content)
 
 
 @frozen(kw_only=True, eq=False)
@@ -219,12 +214,7 @@ class DocsIndex:
     def _scored(self, index: int, score: float, near: str | None) -> Section:
         section = self._sections[index]
         closer = near is not None and section.page.path == "/" + near.split("#")[0].strip("/")
-        return Section(
-            page=section.page,
-            heading=section.heading,
-            content=section.content,
-            score=score * 3 + 1 if closer else score,
-        )
+        return evolve(section, score=score * 3 + 1 if closer else score)
 
 
 def _build_database(sections: Sequence[Section]) -> sqlite3.Connection:

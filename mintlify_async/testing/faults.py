@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -58,45 +59,44 @@ class Fault(ABC):
         """Write to *wire*. *answer* is what the service would have sent."""
 
 
-async def end_body(wire: RawWire, answer: Answer) -> None:
-    """End the body as its framing says, and close the connection."""
-    if answer.chunked:
-        await wire.send(chunk(b""))
-    wire.fin()
+class _Written(Fault):
+    """Some bytes, and a way in which the connection ends after them."""
+
+    how: Ending = "fin"
+
+    async def play(self, wire: RawWire, answer: Answer) -> None:
+        """Send the bytes and end the connection."""
+        await wire.send_all(self._pieces(answer))
+        await wire.end(self.how)
+
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        return ()
 
 
 @frozen
-class Reset(Fault):
+class Reset(_Written):
     """The connection is reset.
 
     Args:
-        unread: Whether this happens before the request's body is read. By default the service
-            first reads and handles the whole request.
+        unread: Whether this happens before the request's body is read. By default the service first reads and
+            handles the whole request.
     """
 
     unread: bool = False
+    how = "rst"
     for_connections = True
-
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Reset the connection."""
-        wire.rst()
 
 
 @frozen
-class Close(Fault):
+class Close(_Written):
     """The connection is closed without an answer.
 
     Args:
-        unread: Whether this happens before the request's body is read. By default the service
-            first reads and handles the whole request.
+        unread: As for :class:`Reset`.
     """
 
     unread: bool = False
     for_connections = True
-
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Close the connection."""
-        wire.fin()
 
 
 @frozen
@@ -120,7 +120,7 @@ class NoAnswer(Fault):
 
 
 @frozen
-class HalfHead(Fault):
+class HalfHead(_Written):
     """The answer breaks off inside its status line or headers.
 
     Args:
@@ -131,40 +131,34 @@ class HalfHead(Fault):
     size: int = 20
     how: Ending = "fin"
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the beginning of the head and end the connection."""
-        await wire.send(head(answer, framing_of(answer))[: self.size])
-        await wire.end(self.how)
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        return [head(answer, framing_of(answer))[: self.size]]
 
 
 @frozen
-class Cut(Fault):
+class Cut(_Written):
     """The answer breaks off inside its body.
 
     Args:
         at: After how many bytes of the body; a negative number counts from the end.
         how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
-        clean: Whether to end the body properly, so that only its content shows that something is
-            missing. Use it with ``fin``.
+        clean: Whether to end the body properly, so that only its content shows that something is missing. Use
+            it with ``fin``.
     """
 
     at: int
     how: Ending = "fin"
     clean: bool = field(default=False, kw_only=True)
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the part before the cut and end the connection."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         before, _ = split_body(answer, self.at)
         size = len(join_bytes(before)) if self.clean else None
-        await wire.send(head(answer, framing_of(answer, size)))
-        await wire.send_all(framed(before, chunked=answer.chunked))
-        if self.clean and answer.chunked:
-            await wire.send(chunk(b""))
-        await wire.end(self.how)
+        yield head(answer, framing_of(answer, size))
+        yield from framed(before, chunked=answer.chunked, ended=self.clean)
 
 
 @frozen
-class Stall(Fault):
+class Stall(_Written):
     """The answer stops inside its body and continues later.
 
     Args:
@@ -175,16 +169,14 @@ class Stall(Fault):
     at: int
     seconds: float
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send one part, wait, send the rest."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         before, after = split_body(answer, self.at)
-        await wire.send(head(answer, framing_of(answer)))
-        await wire.send_all(framed([*before, Pause(self.seconds), *after], chunked=answer.chunked))
-        await end_body(wire, answer)
+        yield head(answer, framing_of(answer))
+        yield from framed([*before, Pause(self.seconds), *after], chunked=answer.chunked, ended=True)
 
 
 @frozen
-class Drip(Fault):
+class Drip(_Written):
     """Head and body arrive a few bytes at a time.
 
     Args:
@@ -195,19 +187,17 @@ class Drip(Fault):
     pause: float = 0.0
     size: int = 1
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send everything in small pieces."""
-        body = join_bytes(framed(answer.body, chunked=answer.chunked))
-        data = head(answer, framing_of(answer)) + body + (chunk(b"") if answer.chunked else b"")
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        body = join_bytes(framed(answer.body, chunked=answer.chunked, ended=True))
+        data = head(answer, framing_of(answer)) + body
         for start in range(0, len(data), self.size):
             if self.pause:
-                await wire.pause(self.pause)
-            await wire.send(data[start : start + self.size])
-        wire.fin()
+                yield Pause(self.pause)
+            yield data[start : start + self.size]
 
 
 @frozen
-class WrongLength(Fault):
+class WrongLength(_Written):
     """The ``Content-Length`` is not the length of the body.
 
     Args:
@@ -216,16 +206,13 @@ class WrongLength(Fault):
 
     by: int = 10
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Promise one length, send another and close the connection."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         length = max(0, len(answer.content) + self.by)
-        await wire.send(head(answer, {"Content-Length": str(length)}))
-        await wire.send_all(answer.body)
-        wire.fin()
+        return [head(answer, {"Content-Length": str(length)}), *answer.body]
 
 
 @frozen
-class BrokenChunking(Fault):
+class BrokenChunking(_Written):
     """The size of an HTTP chunk is not a number.
 
     Args:
@@ -236,19 +223,16 @@ class BrokenChunking(Fault):
     at: int = 0
     how: Ending = "hang"
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send correct chunks and then a broken one."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         before, after = split_body(answer, self.at)
-        await wire.send(head(answer, {"Transfer-Encoding": "chunked"}))
-        await wire.send_all(framed(before, chunked=True))
-        await wire.send(b"ZZZ\r\n" + join_bytes(after) + b"\r\n")
-        await wire.end(self.how)
+        yield head(answer, {"Transfer-Encoding": "chunked"})
+        yield from framed(before, chunked=True)
+        yield b"ZZZ\r\n" + join_bytes(after) + b"\r\n"
 
 
-async def send_gzip(wire: RawWire, answer: Answer, body: bytes) -> None:
-    await wire.send(head(answer, {"Content-Encoding": "gzip", **framing_of(answer, len(body))}))
-    await wire.send_all(framed([body], chunked=answer.chunked))
-    await end_body(wire, answer)
+def gzipped(answer: Answer, body: bytes) -> list[Piece]:
+    framing = {"Content-Encoding": "gzip", **framing_of(answer, len(body))}
+    return [head(answer, framing), *framed([body], chunked=answer.chunked, ended=True)]
 
 
 @frozen
@@ -256,8 +240,8 @@ class BrokenGzip(Fault):
     """The body is declared as gzip and cannot be unpacked.
 
     Args:
-        how: ``garbage`` sends bytes that are not gzip after the first ones. ``cut`` leaves the last
-            third of the gzip data out, in a body whose framing is correct.
+        how: ``garbage`` sends bytes that are not gzip after the first ones. ``cut`` leaves the last third of
+            the gzip data out, in a body whose framing is correct.
     """
 
     how: Literal["garbage", "cut"] = "garbage"
@@ -266,11 +250,12 @@ class BrokenGzip(Fault):
         """Send the broken body."""
         packed = gzip.compress(answer.content)
         body = packed[:10] + b"\xff" * 64 if self.how == "garbage" else packed[: len(packed) * 2 // 3]
-        await send_gzip(wire, answer, body)
+        await wire.send_all(gzipped(answer, body))
+        wire.fin()
 
 
 @frozen
-class GzipBomb(Fault):
+class GzipBomb(_Written):
     """A small gzip body that unpacks to a very large one.
 
     Args:
@@ -279,9 +264,8 @@ class GzipBomb(Fault):
 
     size_bytes: int = 100_000_000
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send compressed spaces."""
-        await send_gzip(wire, answer, compressed_spaces(self.size_bytes))
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        return gzipped(answer, compressed_spaces(self.size_bytes))
 
 
 @lru_cache(maxsize=4)  # packing a large bomb takes some tenths of a second
@@ -294,7 +278,7 @@ def compressed_spaces(size_bytes: int) -> bytes:
 
 
 @frozen
-class Endless(Fault):
+class Endless(_Written):
     """The body does not end: the same piece is sent again and again.
 
     Args:
@@ -307,18 +291,17 @@ class Endless(Fault):
     pause: float = 1.0
     at: int = 0
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the head, the beginning of the body, and then the piece until the client leaves."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         before, _ = split_body(answer, self.at)
-        await wire.send(head(answer, {"Transfer-Encoding": "chunked"}))
-        await wire.send_all(framed(before, chunked=True))
+        yield head(answer, {"Transfer-Encoding": "chunked"})
+        yield from framed(before, chunked=True)
         while True:
-            await wire.pause(self.pause)
-            await wire.send(chunk(self.piece))
+            yield Pause(self.pause)
+            yield chunk(self.piece)
 
 
 @frozen
-class Redirect(Fault):
+class Redirect(_Written):
     """The answer is a redirect.
 
     Args:
@@ -329,15 +312,13 @@ class Redirect(Fault):
     location: str
     status: int = 307
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the redirect."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         redirect = Answer(status=self.status, headers={"Location": self.location})
-        await wire.send(head(redirect, framing_of(redirect)))
-        wire.fin()
+        return [head(redirect, framing_of(redirect))]
 
 
 @frozen
-class Garbage(Fault):
+class Garbage(_Written):
     """The answer is not HTTP.
 
     Args:
@@ -347,22 +328,18 @@ class Garbage(Fault):
     data: bytes = b"\x00\x01\x02 this is not HTTP\r\n\r\n"
     for_connections = True
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the bytes and close the connection."""
-        await wire.send(self.data)
-        wire.fin()
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        return [self.data]
 
 
 @frozen
-class TlsAlert(Fault):
+class TlsAlert(_Written):
     """The TLS handshake is refused. Give the session ``base_url=service.tls_url``."""
 
     for_connections = True
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the TLS alert ``handshake_failure`` and close the connection."""
-        await wire.send(b"\x15\x03\x03\x00\x02\x02\x28")
-        wire.fin()
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        return [b"\x15\x03\x03\x00\x02\x02\x28"]  # the alert handshake_failure
 
 
 def to_pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
@@ -370,7 +347,7 @@ def to_pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
 
 
 @frozen
-class Raw(Fault):
+class Raw(_Written):
     r"""Exactly these bytes, from the status line on.
 
     ::
@@ -386,28 +363,14 @@ class Raw(Fault):
     how: Ending = "fin"
     for_connections = True
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the pieces and end the connection."""
-        await wire.send_all(self.pieces)
-        await wire.end(self.how)
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
+        return self.pieces
 
+
+BEFORE_THE_BODY = (Reset, Close, NoAnswer, HalfHead, Redirect, Garbage, TlsAlert, Raw)
+IN_THE_BODY = (Cut, Stall, Drip, WrongLength, BrokenChunking, BrokenGzip, GzipBomb, Endless)
 
 KINDS: Mapping[str, type[Fault]] = {
-    "reset": Reset,
-    "close": Close,
-    "no-answer": NoAnswer,
-    "half-head": HalfHead,
-    "cut": Cut,
-    "stall": Stall,
-    "drip": Drip,
-    "wrong-length": WrongLength,
-    "broken-chunking": BrokenChunking,
-    "broken-gzip": BrokenGzip,
-    "gzip-bomb": GzipBomb,
-    "endless": Endless,
-    "redirect": Redirect,
-    "garbage": Garbage,
-    "tls-alert": TlsAlert,
-    "raw": Raw,
+    re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(): kind for kind in (*BEFORE_THE_BODY, *IN_THE_BODY)
 }
-"""The faults by the names that script files use."""
+"""The faults by the names that script files use, such as ``no-answer``."""

@@ -9,18 +9,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from attrs import evolve, field, frozen
 
-__all__ = [
-    "Answer",
-    "Pause",
-    "Piece",
-    "WireEvent",
-    "event_stream",
-    "join_bytes",
-    "json_answer",
-    "let_client_read",
-    "merge_headers",
-]
-
 # What the AI SDK's servers send with a stream. No client needs any of them.
 STREAM_HEADERS: Mapping[str, str] = {
     "Content-Type": "text/event-stream",
@@ -39,11 +27,7 @@ async def let_client_read() -> None:
 
 @frozen
 class Pause:
-    """A pause between two pieces of a body.
-
-    Args:
-        seconds: Its length, in seconds of the service's clock.
-    """
+    """A pause between two pieces of a body, in seconds of the service's clock."""
 
     seconds: float
 
@@ -137,15 +121,7 @@ def event_stream(
     done: bool = True,
     status: int = 200,
 ) -> Answer:
-    """Return *events* as a streamed answer, one write per event.
-
-    Args:
-        events: The events; a number is a pause, in seconds.
-        headers: Further headers.
-        pause: Seconds between two events.
-        done: Whether ``[DONE]`` ends the stream.
-        status: The HTTP status.
-    """
+    """Return *events* as a streamed answer, one write per event; a number is a pause, in seconds."""
     body: list[Piece] = []
     for event in events:
         if isinstance(event, int | float):

@@ -1,8 +1,8 @@
 """Detects when an event loop has nothing left to do, so that a virtual clock may move.
 
-From outside, a loop that waits and a loop that works look the same. The difference: a callback that
-runs in every turn finds nothing else ready for a few turns in a row. Bytes written to a loopback
-socket are readable at once, so a request within this process always shows up as something ready.
+From outside, a loop that waits and a loop that works look the same. The difference: a callback that runs in
+every turn finds nothing else ready for a few turns in a row. Bytes written to a loopback socket are readable
+at once, so a request within this process always shows up as something ready.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import asyncio
 import contextvars
 import sys
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from anyio import CapacityLimiter, to_thread
-
-__all__ = ["IdleListener", "IdleWatch", "default_grace"]
 
 QUIET_TURNS = 4
 """Turns without anything ready before a loop counts as idle; one is enough on Linux, the rest is margin."""
@@ -28,18 +27,6 @@ THREAD_CHECK_SECONDS = 0.0005
 """Seconds between two checks while a worker thread is busy, so that it gets the processor."""
 
 _EMPTY_CONTEXT = contextvars.Context()
-
-
-class IdleListener(Protocol):
-    """An object that wants to act when the loop is idle."""
-
-    def on_idle(self) -> bool:
-        """Act; return whether to be called at the next idle moment, too."""
-        ...
-
-    def was_used(self) -> bool:
-        """Return whether this was used since the last call: a sign of work on loops that show no other."""
-        ...
 
 
 def default_grace() -> float:
@@ -56,9 +43,8 @@ class IdleWatch:
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Prepare for *loop*; checks begin with :meth:`join`."""
         self._loop = weakref.ref(loop)
-        self._listeners: list[IdleListener] = []
+        self._listeners: list[tuple[Callable[[], bool], Callable[[], bool] | None]] = []
         self._running = False
         self._quiet_turns = 0
         self._quiet_since = 0.0
@@ -75,11 +61,14 @@ class IdleWatch:
         watch.grace = max(watch.grace, grace)
         return watch
 
-    def join(self, listener: IdleListener) -> None:
-        """Call *listener* at each idle moment from now on, until its ``on_idle`` returns False."""
+    def join(self, on_idle: Callable[[], bool], was_used: Callable[[], bool] | None = None) -> None:
+        """Call *on_idle* at each idle moment from now on, until it returns False.
+
+        *was_used* tells whether there was work since its last call, for loops that show no other sign.
+        """
         if self._threads is None and asyncio.current_task() is not None:
             self._threads = to_thread.current_default_thread_limiter()
-        self._listeners.append(listener)
+        self._listeners.append((on_idle, was_used))
         self._quiet_turns = 0
         if not self._running:
             self._running = True
@@ -106,7 +95,7 @@ class IdleWatch:
 
     def _call_listeners(self) -> None:
         listeners, self._listeners = self._listeners, []
-        staying = [listener for listener in listeners if listener.on_idle()]
+        staying = [listener for listener in listeners if listener[0]()]
         self._listeners = staying + self._listeners
 
     def _is_idle(self) -> bool:
@@ -125,7 +114,7 @@ class IdleWatch:
     def _something_ran(self) -> bool:
         if self._ready is not None:
             return bool(self._ready)
-        used = [listener.was_used() for listener in self._listeners]  # ask each: the answer resets the sign
+        used = [was_used() for _, was_used in self._listeners if was_used is not None]  # resets each sign
         return any(used)
 
     def _threads_busy(self, loop: asyncio.AbstractEventLoop) -> bool:

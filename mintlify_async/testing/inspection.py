@@ -1,7 +1,7 @@
 """HTTP endpoints under ``/_local``, with which tests in other languages inspect and script the service.
 
-Python tests use the attributes of ``LocalService``; a Node or Go test that talks to ``serve`` uses
-these. They are not part of the service's interface and need no key.
+Python tests use the attributes of ``LocalService``; a Node or Go test that talks to ``serve`` uses these.
+They are not part of the service's interface and need no key.
 
 ==========================  ==============================================================
 ``GET /_local/requests``    everything received, without keys
@@ -16,8 +16,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from attrs import frozen
-
 from ..errors import ConfigurationError
 from .http_answer import Answer, json_answer
 from .local_jobs import LocalJob, LocalJobs
@@ -25,49 +23,37 @@ from .request_log import RecordedRequest, RequestLog
 from .script import Script
 from .script_file import queue_answers
 
-__all__ = ["PREFIX", "Inspection"]
-
 PREFIX = "/_local"
 
 
-@frozen(kw_only=True)
-class Inspection:
-    """Answers requests under ``/_local``.
-
-    Attributes:
-        requests: The received requests.
-        script: The scripted answers.
-        jobs: The jobs.
-    """
-
-    requests: RequestLog
-    script: Script
-    jobs: LocalJobs
-
-    def answer(self, method: str, path: str, body: bytes) -> Answer:
-        """Return the answer to a request under the prefix."""
-        wanted = (method, path.removeprefix(PREFIX))
-        if wanted == ("GET", "/requests"):
-            return json_answer(200, [request_document(request) for request in self.requests])
-        if wanted == ("GET", "/jobs"):
-            return json_answer(200, [job_document(job) for job in self.jobs.values()])
-        if wanted == ("POST", "/script"):
-            return self._queue(body)
-        if wanted == ("DELETE", ""):
-            self.requests.clear()
-            self.script.clear()
+def inspect(
+    method: str, path: str, body: bytes, *, requests: RequestLog, script: Script, jobs: LocalJobs
+) -> Answer:
+    """Return the answer to a request under the prefix."""
+    match method, path.removeprefix(PREFIX):
+        case "GET", "/requests":
+            return json_answer(200, [_request_document(request) for request in requests])
+        case "GET", "/jobs":
+            return json_answer(200, [_job_document(job) for job in jobs.values()])
+        case "POST", "/script":
+            return _queue(body, script)
+        case "DELETE", "":
+            requests.clear()
+            script.clear()
             return Answer(status=204)
-        return json_answer(404, {"error": f"no such inspection endpoint: {method} {path}"})
-
-    def _queue(self, body: bytes) -> Answer:
-        try:
-            rules = queue_answers(json.loads(body), self.script)
-        except (ConfigurationError, ValueError) as error:
-            return json_answer(400, {"error": str(error)})
-        return json_answer(200, {"queued": len(rules)})
+        case _:
+            return json_answer(404, {"error": f"no such inspection endpoint: {method} {path}"})
 
 
-def request_document(request: RecordedRequest) -> dict[str, Any]:
+def _queue(body: bytes, script: Script) -> Answer:
+    try:
+        rules = queue_answers(json.loads(body), script)
+    except (ConfigurationError, ValueError) as error:
+        return json_answer(400, {"error": str(error)})
+    return json_answer(200, {"queued": len(rules)})
+
+
+def _request_document(request: RecordedRequest) -> dict[str, Any]:
     headers = {name: value for name, value in request.headers.items() if name != "authorization"}
     return {
         "operation": request.operation,
@@ -81,5 +67,5 @@ def request_document(request: RecordedRequest) -> dict[str, Any]:
     }
 
 
-def job_document(job: LocalJob) -> dict[str, Any]:
+def _job_document(job: LocalJob) -> dict[str, Any]:
     return {**job.record(), "prompts": job.prompts, "diff": job.diff}

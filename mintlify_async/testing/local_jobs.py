@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +13,6 @@ from attrs import define, evolve, field, frozen
 from ..errors import ConfigurationError
 from ..runtime.clock import Clock
 from .docs_search import DocsIndex, Page
-
-__all__ = ["JobLife", "LocalJob", "LocalJobs", "ProposedEdit"]
 
 ENDED = frozenset({"completed", "failed", "archived"})
 
@@ -55,7 +53,6 @@ class JobLife:
     looks: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
 
     def __attrs_post_init__(self) -> None:
-        """Refuse negative times."""
         for name in ("seconds", "pr_delay", "stale", "not_found"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} is in seconds and cannot be negative", field=name)
@@ -200,29 +197,16 @@ class LocalJob:
         return f"https://github.com/{self.project_id}/docs/pull/{self.number}"
 
 
-class LocalJobs(Mapping[str, LocalJob]):
-    """The jobs of a service, by id: ``service.jobs``."""
+class LocalJobs(dict[str, LocalJob]):
+    """The jobs of a service, by id: ``service.jobs``. They propose edits of *docs*."""
 
     def __init__(self, docs: DocsIndex, clock: Clock) -> None:
-        """Start without jobs; jobs propose edits of *docs*."""
+        super().__init__()
         self._docs, self._clock = docs, clock
-        self._jobs: dict[str, LocalJob] = {}
-
-    def __getitem__(self, job_id: str) -> LocalJob:
-        """Return one job."""
-        return self._jobs[job_id]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the ids, oldest job first."""
-        return iter(self._jobs)
-
-    def __len__(self) -> int:
-        """Return the number of jobs."""
-        return len(self._jobs)
 
     def create(self, project_id: str, prompt: str, life: JobLife) -> LocalJob:
         """Create a job."""
-        number = len(self._jobs) + 1
+        number = len(self) + 1
         job = LocalJob(
             id=f"job_{number}",
             project_id=project_id,
@@ -231,7 +215,7 @@ class LocalJobs(Mapping[str, LocalJob]):
             turns=[self._turn(prompt, life, [])],
             clock=self._clock,
         )
-        self._jobs[job.id] = job
+        self[job.id] = job
         return job
 
     def follow_up(self, job: LocalJob, prompt: str, life: JobLife) -> None:
@@ -240,7 +224,7 @@ class LocalJobs(Mapping[str, LocalJob]):
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:
         """Return the job if it belongs to this project and is visible already."""
-        job = self._jobs.get(job_id)
+        job = self.get(job_id)
         return job if job is not None and job.project_id == project_id and job.visible else None
 
     def _turn(self, prompt: str, life: JobLife, earlier: Sequence[ProposedEdit]) -> _Turn:
@@ -251,8 +235,8 @@ class LocalJobs(Mapping[str, LocalJob]):
 def propose_edit(docs: DocsIndex, prompt: str, earlier: Sequence[ProposedEdit] = ()) -> ProposedEdit:
     """Return a small edit for *prompt*, on top of the *earlier* ones, that a test can check.
 
-    ``replace "a" with "b"`` is done literally, in the best page for the prompt or the first page
-    that has the words. For every other prompt, a note is added at the end of the page.
+    ``replace "a" with "b"`` is done literally, in the best page for the prompt or the first page that has the
+    words. For every other prompt, a note is added at the end of the page.
     """
     found = docs.search(prompt, 1)
     page = found[0].page if found else next(iter(docs.pages.values()))

@@ -20,11 +20,11 @@ from aiohttp import web
 
 from ..errors import ConfigurationError, StateError
 from ..runtime.clock import Clock, SystemClock
-from .answer_sender import AnswerSender, FaultyConnection
+from .answer_sender import FaultyConnection, play_fault, send_answer
 from .assistant_answers import AnswerStyle
 from .docs_search import DocsIndex
 from .http_answer import Answer, let_client_read
-from .inspection import PREFIX, Inspection
+from .inspection import PREFIX, inspect
 from .local_jobs import JobLife, LocalJobs
 from .local_threads import ThreadStyle
 from .operations import Keys, Operations, find_operation
@@ -34,8 +34,6 @@ from .script import Rule, Script, replace_fields
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
-
-__all__ = ["LocalService"]
 
 BACKLOG = 4096
 """How many connections may wait to be accepted: tests open thousands at once."""
@@ -47,6 +45,9 @@ PREFLIGHT_HEADERS = {
 }
 
 
+_FOR_A_SESSION = ("base_url", "project_id", "domain", "admin_key", "assistant_key", "clock")
+
+
 @lru_cache(maxsize=8)  # each folder is read once per process; an index never changes
 def _shared_index(folder: Path | None) -> DocsIndex:
     return DocsIndex.load(folder)
@@ -55,9 +56,9 @@ def _shared_index(folder: Path | None) -> DocsIndex:
 class LocalService:
     """The documentation service on this machine, for tests and demonstrations.
 
-    It implements the whole interface: four operations, both kinds of keys, jobs that run and propose
-    an edit, answers streamed from a folder of Markdown pages, threads. :attr:`requests` records what
-    it received; :attr:`script` sets what it answers next.
+    It implements the whole interface: four operations, both kinds of keys, jobs that run and propose an edit,
+    answers streamed from a folder of Markdown pages, threads. :attr:`requests` records what it received;
+    :attr:`script` sets what it answers next.
 
     ::
 
@@ -89,6 +90,8 @@ class LocalService:
     Attributes:
         requests: Everything received, as a :class:`RequestLog`.
         script: The scripted answers, as a :class:`Script`.
+        life: What becomes of jobs from now on; can be set.
+        limits: The rate limits; can be set.
         clock: The clock.
         docs: The documentation pages, as a :class:`DocsIndex`.
         jobs: The jobs, by id.
@@ -121,7 +124,6 @@ class LocalService:
         observer: Callable[[RecordedRequest], object] | None = None,
         control: bool = False,
     ) -> None:
-        """Prepare; the service listens from ``async with`` or :meth:`start` on."""
         if not 0 <= port <= 65535:
             raise ConfigurationError("port must be between 0 and 65535; 0 takes a free one", field="port")
         self.clock: Clock = clock or SystemClock()
@@ -133,13 +135,12 @@ class LocalService:
             keys=keys,
             project_id=project_id,
             domain=domain,
-            life=life or JobLife(),
-            limits=limits,
             style=answers or AnswerStyle(),
             thread_style=threads or ThreadStyle(),
             jobs=LocalJobs(self.docs, self.clock),
         )
         self.jobs, self.threads = self._operations.jobs, self._operations.threads
+        self.life, self.limits = life or JobLife(), limits
         self.requests, self.script = RequestLog(), Script()
         self.project_id, self.domain = project_id or "acme", domain or "acme-docs"
         self.admin_key, self.assistant_key = keys.admin, keys.assistant
@@ -148,9 +149,7 @@ class LocalService:
         self._cors, self._host, self._ssl = cors, host, ssl
         self._received = 0
         self._observer = observer
-        inspection = Inspection(requests=self.requests, script=self.script, jobs=self.jobs)
-        self._inspection = inspection if control else None
-        self._sender = AnswerSender(self.clock)
+        self._control = control
         self._listener: asyncio.Server | None = None
         self._web: web.Server | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -161,14 +160,13 @@ class LocalService:
     @property
     def base_url(self) -> str:
         """The address for ``MintlifySession(base_url=…)``."""
-        return f"{'https' if self._ssl else 'http'}://{self._authority}"
+        return f"{'https' if self._ssl else 'http'}://{self._authority()}"
 
     @property
     def tls_url(self) -> str:
         """The same address with https, for tests of failing TLS: without *ssl*, the handshake fails."""
-        return f"https://{self._authority}"
+        return f"https://{self._authority()}"
 
-    @property
     def _authority(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self.port}"
@@ -181,38 +179,12 @@ class LocalService:
             async with service.session(poll=PollPolicy(initial=1.0)) as session:
                 ...
 
-        Args:
-            settings: Further arguments of ``MintlifySession``.
+        *settings* are further arguments of ``MintlifySession``.
         """
         from .. import MintlifySession
 
-        known: dict[str, Any] = {
-            "base_url": self.base_url,
-            "project_id": self.project_id,
-            "domain": self.domain,
-            "admin_key": self.admin_key,
-            "assistant_key": self.assistant_key,
-            "clock": self.clock,
-        }
+        known = {name: getattr(self, name) for name in _FOR_A_SESSION}
         return MintlifySession(**(known | settings))
-
-    @property
-    def life(self) -> JobLife:
-        """What becomes of jobs from now on; can be set."""
-        return self._operations.life
-
-    @life.setter
-    def life(self, life: JobLife) -> None:
-        self._operations.life = life
-
-    @property
-    def limits(self) -> Limits | None:
-        """The rate limits; can be set."""
-        return self._operations.limits
-
-    @limits.setter
-    def limits(self, limits: Limits | None) -> None:
-        self._operations.limits = limits
 
     @property
     def connections(self) -> int:
@@ -255,14 +227,12 @@ class LocalService:
     # Listening
 
     async def __aenter__(self) -> LocalService:
-        """Start listening."""
         await self.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop, see :meth:`stop`."""
         await self.stop()
 
     async def start(self) -> None:
@@ -347,10 +317,12 @@ class LocalService:
     # Answering
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        if self._inspection is not None and http.path.startswith(PREFIX):
-            return await self._sender.send(
-                http, self._inspection.answer(http.method, http.path, await http.read())
+        if self._control and http.path.startswith(PREFIX):
+            body = await http.read()
+            own = inspect(
+                http.method, http.path, body, requests=self.requests, script=self.script, jobs=self.jobs
             )
+            return await send_answer(http, own, self.clock)
         task = asyncio.current_task()
         assert task is not None
         self._at_work.add(task)
@@ -378,14 +350,14 @@ class LocalService:
             return web.Response(status=204, headers=PREFLIGHT_HEADERS | self._cors_headers())
         rule = self.script.take(request.operation) or Rule(operation=request.operation)
         if rule.fault is not None and rule.fault.unread:
-            return await self._sender.play(http, rule.fault, Answer(status=503))
+            return await play_fault(http, rule.fault, Answer(status=503), self.clock)
         request.body = await http.content.read()
         answer = self._answer(request, rule)
         if rule.delay:
             await self.clock.sleep(rule.delay)
         if rule.fault is not None:
-            return await self._sender.play(http, rule.fault, answer)
-        response = await self._sender.send(http, answer)
+            return await play_fault(http, rule.fault, answer, self.clock)
+        response = await send_answer(http, answer, self.clock)
         request.status, request.finished = answer.status, True
         return response
 
@@ -404,7 +376,7 @@ class LocalService:
             address=http.remote or "",
             port=_port_of(http),
         )
-        self.requests.add(request)
+        self.requests.append(request)
         self._tell_waiters()
         return request
 
@@ -415,8 +387,8 @@ class LocalService:
         elif rule.answer is not None:
             answer = rule.answer
         else:
-            answer = self._operations.answer(request, rule.life).with_headers(rule.headers)
-            answer = replace_fields(answer, rule.fields)
+            answer = self._operations.answer(request, rule.life or self.life, self.limits)
+            answer = replace_fields(answer.with_headers(rule.headers), rule.fields)
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
         if not any(name.lower() == "date" for name in answer.headers):  # clients compare dates with it

@@ -9,8 +9,6 @@ from attrs import define, field, frozen
 
 from ..errors import ConfigurationError
 
-__all__ = ["LocalThread", "LocalThreads", "ThreadStyle"]
-
 PLACES = frozenset({"header", "finish", "metadata", "data"})
 
 
@@ -31,9 +29,8 @@ class ThreadStyle:
         LocalService(threads=ThreadStyle(id_in={"metadata"}, key_in={"metadata"}))
 
     Args:
-        id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId``
-            of the event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event
-            ``data-thread``).
+        id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId`` of the
+            event), ``metadata`` (``messageMetadata`` of that event), ``data`` (an event ``data-thread``).
         key_in: The places of the thread's key, from the same list. Only the first answer has the key.
         keys: Whether threads have a key. A request without it, or with another one, gets a 404.
 
@@ -48,13 +45,7 @@ class ThreadStyle:
 
 @define(kw_only=True)
 class LocalThread:
-    """One thread as the service keeps it.
-
-    Attributes:
-        id: Its id.
-        key: Its secret key; None if the service gives none.
-        questions: The questions asked in it, oldest first.
-    """
+    """One thread as the service keeps it: its id, its secret key or None, the questions, oldest first."""
 
     id: str
     key: str | None = field(repr=False)

@@ -1,7 +1,7 @@
 """A guard that refuses connections to other machines during a test.
 
-It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. Event loops with
-sockets of their own (uvloop) are not guarded.
+It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. Event loops with sockets
+of their own (uvloop) are not guarded.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 from typing import Any
-
-__all__ = ["BlockedConnection", "NetworkGuard", "is_local"]
 
 
 # An OSError, because only for that every client closes what it has opened.
@@ -40,7 +38,6 @@ class NetworkGuard:
     """
 
     def __init__(self) -> None:
-        """Prepare; nothing is guarded before :meth:`on`."""
         self.attempts: list[str] = []
         self._allowed: set[str] = set()
         self._originals: tuple[Any, Any, Any] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,8 +19,6 @@ from .local_threads import LocalThread, LocalThreads, ThreadStyle
 from .rate_limits import LimitCounter, LimitRule, Limits
 from .request_checks import as_object, ask_mistakes, prompt_mistake
 from .request_log import RecordedRequest
-
-__all__ = ["Keys", "Operations", "Refusal", "find_operation"]
 
 ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("create_job", "POST", re.compile(r"/v2/agent/(?P<project>[^/]+)/job")),
@@ -43,7 +41,6 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
     """The service refuses a request."""
 
     def __init__(self, status: int, *messages: str, headers: Mapping[str, str] | None = None) -> None:
-        """Keep the HTTP status, what is wrong, and further headers."""
         super().__init__(*messages)
         self.status, self.messages, self.headers = status, messages, headers
 
@@ -89,31 +86,13 @@ class Keys:
 
 @define(kw_only=True, eq=False)
 class Operations:
-    """The state of a service and its answers.
-
-    Attributes:
-        docs: The documentation pages.
-        clock: The clock.
-        keys: The accepted keys.
-        project_id: The project; None accepts every project.
-        domain: The domain; None accepts every domain.
-        life: What becomes of jobs.
-        limits: The rate limits; None: no limit.
-        style: What answers contain.
-        thread_style: Where answers name their thread.
-        jobs: The jobs.
-        threads: The threads.
-        counter: The uses that count for the limits.
-        answers_given: How many questions were answered.
-    """
+    """The state of a service and its answers; the fields are the arguments of ``LocalService``."""
 
     docs: DocsIndex
     clock: Clock
     keys: Keys
     project_id: str | None
     domain: str | None
-    life: JobLife
-    limits: Limits | None
     style: AnswerStyle
     thread_style: ThreadStyle
     jobs: LocalJobs
@@ -121,20 +100,23 @@ class Operations:
     counter: LimitCounter = field(factory=LimitCounter)
     answers_given: int = 0
 
-    def answer(self, request: RecordedRequest, life: JobLife | None = None) -> Answer:
-        """Return the service's own answer; *life* replaces the usual one for this prompt."""
-        operations: Mapping[str, Callable[[RecordedRequest, JobLife], Answer]] = {
-            "create_job": self._create_job,
-            "get_job": self._get_job,
-            "send_message": self._send_message,
-            "ask": self._ask,
-        }
+    def answer(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
+        """Return the service's own answer; *life* is what becomes of the job."""
         try:
-            if request.operation == "other":
-                raise Refusal(404, f"No such operation: {request.method} {request.path}")
-            self.keys.check(request.operation, request.key)
-            self._check_place(request)
-            return operations[request.operation](request, life or self.life)
+            if request.operation != "other":
+                self.keys.check(request.operation, request.key)
+                self._check_place(request)
+            match request.operation:
+                case "create_job":
+                    return self._create_job(request, life, limits)
+                case "get_job":
+                    return json_answer(200, self._job(request).record(polled=True))
+                case "send_message":
+                    return self._send_message(request, life, limits)
+                case "ask":
+                    return self._ask(request, limits)
+                case _:
+                    raise Refusal(404, f"No such operation: {request.method} {request.path}")
         except Refusal as refusal:
             return refusal.to_answer(request.operation)
 
@@ -145,19 +127,16 @@ class Operations:
         if domain is not None and self.domain not in (None, domain):
             raise Refusal(404, "Domain not found")
 
-    def _create_job(self, request: RecordedRequest, life: JobLife) -> Answer:
+    def _create_job(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
         prompt = _prompt(request)
-        headers = self._count(request)
+        headers = self._count(request, limits)
         job = self.jobs.create(request.params["project"], prompt, life)
         return json_answer(201, job.record(), headers)
 
-    def _get_job(self, request: RecordedRequest, life: JobLife) -> Answer:
-        return json_answer(200, self._job(request).record(polled=True))
-
-    def _send_message(self, request: RecordedRequest, life: JobLife) -> Answer:
+    def _send_message(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
         prompt = _prompt(request)
         job = self._job(request)
-        headers = self._count(request)
+        headers = self._count(request, limits)
         self.jobs.follow_up(job, prompt, life)
         return json_answer(200, job.record(), headers)
 
@@ -167,9 +146,11 @@ class Operations:
             raise Refusal(404, "Job not found")
         return job
 
-    def _ask(self, request: RecordedRequest, life: JobLife) -> Answer:
-        body = _checked_ask(request)
-        headers = self._count(request)
+    def _ask(self, request: RecordedRequest, limits: Limits | None) -> Answer:
+        body = _document(request)
+        if mistakes := ask_mistakes(body):
+            raise Refusal(400, *mistakes)
+        headers = self._count(request, limits)
         thread, is_new = self._thread(body)
         question = _question(body, thread)
         thread.questions.append(question.text)
@@ -213,19 +194,19 @@ class Operations:
         events = [{"type": "data-thread", "data": named["data"], **named["data"]}] if named["data"] else []
         return {header_names[name]: value for name, value in named["header"].items()}, finish, events
 
-    def _count(self, request: RecordedRequest) -> dict[str, str]:
+    def _count(self, request: RecordedRequest, limits: Limits | None) -> dict[str, str]:
         """Count a use, or refuse with 429; return the rate limit headers."""
-        if self.limits is None:
+        if limits is None:
             return {}
-        rules = self.limits.rules(
+        rules = limits.rules(
             request.operation, request.params.get("project", ""), request.key or "", request.address
         )
         now = self.clock.now()
         wait = self.counter.take(rules, now)
-        headers = self._limit_headers(rules, now) if self.limits.reset_headers else {}
+        headers = self._limit_headers(rules, now) if limits.reset_headers else {}
         if wait is None:
             return headers
-        if self.limits.retry_after:
+        if limits.retry_after:
             headers["Retry-After"] = str(math.ceil(wait))
         raise Refusal(429, "Rate limit exceeded", headers=headers)
 
@@ -253,18 +234,9 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
 
 def _prompt(request: RecordedRequest) -> str:
     document = _document(request)
-    mistake = prompt_mistake(document)
-    if mistake is not None:
+    if mistake := prompt_mistake(document):
         raise Refusal(400, mistake)
     return str(document["prompt"])
-
-
-def _checked_ask(request: RecordedRequest) -> dict[str, Any]:
-    body = _document(request)
-    mistakes = ask_mistakes(body)
-    if mistakes:
-        raise Refusal(400, *mistakes)
-    return body
 
 
 def _question(body: Mapping[str, Any], thread: LocalThread) -> Question:

@@ -1,7 +1,7 @@
 """Service and session fixtures for tests run by pytest-asyncio: one pair per loop scope.
 
-A service must live on the loop of its test, and pytest-asyncio chooses the loop of a fixture when the
-fixture is defined.
+A service must live on the loop of its test, and pytest-asyncio chooses the loop of a fixture when the fixture
+is defined.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..session import MintlifySession
     from .local_service import LocalService
     from .virtual_clock import VirtualClock
-
-__all__: list[str] = []
 
 LoopScope = Literal["function", "class", "module", "package", "session"]
 

@@ -7,8 +7,8 @@
         assert done.status == "completed"
         assert mintlify_service.requests.count("create_job") == 1
 
-The fixtures work with pytest-asyncio and with anyio's plugin. pytest loads this file in every project
-of an environment that has the package, so it imports only pytest until a test asks for a fixture.
+The fixtures work with pytest-asyncio and with anyio's plugin. pytest loads this file in every project of an
+environment that has the package, so it imports only pytest until a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
     from .local_service import LocalService
     from .network_guard import NetworkGuard
     from .virtual_clock import VirtualClock
-
-__all__ = [
-    "mintlify_clock",
-    "mintlify_guard",
-    "mintlify_service",
-    "mintlify_session",
-    "pytest_assertrepr_compare",
-    "pytest_configure",
-]
 
 
 @pytest.fixture

@@ -10,23 +10,15 @@ from typing import NamedTuple
 
 from attrs import frozen
 
-__all__ = ["LimitCounter", "LimitRule", "Limits"]
-
 HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
 
 
 class LimitRule(NamedTuple):
-    """A limit that applies to a request.
+    """A limit that applies to a request."""
 
-    Attributes:
-        counter: The name of the counter, such as ``create_job:acme``.
-        limit: How many uses fit into a window.
-        window: The length of the window, in seconds.
-    """
-
-    counter: str
-    limit: int
-    window: float
+    counter: str  # its name, such as create_job:acme
+    limit: int  # how many uses fit into a window
+    window: float  # in seconds
 
 
 @frozen(kw_only=True)
@@ -69,14 +61,13 @@ class Limits:
                 ("organization", self.ask_per_organization, HOUR),
                 (f"address:{address}", self.ask_per_address, DAY),
             ]
-        elif operation in ("create_job", "send_message") and self.together:
+        elif operation not in ("create_job", "send_message"):
+            return []
+        elif self.together:
             bounds = [(f"agent:{project}", self.create_job, window)]
-        elif operation == "create_job":
-            bounds = [(f"create_job:{project}", self.create_job, window)]
-        elif operation == "send_message":
-            bounds = [(f"send_message:{project}", self.send_message, window)]
         else:
-            bounds = []
+            limit = self.create_job if operation == "create_job" else self.send_message
+            bounds = [(f"{operation}:{project}", limit, window)]
         return [LimitRule(name, limit, length) for name, limit, length in bounds if limit is not None]
 
 
@@ -84,7 +75,6 @@ class LimitCounter:
     """Counts uses in sliding windows."""
 
     def __init__(self) -> None:
-        """Start with nothing used."""
         self._uses: defaultdict[str, deque[float]] = defaultdict(deque)
 
     def take(self, rules: list[LimitRule], now: float) -> float | None:

@@ -12,8 +12,6 @@ from typing import Literal
 from ..runtime.clock import Clock
 from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
 
-__all__ = ["Ending", "RawWire", "chunk", "framed", "framing_of", "head", "split_body"]
-
 Ending = Literal["fin", "rst", "hang"]
 """How a connection ends: ``fin`` closes it, ``rst`` resets it, ``hang`` leaves it open and silent."""
 
@@ -38,7 +36,6 @@ class RawWire:
     """
 
     def __init__(self, transport: asyncio.Transport, clock: Clock) -> None:
-        """Take over *transport*."""
         self._transport, self._clock = transport, clock
 
     async def send(self, data: bytes) -> None:
@@ -109,10 +106,12 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def framed(pieces: Iterable[Piece], *, chunked: bool) -> Iterator[Piece]:
-    """Yield *pieces*, the bytes among them as HTTP chunks if the body is *chunked*."""
+def framed(pieces: Iterable[Piece], *, chunked: bool, ended: bool = False) -> Iterator[Piece]:
+    """Yield *pieces*, as HTTP chunks if the body is *chunked*; then the last chunk if it is *ended*."""
     for piece in pieces:
         yield chunk(piece) if chunked and isinstance(piece, bytes) else piece
+    if chunked and ended:
+        yield chunk(b"")
 
 
 def split_body(answer: Answer, at: int) -> tuple[list[Piece], list[Piece]]:

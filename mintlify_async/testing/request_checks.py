@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-__all__ = ["as_list", "as_object", "ask_mistakes", "prompt_mistake"]
-
 ROLES = frozenset({"system", "assistant", "user"})
 CONTEXT_TYPES = frozenset({"code", "textSelection"})
 CURRENT_PATH_CHARACTERS = 200

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from attrs import define, field
-
-__all__ = ["Expected", "RecordedRequest", "RequestLog", "describe_difference"]
 
 Expected = tuple[str, str] | tuple[str, str, Any]
 """What a request is compared with: method and path, or method, path and JSON body."""
@@ -74,7 +72,6 @@ class RecordedRequest:
         return key if scheme.lower() == "bearer" else None
 
     def __eq__(self, other: object) -> bool:
-        """Compare with ``(method, path)``, ``(method, path, json)``, or itself."""
         if isinstance(other, tuple):
             return self.as_tuple(with_json=len(other) == 3) == other  # pyright: ignore[reportUnknownArgumentType] - any tuple
         return self is other
@@ -86,7 +83,7 @@ class RecordedRequest:
         return (self.method, self.path, self.json) if with_json else (self.method, self.path)
 
 
-class RequestLog(Sequence[RecordedRequest]):
+class RequestLog(list[RecordedRequest]):
     """Everything that a service received, oldest first: ``service.requests``.
 
     It equals a list of tuples, and pytest shows the difference line by line::
@@ -94,59 +91,25 @@ class RequestLog(Sequence[RecordedRequest]):
         assert service.requests == [("POST", "/v2/agent/acme/job"), ("GET", "/v2/agent/acme/job/job_1")]
         assert service.requests.count("create_job") == 1
         assert service.requests.of("ask")[-1].json["messages"][0]["role"] == "user"
+
+    ``clear()`` forgets the requests so far; their numbers go on.
     """
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._requests: list[RecordedRequest] = []
-
-    @overload
-    def __getitem__(self, index: int) -> RecordedRequest: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[RecordedRequest]: ...
-    def __getitem__(self, index: int | slice) -> RecordedRequest | list[RecordedRequest]:
-        """Return one request, or a list of some."""
-        return self._requests[index]
-
-    def __len__(self) -> int:
-        """Return the number of requests."""
-        return len(self._requests)
-
-    def __iter__(self) -> Iterator[RecordedRequest]:
-        """Iterate over the requests, oldest first."""
-        return iter(self._requests)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare with a list of ``(method, path)`` or ``(method, path, json)``."""
-        if isinstance(other, RequestLog):
-            return self is other
-        if isinstance(other, Sequence):
-            return list[object](self._requests) == list[object](other)  # pyright: ignore[reportUnknownArgumentType] - any sequence
-        return NotImplemented
-
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:  # without it, type checkers refuse a list of tuples
+        return super().__eq__(other)
 
     def __repr__(self) -> str:
-        """Show method and path of each request."""
-        return f"RequestLog({[request.as_tuple() for request in self._requests]})"
+        return f"RequestLog({[request.as_tuple() for request in self]})"
 
     def of(self, operation: str) -> list[RecordedRequest]:
         """Return the requests of one operation, such as ``create_job``."""
-        return [request for request in self._requests if request.operation == operation]
+        return [request for request in self if request.operation == operation]
 
     def count(self, value: object) -> int:
         """Return how many requests equal the tuple *value*, or belong to the operation named *value*."""
         if isinstance(value, str):
             return len(self.of(value))
-        return sum(request == value for request in self._requests)
-
-    def clear(self) -> None:
-        """Forget the requests so far; the numbering continues."""
-        self._requests.clear()
-
-    def add(self, request: RecordedRequest) -> None:
-        """Append *request*. The service calls this."""
-        self._requests.append(request)
+        return sum(request == value for request in self)
 
 
 def describe_difference(seen: RequestLog, expected: Sequence[Expected]) -> str:

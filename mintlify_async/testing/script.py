@@ -14,8 +14,6 @@ from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
 from .local_jobs import JobLife
 from .request_log import RecordedRequest
 
-__all__ = ["AnswerOptions", "JobAnswerOptions", "PromptAnswerOptions", "Rule", "Script", "replace_fields"]
-
 
 class AnswerOptions(TypedDict, total=False):
     """What every method of :class:`Script` accepts. What is left out stays the service's own.
@@ -44,21 +42,13 @@ class AnswerOptions(TypedDict, total=False):
 
 
 class JobAnswerOptions(AnswerOptions, total=False):
-    """What the methods for the agent's operations accept besides.
-
-    Attributes:
-        fields: Fields that are replaced in the answered job, such as ``{"status": "queued"}``.
-    """
+    """What the agent's operations accept besides: *fields* replaces fields of the answered job."""
 
     fields: Mapping[str, Any] | None
 
 
 class PromptAnswerOptions(JobAnswerOptions, total=False):
-    """What ``create_job`` and ``send_message`` accept besides.
-
-    Attributes:
-        life: What becomes of the job after this prompt.
-    """
+    """What ``create_job`` and ``send_message`` accept besides: *life* is what becomes of the job."""
 
     life: JobLife | None
 
@@ -69,15 +59,10 @@ class Rule:
 
     Attributes:
         operation: The operation; ``any`` for all operations, ``connect`` for new connections.
-        answer: The answer; None: the service's own.
-        respond: Makes the answer from the request.
-        fault: What breaks when the answer is sent.
-        delay: Seconds before the answer.
-        life: What becomes of the job.
-        fields: Fields that are replaced in the answered job.
-        headers: Headers added to the service's own answer.
-        times: For how many requests; None: until :meth:`stop`.
+        answer: The answer; None: the service's own, with *fields* and *headers* added.
         used: For how many requests so far.
+
+    The others are as in :class:`AnswerOptions`.
     """
 
     operation: str
@@ -108,8 +93,8 @@ class Rule:
 class Script:
     r"""The scripted answers of a service: ``service.script``.
 
-    Each method queues one answer, or several with ``times``. The rules of an operation are used
-    in the order in which they were queued; then the service answers by itself again.
+    Each method queues one answer, or several with ``times``. The rules of an operation are used in the order
+    in which they were queued; then the service answers by itself again.
 
     ::
 
@@ -124,7 +109,6 @@ class Script:
     """
 
     def __init__(self) -> None:
-        """Start without rules."""
         self._rules: list[Rule] = []
 
     @property
@@ -162,8 +146,8 @@ class Script:
             options: See :class:`AnswerOptions`.
 
         Raises:
-            ConfigurationError: More than one of *events*, *json*, *body* and *chunks* is given, or
-                *times* is below 1.
+            ConfigurationError: More than one of *events*, *json*, *body* and *chunks* is given, or *times* is
+                below 1.
         """
         answer = None
         if events is not None:
@@ -258,25 +242,30 @@ class Script:
 
 def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     """Return the answer that the options describe, or None where the service is to answer by itself."""
-    status = options.get("status")
+    status: int | None = options.get("status")
     headers: Mapping[str, str] = options.get("headers") or {}
-    body, chunks = options.get("body"), options.get("chunks")
-    if ("json" in options) + (body is not None) + (chunks is not None) > 1:
+    given = [name for name in ("body", "chunks") if options.get(name) is not None]
+    given += ["json"] * ("json" in options)  # null is a document, too
+    if len(given) > 1:
         raise ConfigurationError("give only one of json, body, chunks", field="body")
-    if chunks is not None:
-        pieces = tuple(Pause(one) if isinstance(one, int | float) else to_bytes(one) for one in chunks)
-        return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
-    if body is not None:
-        return Answer(status=status or 200, headers=headers, body=(to_bytes(body),) if body else ())
-    if "json" in options:
-        return json_answer(status or 200, options["json"], headers)
+    if given:
+        return _answer_with(given[0], options[given[0]], status or 200, headers)
     if status is None:
         return None
     name = "message" if operation in ("ask", "any") else "error"  # the assistant's and the agent's format
     return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 
-def to_bytes(text: bytes | str) -> bytes:
+def _answer_with(kind: str, value: Any, status: int, headers: Mapping[str, str]) -> Answer:
+    if kind == "json":
+        return json_answer(status, value, headers)
+    if kind == "body":
+        return Answer(status=status, headers=headers, body=(_to_bytes(value),) if value else ())
+    pieces = tuple(Pause(one) if isinstance(one, int | float) else _to_bytes(one) for one in value)
+    return Answer(status=status, headers=headers, body=pieces, chunked=True, separate=True)
+
+
+def _to_bytes(text: bytes | str) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 

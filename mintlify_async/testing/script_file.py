@@ -29,9 +29,9 @@ from .local_jobs import JobLife
 from .request_checks import as_list, as_object
 from .script import Rule, Script
 
-__all__ = ["load_script", "queue_answers"]
-
 T = TypeVar("T")
+
+OPERATIONS = ("ask", "create_job", "get_job", "send_message", "any", "connect")
 
 
 def load_script(file: Path | str, script: Script) -> list[Rule]:
@@ -49,8 +49,8 @@ def load_script(file: Path | str, script: Script) -> list[Rule]:
         The rules that were queued.
 
     Raises:
-        ConfigurationError: The file cannot be read or is not a script; the message names the entry
-            and the mistake.
+        ConfigurationError: The file cannot be read or is not a script; the message names the entry and the
+            mistake.
     """
     try:
         document: Any = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -77,19 +77,12 @@ def queue_answers(document: object, script: Script) -> list[Rule]:
 
 
 def _queue_entry(number: int, entry: Mapping[str, Any] | None, script: Script) -> Rule:
-    methods: Mapping[str, Callable[..., Rule]] = {
-        "ask": script.ask,
-        "create_job": script.create_job,
-        "get_job": script.get_job,
-        "send_message": script.send_message,
-        "any": script.any,
-        "connect": script.connect,
-    }
-    method = methods.get(str((entry or {}).get("operation")))
-    if entry is None or method is None:
+    operation = str((entry or {}).get("operation"))
+    if entry is None or operation not in OPERATIONS:
         raise ConfigurationError(
-            f"script: answers[{number}].operation must be one of {', '.join(methods)}", field="script"
+            f"script: answers[{number}].operation must be one of {', '.join(OPERATIONS)}", field="script"
         )
+    method: Callable[..., Rule] = getattr(script, operation)
     arguments = {name: value for name, value in entry.items() if name != "operation"}
     try:
         if "fault" in arguments:

@@ -1,7 +1,7 @@
 """The local service as a process of its own, for tests in any language.
 
-It writes one line to standard output, ``ready http://127.0.0.1:8765``. The settings for a client and
-a line per request go to standard error.
+It writes one line to standard output, ``ready http://127.0.0.1:8765``. The settings for a client and a line
+per request go to standard error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from .local_jobs import JobLife
 from .local_service import LocalService
 from .request_log import RecordedRequest
 from .script_file import load_script
-
-__all__ = ["serve"]
 
 
 async def serve(

@@ -1,7 +1,7 @@
 """A clock for tests that jumps to the next due moment as soon as everything waits.
 
-The time stands still while anything can run. Half an hour of polling takes milliseconds, and events
-happen in the same order each time.
+The time stands still while anything can run. Half an hour of polling takes milliseconds, and events happen in
+the same order each time.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import asyncio
 import contextvars
 import heapq
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from itertools import count
-from types import TracebackType
 from typing import Final
+
+from attrs import define
 
 from ..errors import ConfigurationError
 from .idle_loop import IdleWatch, default_grace
-
-__all__ = ["VirtualClock"]
 
 EPOCH: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: where the wall clock starts, so that dates in tests never change."""
@@ -30,27 +29,21 @@ def _nothing() -> None:
     """Replace the action of a cancelled entry."""
 
 
+@define(eq=False)
 class _TimerEntry:
     """An action that is due at a moment; entries sort by moment, and then by order of creation."""
 
-    __slots__ = ("action", "cancelled", "context", "due", "order", "queue")
-
-    def __init__(
-        self,
-        due: float,
-        order: int,
-        action: Callable[[], object],
-        context: contextvars.Context | None,
-        queue: _TimerQueue,
-    ) -> None:
-        self.due, self.order, self.action, self.context, self.queue = due, order, action, context, queue
-        self.cancelled = False
+    due: float
+    order: int
+    action: Callable[[], object]
+    context: contextvars.Context | None
+    queue: _TimerQueue
+    cancelled: bool = False
 
     def __lt__(self, other: _TimerEntry) -> bool:
         return (self.due, self.order) < (other.due, other.order)
 
     def cancel(self) -> None:
-        """Cancel the action; does nothing after it ran."""
         if not self.cancelled:
             self.cancelled = True
             self.action = _nothing  # frees what the action holds now, not when it would have been due
@@ -72,7 +65,7 @@ class _TimerQueue:
         heapq.heappush(self._heap, entry)
         if not self._joined and self._clock.auto:
             self._joined = True
-            self._watch.join(self)
+            self._watch.join(self.on_idle, self._clock.take_used)
 
     def count_cancelled(self) -> None:
         # Most deadlines are cancelled: without a sweep they would fill the heap.
@@ -97,9 +90,6 @@ class _TimerQueue:
         self._joined = bool(self._heap) and self._clock.auto
         return self._joined
 
-    def was_used(self) -> bool:
-        return self._clock.take_used()
-
     def run_due(self) -> None:
         """Run everything that is due by now, in order."""
         now, loop = self._clock.now(), self._loop()
@@ -123,8 +113,8 @@ class _TimerQueue:
 class VirtualClock:
     """A clock for tests: it moves by itself when everything waits.
 
-    Give the same clock to the service and to the session, as ``service.session()`` does. It serves
-    any number of tasks on a loop, and several loops one after the other.
+    Give the same clock to the service and to the session, as ``service.session()`` does. It serves any number
+    of tasks on a loop, and several loops one after the other.
 
     ::
 
@@ -137,8 +127,8 @@ class VirtualClock:
         start: What :meth:`now` returns at first, in seconds.
         epoch: What :meth:`wall` returns at first, in seconds since 1970.
         auto: Whether the time moves by itself; otherwise only :meth:`advance` moves it.
-        grace: Real seconds of quiet to wait for before each move. None is right if everything runs
-            in this process; give some milliseconds if another process takes part, such as Redis.
+        grace: Real seconds of quiet to wait for before each move. None is right if everything runs in this
+            process; give some milliseconds if another process takes part, such as Redis.
 
     Raises:
         ConfigurationError: *grace* is negative.
@@ -147,7 +137,6 @@ class VirtualClock:
     def __init__(
         self, *, start: float = 0.0, epoch: float = EPOCH, auto: bool = True, grace: float | None = None
     ) -> None:
-        """Start at *start*; nothing runs before the first sleep."""
         if grace is not None and grace < 0:
             raise ConfigurationError("grace is in seconds and cannot be negative", field="grace")
         self.auto = auto
@@ -162,7 +151,6 @@ class VirtualClock:
         )
 
     def __repr__(self) -> str:
-        """Show the time, in seconds."""
         return f"VirtualClock(now={self._now:.3f})"
 
     @property
@@ -191,9 +179,22 @@ class VirtualClock:
         finally:
             entry.cancel()
 
-    def deadline(self, at: float | None) -> AbstractAsyncContextManager[object]:
+    @asynccontextmanager
+    async def deadline(self, at: float | None) -> AsyncGenerator[None]:
         """Return a block that raises ``TimeoutError`` when the virtual time reaches *at*; None never does."""
-        return _Deadline(self, at)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as timeout:
+            if at is None:
+                yield
+                return
+            entry = self.schedule(at, lambda: timeout.reschedule(loop.time()))
+            if at <= self._now:
+                entry.cancel()
+                timeout.reschedule(loop.time())
+            try:
+                yield
+            finally:
+                entry.cancel()
 
     def call_at(self, at: float, callback: Callable[[], object]) -> _TimerEntry:
         """Call *callback* on the running loop when the virtual time reaches *at*.
@@ -226,7 +227,7 @@ class VirtualClock:
         """Return when everything else on this loop waits. The time does not move by this."""
         loop = asyncio.get_running_loop()
         settled: asyncio.Future[None] = loop.create_future()
-        IdleWatch.of(loop, self.grace).join(_Once(settled))
+        IdleWatch.of(loop, self.grace).join(partial(_wake, settled))
         await settled
 
     @contextmanager
@@ -266,47 +267,7 @@ class VirtualClock:
         return queue
 
 
-def _wake(future: asyncio.Future[None]) -> None:
+def _wake(future: asyncio.Future[None]) -> bool:
     if not future.done():
         future.set_result(None)
-
-
-class _Once:
-    """Resolves a future at the next idle moment."""
-
-    def __init__(self, future: asyncio.Future[None]) -> None:
-        self._future = future
-
-    def on_idle(self) -> bool:
-        _wake(self._future)
-        return False
-
-    def was_used(self) -> bool:
-        return False
-
-
-class _Deadline:
-    """An ``asyncio.timeout`` that a virtual clock triggers."""
-
-    def __init__(self, clock: VirtualClock, at: float | None) -> None:
-        self._clock, self._at = clock, at
-        self._timeout = asyncio.timeout(None)
-        self._entry: _TimerEntry | None = None
-
-    async def __aenter__(self) -> _Deadline:
-        await self._timeout.__aenter__()
-        if self._at is not None and self._at <= self._clock.now():
-            self._expire()
-        elif self._at is not None:
-            self._entry = self._clock.schedule(self._at, self._expire)
-        return self
-
-    def _expire(self) -> None:
-        self._timeout.reschedule(asyncio.get_running_loop().time())
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._entry is not None:
-            self._entry.cancel()
-        await self._timeout.__aexit__(kind, error, trace)
+    return False  # for IdleWatch: once is enough

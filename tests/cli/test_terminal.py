@@ -142,7 +142,7 @@ def test_notes_go_to_standard_error():
     terminal = Terminal(out=out, err=err, environ={})
     terminal.note("[bold]as it is[/bold]")
     with terminal.progress("job") as progress:
-        progress.change("active")
+        progress("active")
     terminal.error("away")
     assert (out.getvalue(), err.getvalue()) == ("", "[bold]as it is[/bold]\nactive\nmintlify-async: away\n")
 
@@ -151,8 +151,8 @@ def test_progress_on_a_terminal_keeps_each_change():
     """What has happened stays on the screen above the line that moves."""
     err = FakeTerminal()
     with Terminal(out=io.StringIO(), err=err, environ={"TERM": "xterm"}).progress("job j1") as progress:
-        progress.change("j1  active")
-        progress.change("j1  completed")
+        progress("j1  active")
+        progress("j1  completed")
     assert "j1  active" in err.getvalue()
     assert "j1  completed" in err.getvalue()
 
@@ -185,5 +185,5 @@ def test_without_rich_everything_is_plain(monkeypatch):
     answered(terminal, split(ANSWER, 3))
     terminal.note("a note")
     with terminal.progress("job") as progress:
-        progress.change("active")
+        progress("active")
     assert (out.getvalue(), err.getvalue()) == (SHOWN, "a note\nactive\n")

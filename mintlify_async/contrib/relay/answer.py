@@ -41,17 +41,6 @@ if TYPE_CHECKING:
     from .question import Question
     from .seal import ThreadSeal
 
-__all__ = [
-    "AnswerHook",
-    "AnswerSettings",
-    "Mode",
-    "OpenReply",
-    "RelayResponse",
-    "RelayedAnswer",
-    "gone",
-    "result",
-]
-
 log = logging.getLogger("mintlify_async.relay")
 
 Mode = Literal["safe", "modern"]
@@ -73,8 +62,8 @@ class RelayedAnswer:
     """Describes an answer that has ended; the argument of the relay's hooks.
 
     Attributes:
-        outcome: ``finished``; ``failed`` when the service aborted the answer or it
-            was interrupted; ``left`` when the reader pressed Stop or closed the page.
+        outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
+            when the reader pressed Stop or closed the page.
         user: The user's id, as your user hook returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects.
@@ -154,6 +143,8 @@ class OpenReply:
         settings: The relay's settings for answers.
     """
 
+    # *key* is the service's, which no page may see, even if the service repeats it; *leave* frees the
+    # answer's place among the concurrent ones.
     def __init__(
         self,
         reply: Reply,
@@ -165,17 +156,6 @@ class OpenReply:
         settings: AnswerSettings,
         leave: Callable[[], None],
     ) -> None:
-        """Take over a reply that is open.
-
-        Args:
-            reply: The reply.
-            question: The question, checked.
-            thread: The thread in which it was asked, or None.
-            key: The service's key, which no page may see, even if the service repeats it.
-            user: The id of the user who asked.
-            settings: The relay's settings for answers.
-            leave: Frees the answer's place among the concurrent ones.
-        """
         self.reply = reply
         self.user = user
         self.question = question
@@ -191,13 +171,11 @@ class OpenReply:
         self._error: MintlifyError | None = None
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the answer."""
         await self.close()
 
     def response(self) -> RelayResponse:
@@ -291,7 +269,6 @@ class RelayResponse(StreamingResponse):
     """
 
     def __init__(self, opened: OpenReply) -> None:
-        """Take over *opened*. It is read when the response is sent."""
         self._frames = opened.frames()
         super().__init__(self._frames, headers=HEADERS)
         self._opened = opened

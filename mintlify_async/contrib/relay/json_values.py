@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-__all__ = ["Wire", "is_list", "is_object"]
-
 Wire = dict[str, Any]
 
 

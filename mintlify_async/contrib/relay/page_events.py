@@ -1,9 +1,9 @@
 """Turns events of the service into events that a page accepts and may see.
 
-``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release
-rejects an unknown type, a ``null`` in an optional field, and an unknown finish reason.
-So :class:`SafeEvents` passes only the fields that 5.0.0 knows, and avoids sequences of
-events that make the page throw. :class:`ThreadHider` removes the thread's id and key.
+``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release rejects an unknown
+type, a ``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only the
+fields that 5.0.0 knows, and avoids sequences of events that make the page throw. :class:`ThreadHider` removes
+the thread's id and key.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import Protocol
 from attrs import frozen
 
 from .json_values import Wire, is_list, is_object
-
-__all__ = ["ModernEvents", "PageEvents", "SafeEvents", "ThreadHider", "frame", "masked"]
 
 
 class PageEvents(Protocol):
@@ -136,7 +134,6 @@ class SafeEvents:
     __slots__ = ("_dynamic", "_named", "_open", "_steps")
 
     def __init__(self) -> None:
-        """Start without open parts."""
         self._open: dict[str, dict[str, None]] = {"text": {}, "reasoning": {}}
         self._dynamic: dict[str, bool] = {}
         self._named = False
@@ -253,7 +250,6 @@ class ThreadHider:
     __slots__ = ("_values",)
 
     def __init__(self) -> None:
-        """Start with the names of the fields only; :meth:`learn` adds values."""
         self._values: tuple[str, ...] = ()
 
     def learn(self, *values: str | None) -> None:
@@ -301,8 +297,8 @@ KEEP_ALIVE = b": keep-alive\n\n"
 def frame(event: Wire) -> bytes:
     """Return *event* as one server-sent event: ASCII and strict JSON that the page's parser accepts.
 
-    Keys of the service, for instance in an error's text, are masked. Deltas of the model's
-    text are left alone, since documentation shows such keys as examples.
+    Keys of the service, for instance in an error's text, are masked. Deltas of the model's text are left
+    alone, since documentation shows such keys as examples.
     """
     try:
         text = json.dumps(event, separators=(",", ":"), allow_nan=False)

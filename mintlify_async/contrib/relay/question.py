@@ -1,7 +1,6 @@
 """Reads and checks the question in a page's request.
 
-Anyone can send such a request, so nothing of it reaches the service unless a list
-in this file names it.
+Anyone can send such a request, so nothing of it reaches the service unless a list in this file names it.
 """
 
 from __future__ import annotations
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
     from mintlify_async.runtime.clock import Clock
 
-__all__ = ["PAGE_FIELDS", "Question", "RelayLimits", "page_options", "read_question"]
-
 CURRENT_PATH_MAX_CHARACTERS = 200  # the limit of the service's interface
 
 
@@ -37,8 +34,8 @@ class RelayLimits:
     """How much a page may send. A larger request is refused with 413 before the service is asked.
 
     Args:
-        body_bytes: The size of the whole request, in bytes, counted while it arrives.
-            ``useChat`` sends the whole history each time, with tool results.
+        body_bytes: The size of the whole request, in bytes, counted while it arrives. ``useChat`` sends the
+            whole history each time, with tool results.
         messages: The number of messages in the history.
         parts: The number of parts of one message, including those that are dropped.
         question_characters: The length of the text of one message of the user.
@@ -67,8 +64,8 @@ class Question:
         messages: The history as JSON objects, with allowed roles and parts only.
         seal: The sealed thread that the page sent, not opened yet, or None.
         chat_id: The id that the page gave the chat, or None.
-        fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
-            Empty after the question was asked, because they may be large.
+        fields: The other fields that the page sent, unchecked, for the relay's ``ask``. Empty after the
+            question was asked, because they may be large.
     """
 
     messages: list[Wire]

@@ -23,8 +23,6 @@ from mintlify_async import (
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-__all__ = ["RelayRefusal", "cut_text", "refusal_for"]
-
 AT_FAULT = "The assistant is not available at the moment."
 BUSY = "The assistant is busy at the moment. Please try again later."
 TOO_MANY = "Too many questions. Please wait a moment and try again."
@@ -43,7 +41,6 @@ class RelayRefusal(HTTPException):
     """
 
     def __init__(self, status_code: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        """Store the status, the sentence and the headers."""
         super().__init__(status_code, detail, dict(headers) if headers else None)
 
     def response(self) -> Response:
@@ -53,12 +50,7 @@ class RelayRefusal(HTTPException):
 
 
 def refusal_for(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
-    """Return the refusal for an error that was raised before the answer began.
-
-    Args:
-        error: The error.
-        in_thread: Whether the question named a thread, which the service may have deleted.
-    """
+    """Return the refusal for an error before the answer; with *in_thread*, a 404 is about the thread."""
     match error:
         case APIStatusError():
             return _for_status(error, in_thread=in_thread)
@@ -70,28 +62,27 @@ def refusal_for(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
             return RelayRefusal(503, AT_FAULT)
         case ConfigurationError():
             return RelayRefusal(500, AT_FAULT)
-        case APIConnectionError() | MintlifyError():
+        case _:
             return RelayRefusal(502, AT_FAULT)
+
+
+_ANSWERS_BY_STATUS = {
+    400: (400, "The assistant does not accept this question."),
+    409: (409, BUSY),
+    413: (413, "This conversation is too long. Please start a new one."),
+    422: (400, "The assistant does not accept this question."),
+    429: (429, TOO_MANY),
+    503: (503, BUSY),
+    504: (504, SLOW),
+}
 
 
 def _for_status(error: APIStatusError, *, in_thread: bool) -> RelayRefusal:
-    match error.status:
-        case 400 | 422:
-            return RelayRefusal(400, "The assistant does not accept this question.")
-        case 404 if in_thread:
-            return RelayRefusal(404, "This conversation is no longer there. Please start a new one.")
-        case 409:
-            return RelayRefusal(409, BUSY)
-        case 413:
-            return RelayRefusal(413, "This conversation is too long. Please start a new one.")
-        case 429:
-            return RelayRefusal(429, TOO_MANY, retry_after(error.retry_after))
-        case 503:
-            return RelayRefusal(503, BUSY, retry_after(error.retry_after))
-        case 504:
-            return RelayRefusal(504, SLOW)
-        case _:  # our key or domain is wrong, or the service failed: the reader cannot fix either
-            return RelayRefusal(502, AT_FAULT)
+    if error.status == 404 and in_thread:
+        return RelayRefusal(404, "This conversation is no longer there. Please start a new one.")
+    # For every other status our key or domain is wrong, or the service failed: the reader cannot fix either.
+    status, text = _ANSWERS_BY_STATUS.get(error.status, (502, AT_FAULT))
+    return RelayRefusal(status, text, retry_after(error.retry_after) if status in (429, 503) else None)
 
 
 def retry_after(seconds: float | None) -> dict[str, str]:

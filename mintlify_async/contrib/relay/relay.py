@@ -28,8 +28,6 @@ from .seal import DAY, SealError, ThreadSeal
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
 
-__all__ = ["Relay", "RelaySettings"]
-
 log = logging.getLogger("mintlify_async.relay")
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
@@ -81,48 +79,39 @@ class RelaySettings(TypedDict, total=False):
 class Relay:
     """Answers ``useChat`` pages with the assistant; all keys stay on the server.
 
-    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes`
-    (Starlette), which take the same arguments. For a handler of your own there
-    are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
+    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes` (Starlette), which take the same
+    arguments. For a handler of your own there are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
     :meth:`opened`.
 
     Args:
         session: The session that asks the assistant. The relay never closes it.
-        secrets: Random strings of at least 32 characters that encrypt threads for
-            pages. The first one encrypts; all of them decrypt.
-        user: A plain or async function that takes the request and returns an id
-            of one person or, for people without an account, of one browser. The
-            service gets it as ``fp``, so it should not be an e-mail address or
-            another name. To refuse the request, raise an ``HTTPException`` or return
-            an empty string. Not needed when every call of :meth:`respond` and
-            :meth:`open` passes ``user=``.
-        rate: A plain or async function that takes the user, before the body is read.
-            It returns None to continue, or the seconds after which the user may
-            ask again (429).
-        on_finish: A plain or async function that takes each finished answer, for
-            instance to store it, before the page is told that the answer has ended.
-            Its errors are logged and do not reach the page.
+        secrets: Random strings of at least 32 characters that encrypt threads for pages. The first one
+            encrypts; all of them decrypt.
+        user: A plain or async function that takes the request and returns an id of one person or, for people
+            without an account, of one browser. The service gets it as ``fp``, so it should not be an e-mail
+            address or another name. To refuse the request, raise an ``HTTPException`` or return an empty
+            string. Not needed when every call of :meth:`respond` and :meth:`open` passes ``user=``.
+        rate: A plain or async function that takes the user, before the body is read. It returns None to
+            continue, or the seconds after which the user may ask again (429).
+        on_finish: A plain or async function that takes each finished answer, for instance to store it, before
+            the page is told that the answer has ended. Its errors are logged and do not reach the page.
         on_unfinished: The same for each answer that was stopped or interrupted.
-        mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on
-            accepts. ``"modern"`` sends everything except the thread's id and key,
-            for pages whose release knows all of it.
-        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a
-            plain or async function that returns them, given the request and the
-            fields that the page sent besides its messages, unchecked. They cannot
-            contain ``fp`` or ``thread``.
-        page_fields: The fields that a page may set, of ``currentPath``, ``context``
-            and ``filter``.
+        mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on accepts. ``"modern"`` sends
+            everything except the thread's id and key, for pages whose release knows all of it.
+        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
+            function that returns them, given the request and the fields that the page sent besides its
+            messages, unchecked. They cannot contain ``fp`` or ``thread``.
+        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``.
         limits: How much a page may send.
         max_concurrent: How many answers may stream at once; the next request gets 503.
-        max_concurrent_per_user: How many answers may stream at once for one user; the
-            next request gets 429.
-        keep_alive: Seconds of silence after which a comment is sent, so that
-            proxies keep the connection open; None for no comments.
-        stall: Seconds that a reader may take to accept a piece of the answer
-            before the answer is closed; None for no limit.
+        max_concurrent_per_user: How many answers may stream at once for one user; the next request gets 429.
+        keep_alive: Seconds of silence after which a comment is sent, so that proxies keep the connection
+            open; None for no comments.
+        stall: Seconds that a reader may take to accept a piece of the answer before the answer is closed;
+            None for no limit.
         seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
-        error_text: Returns the text that the page shows for the error that interrupted
-            an answer; short fixed sentences by default.
+        error_text: Returns the text that the page shows for the error that interrupted an answer; short fixed
+            sentences by default.
         clock: The source of time.
 
     Raises:
@@ -150,10 +139,16 @@ class Relay:
         error_text: Callable[[MintlifyError], str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Check the arguments. Nothing is sent."""
         _check(mode, page_fields)
-        _check_at_least_one(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
-        _check_seconds(keep_alive=keep_alive, stall=stall)
+        for name, number in (
+            ("max_concurrent", max_concurrent),
+            ("max_concurrent_per_user", max_concurrent_per_user),
+        ):
+            if not number >= 1:
+                raise ConfigurationError(f"{name} must be 1 or more", field=name)
+        for name, seconds in (("keep_alive", keep_alive), ("stall", stall)):
+            if seconds is not None and not seconds > 0:
+                raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
         self._session = session
         self._limits = limits or RelayLimits()
         self._clock: Clock = clock or SystemClock()
@@ -219,8 +214,8 @@ class Relay:
             user: The user's id; the user hook is called when it is None.
 
         Raises:
-            RelayRefusal: There is no answer, because of the page's request, a limit, or
-                an error of the service.
+            RelayRefusal: There is no answer, because of the page's request, a limit, or an error of the
+                service.
             ClientDisconnect: The reader left before the answer began.
         """
         who = await self._who(request, user)
@@ -255,11 +250,10 @@ class Relay:
     ) -> Reply:
         try:
             return self._session.ask(question.messages, thread=thread, fp=user, **options)
-        except ConfigurationError as error:
-            if (error.field or "").startswith("messages"):  # the page sent them; the app set all other fields
-                raise RelayRefusal(400, "The assistant does not accept this question.") from None
-            raise _logged_refusal(error, in_thread=thread is not None) from None
         except MintlifyError as error:
+            field = error.field if isinstance(error, ConfigurationError) else None
+            if (field or "").startswith("messages"):  # the page sent them; the app set all other fields
+                raise RelayRefusal(400, "The assistant does not accept this question.") from None
             raise _logged_refusal(error, in_thread=thread is not None) from None
 
     async def _who(self, request: Request, user: str | None) -> str:
@@ -301,7 +295,7 @@ class Relay:
             return self._seal.open(question.seal, user)
         except SealError as error:
             log.info("a page's sealed thread was refused: %s", error.reason)
-            raise _seal_refusal(error) from None
+            raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
@@ -315,26 +309,12 @@ def _check(mode: str, page_fields: Collection[str]) -> None:
         raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
 
 
-def _check_at_least_one(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if not number >= 1:
-            raise ConfigurationError(f"{name} must be 1 or more", field=name)
-
-
-def _check_seconds(**times: float | None) -> None:
-    for name, seconds in times.items():
-        if seconds is not None and not seconds > 0:
-            raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
-
-
-def _seal_refusal(error: SealError) -> RelayRefusal:
-    match error.reason:
-        case "foreign":  # 404, so that the user does not learn that the conversation exists
-            return RelayRefusal(404, "This conversation is not there. Please start a new one.")
-        case "expired":
-            return RelayRefusal(400, "This conversation has expired. Please start a new one.")
-        case _:
-            return RelayRefusal(400, "This conversation cannot be continued. Please start a new one.")
+_SEAL_REFUSALS = {
+    # 404, so that the user does not learn that the conversation exists
+    "foreign": (404, "This conversation is not there. Please start a new one."),
+    "expired": (400, "This conversation has expired. Please start a new one."),
+    "changed": (400, "This conversation cannot be continued. Please start a new one."),
+}
 
 
 async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from mintlify_async import MintlifySession
 
-__all__ = ["relay_router", "relay_routes"]
-
 
 def relay_router(
     session: MintlifySession, *, path: str = "/api/chat", user: Any = None, **settings: Unpack[RelaySettings]
@@ -28,9 +26,8 @@ def relay_router(
     Args:
         session: The session that asks the assistant. The relay never closes it.
         path: The path that pages post to.
-        user: Identifies the user: a function of the request, as for :class:`Relay`,
-            or ``Depends(current_user)`` with a dependency of your own that
-            returns the user's id.
+        user: Identifies the user: a function of the request, as for :class:`Relay`, or
+            ``Depends(current_user)`` with a dependency of your own that returns the user's id.
         settings: The other arguments of :class:`Relay`; ``secrets`` is required.
 
     Raises:
@@ -66,14 +63,7 @@ def relay_routes(
 ) -> list[Route]:
     """Return Starlette routes that answer ``useChat`` pages: ``Starlette(routes=[*relay_routes(...)])``.
 
-    Args:
-        session: The session that asks the assistant. The relay never closes it.
-        path: The path that pages post to.
-        user: Identifies the user: a function of the request, as for :class:`Relay`.
-        settings: The other arguments of :class:`Relay`; ``secrets`` is required.
-
-    Raises:
-        ConfigurationError: An argument is missing or invalid; ``.field`` names it.
+    The arguments and errors are those of :func:`relay_router`; *user* is a function of the request.
     """
     _check(path, user)
     relay = Relay(session, user=user, **settings)

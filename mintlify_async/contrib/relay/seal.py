@@ -1,7 +1,7 @@
 """Encrypts a thread into a token for the page, and back.
 
-The page keeps the token and sends it with the next question. It can neither read nor
-change the token, and the token works for one user only.
+The page keeps the token and sends it with the next question. It can neither read nor change the token, and
+the token works for one user only.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from mintlify_async.runtime.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["SealError", "ThreadSeal"]
-
 DAY = 24 * 60 * 60.0
 MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) gives 43; a password is shorter
 MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of ours; limits the work that a page can cause
@@ -40,7 +38,6 @@ class SealError(Exception):
     """
 
     def __init__(self, reason: str) -> None:
-        """Store the reason."""
         super().__init__(f"the sealed thread is {reason}")
         self.reason = reason
 
@@ -49,21 +46,18 @@ class ThreadSeal:
     """Encrypts threads into tokens that one user can use for a limited time.
 
     Args:
-        secrets: Random strings of at least 32 characters, from your secret
-            store. The first one encrypts; all of them decrypt, so that a new
-            one can be put in front of the old.
+        secrets: Random strings of at least 32 characters, from your secret store. The first one encrypts; all
+            of them decrypt, so that a new one can be put in front of the old.
         ttl: How long a token is valid, in seconds; 30 days by default.
         clock: The source of time.
 
     Raises:
-        ConfigurationError: There is no secret, a secret is too short, or *ttl* is
-            below 1 second or infinite.
+        ConfigurationError: There is no secret, a secret is too short, or *ttl* is below 1 second or infinite.
     """
 
     __slots__ = ("_clock", "_fernet", "_ttl")
 
     def __init__(self, secrets: Sequence[str], *, ttl: float = 30 * DAY, clock: Clock | None = None) -> None:
-        """Derive one key from each secret."""
         if isinstance(secrets, str) or not secrets:
             raise ConfigurationError(
                 "secrets is empty: pass a list with at least one random string, "
@@ -79,7 +73,6 @@ class ThreadSeal:
         self._clock: Clock = clock or SystemClock()
 
     def __repr__(self) -> str:
-        """Show no secret."""
         return f"<ThreadSeal ttl={self._ttl}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
