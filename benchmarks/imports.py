@@ -125,9 +125,9 @@ async def local_service_streams(*, rounds: int, streams: int) -> Row:
         service.script.ask(events=events, times=None)
         for _ in range(rounds):
             used = time.process_time()
-            replies = await asyncio.gather(*(session.ask("x") for _ in range(streams)))
+            answers = await asyncio.gather(*(session.ask("x") for _ in range(streams)))
             samples.append(1e6 * (time.process_time() - used) / (streams * len(events)))
-            assert all(reply.text == "".join(deltas) for reply in replies)
+            assert all(answer.text == "".join(deltas) for answer in answers)
             service.requests.clear()
     costs = {"both ends": figure(samples)}
     return Row(

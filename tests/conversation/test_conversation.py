@@ -153,6 +153,8 @@ async def test_nothing_changes_before_the_reply_is_entered(service, session):
     assert (chat.messages, chat.busy, len(service.requests)) == ((), False, 0)
     await replies[1]
     assert roles(chat) == ["user", "assistant"]
+    for reply in replies:
+        await reply.close()
 
 
 async def test_history_is_sent_with_each_question(service, session):
@@ -461,7 +463,8 @@ async def test_cancelled_just_when_its_turn_comes(service, session):
 async def test_closed_while_it_waits_in_line(service, session):
     """Nothing is asked for a reply that was given up before its turn."""
     chat = session.conversation(busy="queue")
-    async with chat.ask("First"):
+    async with chat.ask("First") as first:
+        await anext(first)
         second = chat.ask("Second")
         task = asyncio.create_task(second.run())
         for _ in range(3):
@@ -858,7 +861,8 @@ async def test_loading_while_another_object_has_its_turn(service, session, store
     """It is a look; only a turn of its own stands in the way."""
     one, two = (session.conversation(store=store, id="help") for _ in range(2))
     await one.ask("How do I install it?")
-    async with one.ask("And then?"):
+    async with one.ask("And then?") as reply:
+        await anext(reply)
         assert len((await two.load()).messages) == 2
         with pytest.raises(StateError, match="busy"):
             await one.load()
@@ -1027,3 +1031,14 @@ async def test_a_session_that_closed_while_a_turn_waited_in_line(service):
             await task
         assert not chat.busy
         assert chat.unanswered.text == "Second"
+
+
+async def test_a_reply_that_the_next_question_closed_says_so(service, session):
+    """Stepped in tasks of their own, a reply has no task that would be reading it."""
+    chat = session.conversation()
+    service.script.ask(events=[*answer("Half of it")[:-2], 1000.0])
+    reply = chat.ask("Hi")
+    await asyncio.create_task(anext(reply))
+    await chat.ask("How do I install it?")
+    with pytest.raises(StateError, match="the next question"):
+        await anext(reply)
