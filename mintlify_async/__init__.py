@@ -16,6 +16,7 @@ _MODULES = {
     "APIStatusError": "errors",
     "APITimeoutError": "errors",
     "AbortEvent": "events",
+    "Answer": "assistant.answer",
     "AnswerSource": "rendering.sources",
     "AssistantError": "errors",
     "Assumptions": "protocol.assumptions",

@@ -1,5 +1,6 @@
 """The public names of the package, for type checkers; ``__init__.py`` loads the same names lazily."""
 
+from .assistant.answer import Answer as Answer
 from .assistant.reply import Reply as Reply
 from .conversation.conversation import Conversation as Conversation
 from .errors import APIConnectionError as APIConnectionError

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import ssl as ssl_module
-import sys
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .assistant.assistant_api import AssistantAPI
-from .assistant.prepared_question import PreparedQuestion
+from .assistant.assistant_api import AssistantAPI, PreparedQuestion
 from .assistant.reply import Reply
 from .errors import ConfigurationError, JobReference, ThreadReference
 from .http.dispatch import Dispatcher
@@ -51,6 +49,7 @@ from .protocol.assumptions import Assumptions
 from .protocol.requests import (
     DEFAULT_RETRIEVAL_PAGE_SIZE,
 )
+from .runtime.caller import caller
 from .runtime.clock import Clock, SystemClock
 from .runtime.per_event_loop import LoopLocal, session_closed
 
@@ -187,7 +186,7 @@ class MintlifySession:
         self._budget = RetryBudget(self._options.retry.budget)
         self._agent = self._first_agent_api()
         self._shared: weakref.ref[AgentAPI] | None = None
-        self._made_at = _caller()
+        self._made_at = caller()
         self._closed = False
 
     # The verbs ----------------------------------------------------------------------------------
@@ -361,7 +360,8 @@ class MintlifySession:
             extra_body: Additional fields of the body. They replace fields of the same name.
 
         Returns:
-            A :class:`Reply`: iterate over its events, enter it, or await the whole answer.
+            A :class:`Reply`: iterate over its events, enter it, or await the whole answer, an
+            :class:`~mintlify_async.assistant.answer.Answer`.
 
         Raises:
             ConfigurationError: An argument is invalid. A missing key is reported when
@@ -369,8 +369,8 @@ class MintlifySession:
 
         Example::
 
-            reply = await session.ask("How do I log in?")
-            print(reply.text, reply.thread)
+            answer = await session.ask("How do I log in?")
+            print(answer.text, answer.thread)
         """
         return Reply(
             *self._prepare_question(
@@ -472,8 +472,8 @@ class MintlifySession:
 
             store = SQLiteConversationStore("chats.sqlite")
             chat = session.conversation(fp="user-42", store=store, id="help")
-            reply = await chat.ask("How do I log in?")
-            reply = await chat.ask("And by SSO?")
+            answer = await chat.ask("How do I log in?")
+            answer = await chat.ask("And by SSO?")
         """
         # Loaded when it is used: a plain question does without.
         from .conversation.conversation import Conversation, ConversationSettings
@@ -604,7 +604,7 @@ class MintlifySession:
             return
         if self._agent.loops.abandon():
             warnings.warn(
-                f"a MintlifySession made at {self._made_at} was never closed; "
+                f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
                 "use `async with` or `await session.close()`",
                 ResourceWarning,
                 stacklevel=2,
@@ -670,11 +670,3 @@ class MintlifySession:
             shared = self._agent.owned_by(self)
             self._shared = weakref.ref(shared)
         return shared
-
-
-def _caller() -> str:
-    """Return the file and line, outside this package, that creates a session."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("mintlify_async."):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

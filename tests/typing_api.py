@@ -3,6 +3,7 @@
 Each call of the surface has its ``assert_type``; a change of a signature that
 a user's checker would notice fails here first.
 """
+# pyright: reportUnnecessaryTypeIgnoreComment=true
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any, Literal, assert_never, assert_type
 
 from mintlify_async import (
     AbortEvent,
+    Answer,
     AnswerSource,
     APIStatusError,
     AssistantError,
@@ -101,6 +103,7 @@ from mintlify_async.messages import (
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.quota.windows import QuotaRemaining
 from mintlify_async.rendering.edits import Edits
+from mintlify_async.rendering.sources import Suggestion
 from mintlify_async.rendering.splitting import Edit
 from mintlify_async.runtime.clock import Clock
 from mintlify_async.storage.conversations import ConversationStore, StoredConversation
@@ -171,19 +174,29 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
             assert_type(text, str)
     async for message in session.ask([Message.user("hello"), "again"]).snapshots():
         assert_type(message, Message)
-    whole = await reply
-    assert_type(whole, Reply)
-    assert_type(await reply.run(), Reply)
+    assert_type(reply.text, str)
+    assert_type(reply.message, Message | None)
+    assert_type(reply.thread, Thread | None)
+    assert_type(reply.answer, Answer)
     assert_type(await reply.final(), Message)
+    assert_type(await reply.run(), Answer)
+    assert_type(await reply.close(), None)
+    whole = await reply
+    assert_type(whole, Answer)
     assert_type(whole.text, str)
-    assert_type(whole.message, Message | None)
+    assert_type(whole.message, Message)
     assert_type(whole.thread, Thread | None)
     assert_type(whole.thread_id, str | None)
     assert_type(whole.sources, list[AnswerSource])
+    assert_type(whole.suggestions, list[Suggestion])
     assert_type(whole.finish_reason, str | None)
-    assert_type(whole.aborted, bool)
+    assert_type((whole.aborted, whole.abort_reason), tuple[bool, str | None])
     assert_type(whole.response, ResponseInfo | None)
-    assert_type(await whole.close(), None)
+    assert_type(whole.events_seen, int)
+    # An answer is no stream, and frozen: both checkers report a comment that they do not need.
+    async for _ in await session.ask("x"):  # type: ignore[attr-defined]
+        pass
+    whole.text = "x"  # type: ignore[misc]
     body, suggestions = split_suggestions(whole.text)
     assert_type(body, str)
     for suggestion in suggestions:
@@ -193,7 +206,8 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
 async def conversations(session: MintlifySession) -> None:
     chat = session.conversation(fp="user")
     assert_type(chat, Conversation)
-    assert_type(await chat.ask("question", current_path="/guide", context=[]), Reply)
+    assert_type(chat.ask("question", current_path="/guide", context=[]), Reply)
+    assert_type(await chat.ask("question"), Answer)
     assert_type(chat.retry(), Reply)
     assert_type(chat.thread, Thread | None)
     assert_type(chat.messages, tuple[Message, ...])

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import warnings
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from attrs import define, field
 
 from ..errors import (
     APITimeoutError,
@@ -23,14 +26,15 @@ from ..errors import (
     StreamInterruptedError,
     UnexpectedResponseError,
 )
-from ..events import Finish, StreamEvent, TextDelta
-from ..messages import Message, clean_text
+from ..events import Finish, StreamEvent
+from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..protocol.requests import Request
 from ..protocol.responses import response_info
+from ..runtime.caller import Place, caller
 from ..runtime.cancellation import Deadline
-from .prepared_question import Asker, ReplySettings, Turn
+from .answer import Answer, Snapshots, TextStream
 from .stream import MessageStream
 
 if TYPE_CHECKING:
@@ -38,15 +42,23 @@ if TYPE_CHECKING:
     from ..http.response_body import LiveResponse
     from ..rendering.edits import Edits
     from ..rendering.sources import AnswerSource
+    from .assistant_api import Asker, ReplySettings, Turn
 
-__all__ = ["Reply", "Snapshots", "TextStream"]
+# How long, in seconds, the connection stays open for what may follow the announced end.
+QUIET_AFTER_END = 1.0
+TOTAL_AFTER_FINISH = 5.0
+TOTAL_AFTER_DONE = 1.0
 
-GRACE_SECONDS = 1.0  # how long the connection stays open for what may follow the announced end
+HOW_TO_READ: Final = (
+    "`await` it, or read it with `async for event in reply`, or with "
+    "`async with reply: async for text in reply.text_stream`"
+)
 
 _UNOBSERVED = nullcontext()
 _log = logging.getLogger("mintlify_async")
 
 
+@define(eq=False, repr=False)
 class Reply:
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 
@@ -58,66 +70,44 @@ class Reply:
             async for text in reply.text_stream:
                 print(text, end="")
 
-        reply = await session.ask("…")  # the whole answer
+        answer = await session.ask("…")  # the whole answer, an Answer
 
-    One task reads at a time. Cancelling a step loses no event: iteration may go on.
+    It is read once, by one task at a time. Cancelling a step loses no event: iteration may go on, in
+    another task, too. What is asked of the answer before it was begun is a ``StateError``, and so is
+    reading it a second time; a reply that is never read warns with the line that made it.
     An answer that stops before its end raises
     :class:`~mintlify_async.errors.StreamInterruptedError` with what had arrived;
     everything that was decoded is delivered first. A question is never sent again
     once the first byte of its answer has arrived.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_asker",
-        "_attempts",
-        "_cause",
-        "_closed",
-        "_entered",
-        "_error",
-        "_heard",
-        "_live",
-        "_message",
-        "_observation",
-        "_opening",
-        "_request",
-        "_response",
-        "_settings",
-        "_started",
-        "_stream",
-        "_thread",
-        "_turn",
-        "_unsaved",
-    )
+    _asker: Asker | None = field(alias="asker")
+    _request: Request | None = field(alias="request")
+    _settings: ReplySettings = field(alias="settings")
+    _message: Message | None = field(default=None, alias="message")
+    _turn: Turn | None = field(default=None, alias="turn")
+    _thread: Thread | None = field(default=None, init=False)
+    _made_at: Place | None = field(default=None, init=False)  # None once it was read, failed or closed
+    _opening: Deadline | None = field(default=None, init=False)  # while it enters the turn or connects
+    _live: LiveResponse | None = field(default=None, init=False)
+    _attempts: int = field(default=0, init=False)
+    _response: ResponseInfo | None = field(default=None, init=False)
+    _stream: MessageStream | None = field(default=None, init=False)
+    _unsaved: Finish | None = field(default=None, init=False)  # read, but its turn is still being saved
+    _heard: int = field(default=-1, init=False)  # events seen at the last read, to tell comments from events
+    _cause: MintlifyError | None = field(default=None, init=False)  # why the body ended early
+    _error: Exception | None = field(default=None, init=False)  # raised by every later ``await``
+    _answer: Answer | None = field(default=None, init=False)
+    _started: bool = field(default=False, init=False)
+    _entered: bool = field(default=False, init=False)
+    _closed: bool = field(default=False, init=False)
+    _observation: Observation | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        asker: Asker,
-        request: Request,
-        settings: ReplySettings,
-        message: Message | None = None,
-        turn: Turn | None = None,
-    ) -> None:
-        """Keep a :class:`PreparedQuestion` and its turn; made by ``session.ask`` and ``conversation.ask``."""
-        self._asker: Asker | None = asker
-        self._request: Request | None = request
-        self._settings = settings
-        self._thread = request.thread
-        self._message = message
-        self._turn = turn
-        self._opening: Deadline | None = None  # while a task enters the turn or opens the connection
-        self._live: LiveResponse | None = None
-        self._attempts = 0
-        self._response: ResponseInfo | None = None
-        self._stream: MessageStream | None = None
-        self._unsaved: Finish | None = None  # read, but not handed out: its turn is being saved
-        self._heard = -1  # events seen at the last read, to tell comments from events
-        self._cause: MintlifyError | None = None  # why the body ended early
-        self._error: Exception | None = None  # raised by every later ``await``
-        self._started = self._entered = self._closed = False
-        self._observation: Observation | None = None
-
-    # The views --------------------------------------------------------------------------------
+    def __attrs_post_init__(self) -> None:
+        """Note the request's thread and the line that asks."""
+        assert self._request is not None
+        self._thread = self._request.thread
+        self._made_at = caller()
 
     @property
     def sent_key(self) -> str | None:
@@ -126,7 +116,8 @@ class Reply:
 
     @property
     def response(self) -> ResponseInfo | None:
-        """Status, headers and request id, or None before the answer began."""
+        """Status, headers and request id, or None if there was no answer."""
+        self._begun()
         live = self._live
         if self._response is None and self._attempts and live is not None:
             assumptions = self._settings.assumptions
@@ -135,18 +126,21 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The text of the events handed out so far; the whole text after ``await``."""
-        return self._stream.text if self._stream is not None else ""
+        """The text of the events handed out so far."""
+        stream = self._begun()
+        return stream.text if stream is not None else ""
 
     @property
     def message(self) -> Message | None:
-        """The answer so far as a message with typed parts, or None before it began."""
-        return self._stream.message if self._stream is not None else self._message
+        """The answer so far as a message with typed parts, or None if there was no answer."""
+        stream = self._begun()
+        return stream.message if stream is not None else self._message
 
     @property
     def thread(self) -> Thread | None:
         """The conversation's thread, as far as it is known: pass it to the next ``ask``."""
-        return self._stream.thread if self._stream is not None else self._thread
+        stream = self._begun()
+        return stream.thread if stream is not None else self._thread
 
     @property
     def thread_id(self) -> str | None:
@@ -157,27 +151,40 @@ class Reply:
     @property
     def sources(self) -> list[AnswerSource]:
         """The pages that the answer is based on, in order, without duplicates."""
-        return self._stream.sources if self._stream is not None else []
+        stream = self._begun()
+        return stream.sources if stream is not None else []
 
     @property
     def finish_reason(self) -> str | None:
         """The service's reason for the end: ``stop``, ``length``, …; None when it gave none."""
-        return self._stream.finish_reason if self._stream is not None else None
+        stream = self._begun()
+        return stream.finish_reason if stream is not None else None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the service ended the answer with an ``abort`` event."""
+        stream = self._begun()
+        return stream is not None and stream.aborted
+
+    @property
+    def abort_reason(self) -> str | None:
+        """The service's reason for an abort, or None."""
+        stream = self._begun()
+        return stream.abort_reason if stream is not None else None
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer, once it has ended; a ``StateError`` before, and when it failed."""
+        answer = self._whole_answer()
+        if answer is None:
+            state = "did not arrive whole" if self._closed else "was not read to its end yet"
+            raise StateError(f"the answer of this reply {state}; `await` the reply to read all of it")
+        return answer
 
     @property
     def complete(self) -> bool:
         """Whether the service announced the end of the answer; a closed connection alone is no end."""
         return self._stream is not None and self._stream.complete
-
-    @property
-    def aborted(self) -> bool:
-        """Whether the service ended the answer with an ``abort`` event."""
-        return self._stream is not None and self._stream.aborted
-
-    @property
-    def abort_reason(self) -> str | None:
-        """The service's reason for an abort, or None."""
-        return self._stream.abort_reason if self._stream is not None else None
 
     @property
     def events_seen(self) -> int:
@@ -189,6 +196,28 @@ class Reply:
         """Whether no more events follow: the answer ended, failed, or was closed."""
         return self._closed
 
+    def _begun(self) -> MessageStream | None:
+        """Return the stream, or None if there was no answer. Raises StateError if there was no try."""
+        if self._stream is None and not self._started and self._opening is None:
+            raise StateError(f"nothing was sent or read: this reply was not started; {HOW_TO_READ}")
+        return self._stream
+
+    def _whole_answer(self) -> Answer | None:
+        stream = self._stream
+        if self._error is not None or stream is None or not self._closed:
+            return None
+        if self._answer is None and (stream.ended or stream.finish_seen):
+            self._answer = Answer(
+                message=stream.message,
+                thread=stream.thread,
+                finish_reason=stream.finish_reason,
+                aborted=stream.aborted,
+                abort_reason=stream.abort_reason,
+                response=self.response,
+                events_seen=stream.events_seen,
+            )
+        return self._answer
+
     @property
     def text_stream(self) -> TextStream:
         """The answer's text, piece by piece as it arrives: an async iterator that reads this reply."""
@@ -197,13 +226,14 @@ class Reply:
     def snapshots(self) -> Snapshots:
         """Return an async iterator of the message after each change; it reads this reply.
 
-        A snapshot takes time in proportion to the message. For plain text use :attr:`text_stream`.
+        A snapshot takes time in proportion to the message; :attr:`text_stream` takes less.
         """
         return Snapshots(self, self._changed)
 
-    def _changed(self) -> bool:
-        """Return whether the last event changed the message."""
-        return self._stream is not None and self._stream.wrote
+    def _changed(self) -> Message | None:
+        """Return the message if the last event changed it."""
+        stream = self._stream
+        return stream.message if stream is not None and stream.wrote else None
 
     def edits(
         self, *, every: float = 1.2, limit: int = 1900, tail: Callable[[Reply], str] | None = None
@@ -211,16 +241,14 @@ class Reply:
         """Return an async iterator of chat messages that grow with the answer.
 
         Each :class:`Edit` holds a message's whole text and what to append to it: send it when its
-        ``index`` is new, else edit that message. The reply is read on meanwhile. Everything
-        received so far is shown before the iterator ends or raises. Breaking out of the loop
-        closes the reply.
+        ``index`` is new, else edit that message. The reply is read on meanwhile. Everything received is
+        shown before the iterator ends or raises. Breaking out of the loop closes the reply.
 
         Args:
             every: Seconds between one edit and the next, counted from the moment you ask for the next.
                 Telegram and Slack accept about one edit per second in one chat.
-            limit: The longest message, in UTF-16 code units, as Telegram counts (its limit is 4096;
-                Discord's is 2000). A longer answer continues in another message. It is split between
-                paragraphs or words; a code block is closed and opened again.
+            limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000). A longer
+                answer continues in another message; a code block is closed and opened again.
             tail: Makes the text below a complete answer, such as ``extras_markdown``; the
                 ``suggestions`` block is then left out of the answer's text.
 
@@ -242,12 +270,10 @@ class Reply:
 
     async def final(self) -> Message:
         """Read to the end and return the whole message. Raises the errors of :meth:`run`."""
-        await self.run()
-        assert self._stream is not None
-        return self._stream.message
+        return (await self.run()).message
 
-    async def run(self) -> Self:
-        """Read to the end and return this reply: ``await reply`` as a coroutine, for ``create_task``.
+    def run(self) -> Coroutine[Any, Any, Answer]:
+        """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.
 
         Raises:
             StreamError: The answer did not arrive whole; ``.partial`` has what did.
@@ -256,43 +282,42 @@ class Reply:
             StateError: Another task is reading it, or another turn of the conversation is under way.
             StoreConflictError: A conversation's turn could not be saved: the store has a newer one.
         """
+        self._made_at = None  # also if the task is cancelled before its first step
+        return self._run()
+
+    async def _run(self) -> Answer:
         if self._error is not None:
             raise self._error
         try:
-            async for _ in self:
-                pass
+            while True:
+                await self.__anext__()
+        except StopAsyncIteration:
+            pass
         except asyncio.CancelledError as error:
             if not self._entered:  # there is no block whose end would close it
                 self._shut()
                 await self._end_turn(error)
             raise
-        if self._error is not None:
+        answer = self._whole_answer()
+        if answer is None:
+            closed = StreamInterruptedError("the reply was closed before its end", **self._kept())
+            self._error = self._error or closed
             raise self._error
-        if self._stream is None or not self._stream.ended:
-            self._error = StreamInterruptedError("the reply was closed before its end", **self._kept())
-            raise self._error
-        return self
+        return answer
 
-    def __await__(self) -> Generator[Any, None, Self]:
+    def __await__(self) -> Generator[Any, None, Answer]:
         """Read to the end; see :meth:`run`."""
         return self.run().__await__()
 
     # Opening ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Send the question and return this reply once the answer has begun.
+        """Send the question; return this reply once the answer has begun. Raises what :meth:`run` raises."""
+        self._entered = True
+        return await self._start()
 
-        Raises:
-            APIConnectionError: There was no answer.
-            APIStatusError: The service refused.
-            StateError: Another turn of the conversation is under way.
-            StoreConflictError: The conversation's store has newer turns; nothing was sent.
-        """
-        return await self._start(entered=True)
-
-    async def _start(self, *, entered: bool = False) -> Self:
-        """Open the answer, unless that was done. *entered* is whether the reply's block begins with that."""
-        self._entered |= entered
+    async def _start(self) -> Self:
+        """Open the answer, unless that was done."""
         if self._started or self._closed:
             return self
         if self._opening is not None:
@@ -309,6 +334,8 @@ class Reply:
                 raise
         finally:
             self._opening = None
+            if not self._started:
+                self._made_at = None  # it was tried
         return self
 
     async def _enter_turn(self, turn: Turn) -> None:
@@ -351,18 +378,16 @@ class Reply:
     # Reading ----------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
-        """Return itself: there is one stream."""
+        """Return itself: there is one stream. Raises StateError when it has ended."""
+        if isinstance(self._error, StateError):
+            raise self._error
+        if self._closed:
+            raise StateError("this reply has ended, and is read once: use `reply.answer`, or ask again")
         return self
 
     async def __anext__(self) -> StreamEvent:
-        """Return the next event. A conversation's turn is saved before ``Finish`` is returned.
-
-        Raises:
-            StopAsyncIteration: The answer ended, or was closed.
-            StreamError: The answer did not arrive whole.
-            StateError: Another task is reading it, or another turn of the conversation is under way.
-            StoreConflictError: A conversation's turn could not be saved: the store has a newer one.
-        """
+        """Return the next event, ``Finish`` once the turn is saved; raises what :meth:`run` raises."""
+        self._made_at = None
         if self._unsaved is not None:
             finish, self._unsaved = self._unsaved, None
             return finish
@@ -393,20 +418,25 @@ class Reply:
             await self._end_turn(error)
             raise error from error.__cause__
         await self._end_turn()
+        if isinstance(self._error, StateError):
+            raise self._error
         raise StopAsyncIteration
 
     async def _save(self, turn: Turn, event: Finish) -> None:
         """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
         self._unsaved = event
-        await turn.finished(self.message, self.thread)
+        kept = self._kept()
+        await turn.finished(kept["partial"], kept["thread"])
         self._unsaved = None
 
     def _to_be_read(self, stream: MessageStream) -> LiveResponse:
-        """Return the live response with the limits of the next read set. Raises StateError if it is read."""
+        """Return the live response with the limits of the next read set; raise if it must not be read."""
         live = self._live
         assert live is not None
         if live.pending:
             raise _already_read()
+        if live.taken > (limit := self._settings.max_reply_bytes) and not stream.complete:
+            raise StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **self._kept())
         if live.waiting_first and stream.events_seen:
             live.waiting_first = False
             if self._observation is not None:
@@ -416,18 +446,16 @@ class Reply:
             live.still_quiet = stream.events_seen == self._heard
             self._heard = stream.events_seen
         if complete:
-            live.grace(GRACE_SECONDS, in_all=stream.done_seen)
+            live.grace(QUIET_AFTER_END, TOTAL_AFTER_DONE if stream.done_seen else TOTAL_AFTER_FINISH)
         return live
 
     def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
-        """Feed *stream* what arrived; no bytes are the body's end."""
-        limit = self._settings.max_reply_bytes
-        if not data:
+        """Feed *stream* what arrived, up to the largest answer; no bytes are the body's end."""
+        over = max(0, live.taken - self._settings.max_reply_bytes)
+        if over < len(data):
+            stream.feed(data[: len(data) - over])
+        elif stream.complete or not data:
             stream.feed_eof()
-        elif live.taken > limit:
-            raise StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **self._kept())
-        else:
-            stream.feed(data)
 
     def _cut(self, stream: MessageStream, error: MintlifyError) -> None:
         """End *stream*, whose body ended with *error*: no failure if the end was announced before."""
@@ -444,17 +472,19 @@ class Reply:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it; see :meth:`close`."""
+        made_at, self._made_at = self._made_at, None
         self._shut()
         await self._end_turn(error, left=True)
+        if made_at is not None and error is None:
+            _warn("entered, but never read", made_at)
 
     async def close(self) -> None:
         """Stop reading and free the connection at once. A conversation's unfinished turn is rolled back.
 
-        Safe to repeat and from any task; a task that is reading then ends without an error.
-
-        Raises:
-            StoreConflictError: A conversation's turn had finished, and the store has a newer one.
+        Safe to repeat and from any task; a task that is reading then ends without an error. A turn that
+        had finished may raise ``StoreConflictError``: the store has a newer one.
         """
+        self._made_at = None
         self._shut()
         await self._end_turn(left=True)
 
@@ -467,17 +497,22 @@ class Reply:
         if self._opening is not None:
             self._opening.end()
 
-    def _close_if_unused(self, even_in_block: bool) -> bool:
+    def _close_if_unused(self, over: bool) -> bool:
         """Close this reply for its turn; see :meth:`Turn.enter`."""
         reading = self._opening is not None or (self._live is not None and self._live.pending)
-        if reading or (self._entered and not even_in_block):
+        if reading or (self._entered and not over):
             return False
+        if not over and not self._closed:
+            self._error = StateError(
+                "this reply was closed before its end: the task that began it had ended when the next "
+                "question was asked; read it within `async with`"
+            )
         self._shut()
         return True
 
     def _fail(self, error: BaseException) -> None:
         """End with *error*; every later ``await`` raises it when it is one of ours."""
-        self._started = True
+        self._started, self._made_at = True, None
         if isinstance(error, MintlifyError):
             self._error = error
             if self._live is not None:
@@ -496,9 +531,19 @@ class Reply:
         if self._live is not None and self._stream is not None and self._stream.ended:
             self._live.close()
         observation, self._observation = self._observation, None
-        if observation is not None:
-            self._report(observation)
-            observation.end(error)
+        if observation is None:
+            return
+        facts = {
+            "conversation_id": self.thread_id,
+            "finish_reason": self.finish_reason,
+            "message_id": self.message.id if self.message is not None else None,
+            "request_id": self.response.request_id if self.response is not None else None,
+            "output": self.text,
+        }
+        for name, fact in facts.items():
+            if fact:
+                observation.set(name, fact)
+        observation.end(error)
 
     async def _end_turn(self, error: BaseException | None = None, *, left: bool = False) -> None:
         """Settle the turn. The store's error is raised, unless *error* is being raised already.
@@ -511,7 +556,8 @@ class Reply:
             return
         try:
             whole = self.complete and not self.aborted and self._error is None
-            await turn.ended(self.message, self.thread, whole=whole)
+            kept = self._kept()
+            await turn.ended(kept["partial"], kept["thread"], whole=whole)
         except Exception as problem:
             self._error = problem
             if error is None:
@@ -521,27 +567,21 @@ class Reply:
             if left or not self._entered:
                 turn.left()
 
-    def _report(self, observation: Observation) -> None:
-        """Tell the observer how the answer ended."""
-        facts = {
-            "conversation_id": self.thread_id,
-            "finish_reason": self.finish_reason,
-            "message_id": self.message.id if self.message is not None else None,
-            "request_id": self.response.request_id if self.response is not None else None,
-            "output": self.text,
-        }
-        for name, fact in facts.items():
-            if fact:
-                observation.set(name, fact)
-
     def _kept(self) -> dict[str, Any]:
-        return {"partial": self.message, "thread": self.thread, "events_seen": self.events_seen}
+        """Return what has arrived, as the fields of a ``StreamError``."""
+        stream = self._stream
+        if stream is None:
+            return {"partial": self._message, "thread": self._thread, "events_seen": 0}
+        return {"partial": stream.message, "thread": stream.thread, "events_seen": stream.events_seen}
 
     def __del__(self) -> None:
-        """Free the connection of a reply that was not closed."""
+        """Free the connection of a reply that was not closed; warn about one that was never read."""
         live = getattr(self, "_live", None)
         if live is not None:
             live.close_from_anywhere(report=not self._closed)
+        made_at: Place | None = getattr(self, "_made_at", None)
+        if made_at is not None and not self._entered:
+            _warn("never started, so nothing was sent", made_at)
 
     def __repr__(self) -> str:
         """Show the state and the number of events; no text, since answers do not belong in logs."""
@@ -549,57 +589,8 @@ class Reply:
         return f"<Reply {state}, {self.events_seen} events>"
 
 
-class TextStream:
-    """The text of a reply, piece by piece. Half a surrogate pair is held back until the other half comes."""
-
-    def __init__(self, reply: Reply) -> None:
-        """Read from *reply*."""
-        self._reply = reply
-        self._held = ""
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> str:
-        """Return the next piece of text, never empty; raises what the reply raises."""
-        while True:
-            try:
-                event = await self._reply.__anext__()
-            except StopAsyncIteration:
-                rest, self._held = clean_text(self._held), ""
-                if rest:
-                    return rest
-                raise
-            if isinstance(event, TextDelta):
-                arrived = self._held + event.delta
-                text = clean_text(arrived, streaming=True)
-                self._held = arrived[-1:] if "\ud800" <= arrived[-1:] <= "\udbff" else ""
-                if text:
-                    return text
-            del event  # or this frame would keep it in memory while it waits for the next
-
-
-class Snapshots:
-    """The message of a reply after each change."""
-
-    def __init__(self, reply: Reply, changed: Callable[[], bool]) -> None:
-        """Read from *reply*; *changed* returns whether its last event changed the message."""
-        self._reply = reply
-        self._changed = changed
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> Message:
-        """Return the message after the next change; raises what the reply raises."""
-        while True:
-            await self._reply.__anext__()
-            if self._changed():
-                message = self._reply.message
-                assert message is not None
-                return message
+def _warn(state: str, made_at: Place) -> None:
+    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *made_at)
 
 
 def _already_read() -> StateError:

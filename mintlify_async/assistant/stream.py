@@ -288,7 +288,10 @@ class MessageStream:
         try:
             return self._fold_event(self._build(data, content))
         except StreamError as error:
-            self._fail(error)
+            if not self.complete:
+                self._fail(error)
+            self._end()  # the answer is whole: what follows its end cannot harm it
+            return None
 
     def _build(self, data: str, content: Any) -> StreamEvent:
         """Decode an event and note what it says about the thread."""
@@ -327,7 +330,9 @@ class MessageStream:
         if self._ends:
             self._fail_as_announced()
         if self._decoder is not None and self._decoder.too_large:
-            self._fail(self._foreign_body() or self._decoder.size_error())
+            if not self.complete:
+                self._fail(self._foreign_body() or self._decoder.size_error())
+            self._end()
         if not self._eof:
             return None
         last, self._last = self._last, None
@@ -335,13 +340,18 @@ class MessageStream:
             return self._take(last, MISSING)
         if not self.complete:
             self._fail(self._foreign_body() or self._interrupted())
-        self.ended = True
+        self._end()
         return None
 
+    def _end(self) -> None:
+        """End without an error."""
+        self.ended = True
+        self._queue.clear()
+
     def _fail_as_announced(self) -> None:
-        """Raise the error that an ``error`` event announced, if there was one."""
+        """Raise the error that an ``error`` event announced, unless the answer had ended before it."""
         error = self._ends.get("error")
-        if isinstance(error, ErrorEvent):
+        if isinstance(error, ErrorEvent) and len(self._ends) == 1:
             text = self._finder.mask(error.error_text)
             self._fail(AssistantError(f"the assistant failed: {printable(text)}", error_text=text))
 

@@ -7,12 +7,12 @@ refused or fails leaves no trace in the history.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, Self, TypedDict, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, Unpack
 
 from attrs import evolve, field, frozen
 
-from ..assistant.prepared_question import PreparedQuestion
+from ..assistant.assistant_api import PreparedQuestion
 from ..assistant.reply import Reply
 from ..errors import ConfigurationError, StateError
 from ..http.timeouts import Timeouts
@@ -35,8 +35,6 @@ from .transcript import (
 from .turn import ConversationTurn
 from .turn_lock import busy_error
 
-__all__ = ["AskOptions", "Conversation", "ConversationSettings", "PrepareQuestion"]
-
 
 class AskOptions(TypedDict, total=False):
     """Options of one question: the arguments of ``session.ask`` that the conversation does not set itself."""
@@ -51,12 +49,8 @@ class AskOptions(TypedDict, total=False):
     extra_body: Mapping[str, Any] | None
 
 
-class PrepareQuestion(Protocol):
-    """What a conversation needs of a session: a question checked and made ready, nothing sent."""
-
-    def __call__(self, question: Sequence[Message], /, *args: Any, **options: Any) -> PreparedQuestion:
-        """Return what ``session.ask`` makes its reply with, for the same arguments."""
-        ...
+PrepareQuestion: TypeAlias = Callable[..., PreparedQuestion]
+"""What a conversation needs of a session: with the arguments of ``session.ask``, the question made ready."""
 
 
 class MakesConversations(Protocol):
@@ -97,8 +91,8 @@ class Conversation:
     Made by ``session.conversation(...)``::
 
         chat = session.conversation(fp="user-42")
-        reply = await chat.ask("How do I log in?")
-        reply = await chat.ask("And by SSO?")  # asked with what was said before
+        answer = await chat.ask("How do I log in?")
+        answer = await chat.ask("And by SSO?")  # asked with what was said before
 
     With a *store* it survives restarts: the store is read when the first reply is entered
     (or by :meth:`load`), and each finished turn is saved before it is part of the history.
@@ -115,10 +109,10 @@ class Conversation:
         self._prepare = prepare
         self._settings = settings
         self._transcript = Transcript(
-            id=settings.id,
-            owner=settings.owner,
-            fp=settings.fp,
-            contents=Contents(messages=settings.messages, thread=settings.thread),
+            settings.id,
+            settings.owner,
+            settings.fp,
+            Contents(messages=settings.messages, thread=settings.thread),
             system=settings.system,
             store=settings.store,
             keep=settings.keep_messages,
@@ -297,7 +291,8 @@ class Conversation:
         return other._begin_with(contents if keep_thread else evolve(contents, thread=None))
 
     def _begin_with(self, contents: Contents) -> Self:
-        self._transcript.begin_with(contents)
+        """Begin with *contents*; the store is not read first."""
+        self._transcript.contents, self._transcript.loaded = contents, True
         return self
 
     def forget_thread(self) -> None:

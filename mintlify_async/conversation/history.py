@@ -16,8 +16,6 @@ from ..errors import ConfigurationError
 from ..messages import FilePart, Message, TextPart
 from ..model.wire_value import EMPTY
 
-__all__ = ["HISTORY_PARTS", "HistoryBounds", "check_bound", "messages_to_send", "newest_turns", "turn_start"]
-
 HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 

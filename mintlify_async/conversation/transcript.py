@@ -22,16 +22,6 @@ from ..storage.conversations import ConversationStore, check_name, store_conflic
 from .history import newest_turns
 from .turn_lock import TurnLock, shared_lock
 
-__all__ = [
-    "FORMAT",
-    "Contents",
-    "Transcript",
-    "new_message_id",
-    "read_contents",
-    "seed_messages",
-    "system_message",
-]
-
 FORMAT: Final = 1
 """The version of the JSON format in which a conversation is stored."""
 
@@ -54,7 +44,7 @@ class Contents:
 
 
 class Transcript:
-    """One conversation in memory, and its place in a store.
+    """One conversation in memory, and its place in a store; at most *keep* messages are kept, None for all.
 
     Attributes:
         id: Its name in the store.
@@ -64,23 +54,23 @@ class Transcript:
         system: The system message, or None.
         lock: Lets one turn run at a time.
         revision: The revision of the store that this object has; 0 for none.
-        loaded: Whether the store was read.
+        loaded: Whether the store was read, or need not be.
         failed: The last question and its options, when its turn did not finish.
         active: Whether a turn of this very object is under way.
     """
 
     def __init__(
         self,
-        *,
         id: str | None,
         owner: str | None,
         fp: str,
         contents: Contents,
+        *,
         system: Message | None,
         store: ConversationStore | None,
-        keep: int | None = None,
+        keep: int | None,
     ) -> None:
-        """Check the names; read nothing. At most *keep* messages are kept, None for all."""
+        """Check the names; read nothing."""
         self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
         self.owner = check_name(owner if owner is not None else fp, "owner")
         self.fp = fp
@@ -95,11 +85,7 @@ class Transcript:
         self.failed: tuple[tuple[Message, ...], Mapping[str, Any]] | None = None
 
     def require_store(self) -> ConversationStore:
-        """Return the store.
-
-        Raises:
-            StateError: There is none.
-        """
+        """Return the store; raises StateError if there is none."""
         if self._store is None:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self._store
@@ -109,19 +95,10 @@ class Transcript:
         """Whether the conversation is kept in a store."""
         return self._store is not None
 
-    def begin_with(self, contents: Contents) -> None:
-        """Begin with *contents*; the store is not read first."""
-        self.contents, self.loaded = contents, True
-
     async def check_store(self, *, refresh: bool = False) -> None:
         """Read the store the first time; afterwards, check that it has no other revision.
 
-        Args:
-            refresh: Take over another revision instead of raising an error.
-
-        Raises:
-            StoreConflictError: The store has another revision.
-            StateError: What the store has is not a conversation.
+        Another revision is a ``StoreConflictError``; with *refresh* it is taken over.
         """
         if self._store is None:
             return
@@ -148,11 +125,7 @@ class Transcript:
         self.system = stored if given is None or (stored and stored.text == given.text) else given
 
     async def save(self, contents: Contents) -> None:
-        """Save *contents*, then take them over. Must not be cancelled in between.
-
-        Raises:
-            StoreConflictError: The store has another revision.
-        """
+        """Save *contents*, then take them over. Must not be cancelled in between."""
         contents = evolve(contents, messages=newest_turns(contents.messages, self._keep))
         if self._store is not None:
             data = json.dumps(self.to_dict(contents), allow_nan=False)
@@ -178,11 +151,7 @@ class Transcript:
         }
 
     def check_new(self, question: Sequence[Message]) -> None:
-        """Check that no message of *question* is in the conversation already.
-
-        Raises:
-            ConfigurationError: A message's id is known.
-        """
+        """Raise ConfigurationError if a message of *question* is in the conversation already."""
         known = self.contents.ids()
         for index, message in enumerate(question):
             if message.id in known:
@@ -193,11 +162,7 @@ class Transcript:
 
 
 def seed_messages(messages: object) -> tuple[Message, ...]:
-    """Return the messages that a conversation begins with.
-
-    Raises:
-        ConfigurationError: *messages* is not a list of messages.
-    """
+    """Return the messages that a conversation begins with."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
     given = cast("Sequence[object]", messages)
@@ -205,11 +170,7 @@ def seed_messages(messages: object) -> tuple[Message, ...]:
 
 
 def system_message(system: object) -> Message | None:
-    """Return *system* as a message with an id.
-
-    Raises:
-        ConfigurationError: It is neither text nor a message with the role ``system``.
-    """
+    """Return *system*, text or a message, as a message with an id."""
     if system is None:
         return None
     message = Message.system(system) if isinstance(system, str) else system
@@ -219,11 +180,7 @@ def system_message(system: object) -> Message | None:
 
 
 def read_contents(stored: object) -> tuple[Contents, Message | None]:
-    """Read the JSON object of :meth:`Transcript.to_dict`: the contents and the system message.
-
-    Raises:
-        ConfigurationError: It is not a conversation of this version.
-    """
+    """Read the JSON object of :meth:`Transcript.to_dict`: the contents and the system message."""
     found = as_object(stored) or {}
     messages = found.get("messages")
     if found.get("version") != FORMAT or not isinstance(messages, list):

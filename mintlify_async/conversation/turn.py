@@ -10,20 +10,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import evolve
+from attrs import define, evolve, field
 
-from ..assistant.prepared_question import CloseIfUnused, PreparedQuestion
+from ..assistant.assistant_api import CloseIfUnused, PreparedQuestion
 from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
 from ..runtime.cancellation import finish_shielded
 from .transcript import Contents, Transcript
 
-__all__ = ["ConversationTurn"]
 
-
+@define(eq=False, repr=False)
 class ConversationTurn:
-    """Implements :class:`~mintlify_async.assistant.prepared_question.Turn`.
+    """Implements :class:`~mintlify_async.assistant.assistant_api.Turn`.
 
     Args:
         transcript: What the turn is committed to.
@@ -34,45 +33,33 @@ class ConversationTurn:
         queue: Whether to wait in line while another turn is under way.
     """
 
-    def __init__(
-        self,
-        transcript: Transcript,
-        question: tuple[Message, ...],
-        options: Mapping[str, Any],
-        prepare: Callable[[], PreparedQuestion],
-        *,
-        partial: bool,
-        queue: bool,
-    ) -> None:
+    transcript: Transcript
+    question: tuple[Message, ...]
+    options: Mapping[str, Any]
+    prepare: Callable[[], PreparedQuestion]
+    partial: bool
+    queue: bool
+    _before: Contents = field(init=False)  # what was said before this turn
+    _committed: Contents | None = field(default=None, init=False)
+    _answer_id: str = field(default="", init=False)
+    _store_error: Exception | None = field(default=None, init=False)
+    _close_reply: CloseIfUnused | None = field(default=None, init=False)
+    _task: asyncio.Task[Any] | None = field(default=None, init=False)  # the task that entered
+    _under_way: bool = field(default=False, init=False)
+    _settled: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
         """Change nothing yet."""
-        self._transcript = transcript
-        self._question = question
-        self._options = options
-        self._prepare = prepare
-        self._partial = partial
-        self._queue = queue
-        self._before = transcript.contents  # what was said before this turn
-        self._committed: Contents | None = None
-        self._answer_id = ""
-        self._store_error: Exception | None = None
-        self._close_reply: CloseIfUnused | None = None
-        self._task: asyncio.Task[Any] | None = None  # the task that entered
-        self._under_way = self._settled = False
+        self._before = self.transcript.contents
 
     async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:
-        """Take the lock and check the store; return the question anew if the history has changed.
-
-        Raises:
-            StateError: Another turn is under way, or what the store has is not a conversation.
-            StoreConflictError: The store has newer turns.
-            ConfigurationError: A message of the question is in the history by now.
-        """
-        transcript = self._transcript
-        await transcript.lock.acquire(self, queue=self._queue)
+        """Take the lock and check the store; return the question anew if the history has changed."""
+        transcript = self.transcript
+        await transcript.lock.acquire(self.release_if_over, queue=self.queue)
         try:
             # In line, other turns go first: their revision is no conflict.
-            await transcript.check_store(refresh=self._queue)
-            transcript.check_new(self._question)
+            await transcript.check_store(refresh=self.queue)
+            transcript.check_new(self.question)
         except BaseException:
             transcript.lock.release()
             raise
@@ -84,7 +71,7 @@ class ConversationTurn:
             return None
         self._before = transcript.contents
         try:
-            return self._prepare()
+            return self.prepare()
         except BaseException:
             self._roll_back()
             self.left()
@@ -98,18 +85,14 @@ class ConversationTurn:
             self._store_error = error
 
     async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
-        """Commit what is finished, or roll back; once.
-
-        Raises:
-            Exception: The store's error.
-        """
+        """Commit what is finished, or roll back; once. Raises the store's error."""
         if not self._under_way or self._settled:
             return
         self._settled = True
         if self._store_error is not None:
             self._roll_back()
             raise self._store_error
-        worth_keeping = self._partial and message is not None and bool(message.text)
+        worth_keeping = self.partial and message is not None and bool(message.text)
         if self._committed is not None or whole or worth_keeping:
             await self._commit(message, thread)
         else:
@@ -118,9 +101,9 @@ class ConversationTurn:
     def left(self) -> None:
         """Let the next turn begin."""
         if self._under_way:
-            self._under_way = self._transcript.active = False
+            self._under_way = self.transcript.active = False
             self._task = None
-            self._transcript.lock.release()
+            self.transcript.lock.release()
 
     async def _commit(self, message: Message | None, thread: Thread | None) -> None:
         """Commit the question and its answer, unless there is none or it was committed as it is."""
@@ -128,24 +111,24 @@ class ConversationTurn:
             return
         before = self._before
         if not self._answer_id:
-            taken = before.ids() | {one.id for one in self._question}
+            taken = before.ids() | {one.id for one in self.question}
             self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
         answer = evolve(message, id=self._answer_id, role="assistant")
-        messages = (*before.messages, *self._question, answer)
+        messages = (*before.messages, *self.question, answer)
         contents = Contents(messages=messages, thread=thread or before.thread)
         if contents == self._committed:
             return
-        if self._transcript.has_store:
+        if self.transcript.has_store:
             await finish_shielded(self._save(contents))
         else:
             await self._save(contents)
 
     async def _save(self, contents: Contents) -> None:
-        await self._transcript.save(contents)
+        await self.transcript.save(contents)
         self._committed = contents
 
     def _roll_back(self) -> None:
-        self._transcript.failed = (self._question, self._options)
+        self.transcript.failed = (self.question, self.options)
 
     def release_if_over(self) -> bool:
         """Let the next turn begin if this one is over or abandoned; return whether it did.

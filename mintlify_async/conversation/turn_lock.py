@@ -10,21 +10,10 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Generator, MutableMapping
+from collections.abc import Callable, Generator, MutableMapping
 from contextlib import contextmanager
-from typing import Any, Protocol
 
 from ..errors import StateError
-
-__all__ = ["LockHolder", "TurnLock", "busy_error", "shared_lock"]
-
-
-class LockHolder(Protocol):
-    """A turn that holds a lock."""
-
-    def release_if_over(self) -> bool:
-        """Release the lock if nothing depends on the turn any more; return whether it was released."""
-        ...
 
 
 class TurnLock:
@@ -33,7 +22,7 @@ class TurnLock:
     def __init__(self) -> None:
         """Start unlocked."""
         self._locked = False
-        self._holder: weakref.ref[Any] | None = None
+        self._release_if_over: weakref.WeakMethod[Callable[[], bool]] | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -41,29 +30,23 @@ class TurnLock:
         """Whether a turn is under way."""
         return self._locked
 
-    async def acquire(self, turn: LockHolder, *, queue: bool) -> None:
-        """Take the lock for *turn*; :meth:`release` must follow.
+    async def acquire(self, release_if_over: Callable[[], bool], *, queue: bool) -> None:
+        """Take the lock for a turn; :meth:`release` must follow.
 
         Args:
-            turn: The turn; the lock does not keep it alive.
-            queue: Wait in line when another turn is under way.
-
-        Raises:
-            StateError: Another turn is under way, and *queue* is false.
+            release_if_over: A method of the turn, which the lock does not keep alive. It releases the lock
+                if nothing depends on the turn any more.
+            queue: Wait in line when another turn is under way; else that is a ``StateError``.
         """
         if queue and not self._available():
             await self._wait()
         else:
             self._acquire_now()
-        self._holder = weakref.ref(turn)
+        self._release_if_over = weakref.WeakMethod(release_if_over)
 
     @contextmanager
     def hold(self) -> Generator[None]:
-        """Hold the lock for a step that is no turn; never waits in line.
-
-        Raises:
-            StateError: A turn is under way.
-        """
+        """Hold the lock for a step that is no turn; a turn that is under way is a ``StateError``."""
         self._acquire_now()
         try:
             yield
@@ -77,9 +60,9 @@ class TurnLock:
 
     def _available(self) -> bool:
         """Return whether the lock is free, once a holder that is over has released it."""
-        holder = self._holder() if self._holder is not None else None
-        if self._locked and holder is not None:
-            holder.release_if_over()
+        release_if_over = self._release_if_over() if self._release_if_over is not None else None
+        if self._locked and release_if_over is not None:
+            release_if_over()
         return not self._locked and not self._waiting
 
     async def _wait(self) -> None:
@@ -96,7 +79,7 @@ class TurnLock:
 
     def release(self) -> None:
         """Hand the lock to the next in line. From any thread: a finalizer may run on another one."""
-        self._holder = None
+        self._release_if_over = None
         while self._waiting:
             waiter = self._waiting.popleft()
             try:

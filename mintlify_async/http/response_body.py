@@ -133,13 +133,13 @@ class LiveResponse:
         self.taken += len(data)
         return data
 
-    def grace(self, seconds: float, *, in_all: bool) -> None:
-        """Wait no longer than *seconds*: for each further read, or for all of them."""
-        self.quiet_limit = seconds
-        end = self._watchdog.clock.now() + seconds
-        if in_all and (self._total_at is None or end < self._total_at):
+    def grace(self, quiet: float, total: float) -> None:
+        """Wait at most *quiet* seconds for each further event, and *total* from the first call for all."""
+        self.quiet_limit = quiet
+        end = self._watchdog.clock.now() + total
+        if self._total_at is None or end < self._total_at:
             self._total_at = end
-        self._watchdog.hurry(seconds)
+        self._watchdog.hurry(quiet)
 
     def close(self) -> None:
         """Close the connection at once and wake a reader that waits. Safe to repeat, from any task."""

@@ -21,10 +21,8 @@ from ..runtime.clock import Clock
 from .markdown import WithoutSuggestions
 from .splitting import Edit, MarkdownSplitter
 
-__all__ = ["Answer", "Edits"]
 
-
-class Answer(AsyncIterable[StreamEvent], AbstractAsyncContextManager[Any], Protocol):
+class GrowingAnswer(AsyncIterable[StreamEvent], AbstractAsyncContextManager[Any], Protocol):
     """What is read of a reply. Its block lasts until everything was shown."""
 
     @property
@@ -51,7 +49,7 @@ class Edits:
 
     def __init__(
         self,
-        answer: Answer,
+        answer: GrowingAnswer,
         clock: Clock,
         *,
         every: float,
@@ -71,7 +69,9 @@ class Edits:
         self._given = self._stepping = self._ended = self._finished = False
 
     def __aiter__(self) -> Self:
-        """Return itself."""
+        """Return itself; raises StateError when the reply has ended."""
+        if self._task is None and not self._ended:
+            aiter(self._reading.answer)
         return self
 
     async def __anext__(self) -> Edit:
@@ -80,7 +80,9 @@ class Edits:
         Raises:
             StopAsyncIteration: Everything was shown.
             MintlifyError: The answer failed; everything received before was shown.
-            StateError: Another task is waiting for the next edit.
+            StateError: Another task is waiting for the next edit; or the task that asked for the last
+                one has ended, and the reading with it. A task that is one step alone, such as
+                ``create_task(anext(edits))`` and ``wait_for`` make it, may end.
         """
         if self._stepping:
             raise StateError("these edits are already being read by another task; read them in one")
@@ -146,9 +148,9 @@ class Edits:
         consumer = asyncio.current_task()
         if consumer is not self._consumer:
             self._stop_watching()
-            self._consumer = consumer
-            self._watch = lambda _: reader.cancel()
-            if consumer is not None:
+            if consumer is not None and not _is_one_step(consumer):
+                self._consumer = consumer
+                self._watch = lambda _: reader.cancel()
                 consumer.add_done_callback(self._watch)
 
     def _stop_watching(self) -> None:
@@ -158,7 +160,7 @@ class Edits:
 
     async def close(self) -> None:
         """Stop reading and close the reply. Safe to repeat."""
-        self._ended = True
+        self._ended = self._reading.stopped = True
         self._stop_watching()
         task = self._task
         if task is None:
@@ -192,11 +194,12 @@ class Edits:
 class _Reading:
     """What the reading task needs. It does not refer to the iterator, so that a dropped one is collected."""
 
-    def __init__(self, answer: Answer, tail: Callable[[], str] | None) -> None:
+    def __init__(self, answer: GrowingAnswer, tail: Callable[[], str] | None) -> None:
         self.answer = answer
         self.over = False
         self.shown = asyncio.Event()
         self.error: Exception | None = None
+        self.stopped = False  # whether the consumer asked for the end
         self._tail = tail
         self._filter = WithoutSuggestions() if tail is not None else None
         self._pieces: list[str] = []
@@ -225,7 +228,7 @@ class _Reading:
         except Exception as error:
             self._end(error)
         except BaseException:
-            self._end(None)
+            self._end(None if self.stopped else _cancelled())
             raise
         else:
             self._end(None)
@@ -293,6 +296,18 @@ class _Reading:
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+def _is_one_step(task: asyncio.Task[Any]) -> bool:
+    """Return whether *task* does nothing else than one step of an iterator of edits."""
+    return getattr(task.get_coro(), "cr_code", None) is Edits.__anext__.__code__
+
+
+def _cancelled() -> StateError:
+    return StateError(
+        "the reading of these edits was stopped: the task that asked for the last edit has ended, or the "
+        "reading was cancelled; read them in one task, or make tasks of `anext(edits)` alone"
+    )
 
 
 def _check_every(every: object) -> float:

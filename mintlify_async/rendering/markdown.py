@@ -9,13 +9,13 @@ from urllib.parse import urljoin, urlsplit
 
 from ..errors import ConfigurationError
 from ..messages import Message
-from .sources import AnswerSource, Suggestion, fence_of, sources_of, split_suggestions
+from .sources import AnswerSource, Suggestion, SuggestionBlocks, sources_of, split_suggestions
 
-__all__ = ["HasAnswer", "WithoutSuggestions", "answer_markdown", "extras_markdown"]
+__all__ = ["WithoutSuggestions", "answer_markdown", "extras_markdown"]
 
 
 class HasAnswer(Protocol):
-    """A reply, or any other object with an answer's message."""
+    """An answer, a reply, or any other object with an answer's message."""
 
     @property
     def message(self) -> Message | None:
@@ -27,13 +27,13 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
     """Return a whole answer as plain Markdown: its text, then its sources and suggestions as lists.
 
     Args:
-        answer: A reply, or an assistant's message.
+        answer: An answer, a reply, or an assistant's message.
         site: The documentation's address, such as ``https://docs.acme.com``; paths that the
             assistant names become whole addresses.
 
     Example::
 
-        await channel.send(answer_markdown(reply, site="https://docs.acme.com"))
+        await channel.send(answer_markdown(answer, site="https://docs.acme.com"))
     """
     message = _message(answer)
     text = split_suggestions(message.text)[0].rstrip() if message is not None else ""
@@ -50,7 +50,7 @@ def extras_markdown(
     """Return an answer's sources and suggestions as plain Markdown lists; empty when it has none.
 
     Args:
-        answer: A reply, or an assistant's message.
+        answer: An answer, a reply, or an assistant's message.
         site: The documentation's address; paths become whole addresses.
         sources: The heading of the sources; None leaves them out.
         suggestions: The heading of the suggestions; None leaves them out.
@@ -151,8 +151,7 @@ class WithoutSuggestions:
         """Begin at the start of a line."""
         self._line: list[str] = []  # the pieces held back; none of a line that cannot be a fence
         self._beginning: str | None = ""  # represents them; None when the line cannot be a fence
-        self._fence = ""
-        self._inside = False
+        self._blocks = SuggestionBlocks()
 
     def feed(self, text: str) -> str:
         """Return the text to show, of *text* and of what was held back."""
@@ -160,35 +159,22 @@ class WithoutSuggestions:
 
     def close(self) -> str:
         """Return the text to show of what was still held back."""
-        line, (_, word) = self._end_line()
-        return "" if self._fence or word == "suggestions" else line
+        return self._end_line("")
 
     def _piece(self, piece: str) -> str:
         self._line.append(piece)
         if piece.endswith("\n"):
-            return self._whole_line(piece)
+            return self._end_line(piece)
         found = None if self._beginning is None else _MAY_BE_FENCE.match(self._beginning + piece)
         self._beginning = found[1] + (found[2] or "") if found else None
-        return self._goes_out(piece, self._take() if found is None else "")
+        held = self._take() if found is None else ""
+        return "" if self._blocks.inside else piece if self._blocks.fence else held
 
-    def _whole_line(self, piece: str) -> str:
-        line, (mark, word) = self._end_line()
-        shown = self._goes_out(piece, line)
-        if self._fence:
-            if mark.startswith(self._fence) and not word:
-                self._fence, self._inside = "", False
-        elif mark and not (mark[0] == "`" and "`" in word):
-            self._fence, self._inside = mark, word == "suggestions"
-        return "" if self._inside else shown
-
-    def _goes_out(self, piece: str, line: str) -> str:
-        """Return *piece* inside another code block, where nothing is held back; outside of blocks, *line*."""
-        return "" if self._inside else piece if self._fence else line
-
-    def _end_line(self) -> tuple[str, tuple[str, str]]:
-        """Return what was held back of the line, and its fence if it is one; begin the next line."""
-        line, begun, self._beginning = self._take(), self._beginning, ""
-        return line, ("", "") if begun is None else fence_of(line)
+    def _end_line(self, piece: str) -> str:
+        """Return what to show at the end of a line, whose last piece is *piece*."""
+        line, may_be_fence, self._beginning = self._take(), self._beginning is not None, ""
+        shown = piece if self._blocks.fence else line  # inside another block nothing was held back
+        return "" if self._blocks.hides(line if may_be_fence else "") else shown
 
     def _take(self) -> str:
         line = "".join(self._line)

@@ -13,8 +13,6 @@ from ..messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
 from ..model.json_text import as_object
 from ..model.wire_value import WireValue
 
-__all__ = ["AnswerSource", "Suggestion", "fence_of", "sources_of", "split_suggestions"]
-
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class AnswerSource(WireValue):
@@ -106,33 +104,47 @@ def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
     ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
     """
+    blocks = SuggestionBlocks()
     kept: list[str] = []
-    suggestions: list[Suggestion] = []
-    fence, inside = "", False
+    hidden: list[str] = []
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        mark, word = fence_of(line)
-        if fence:
-            if mark.startswith(fence) and not word:
-                fence = ""
-            if inside:
-                suggestions.extend(_suggestion(line))
-                inside = bool(fence)
-                continue
-        elif mark and not (mark[0] == "`" and "`" in word):
-            fence, inside = mark, word == "suggestions"
-            if inside:
-                continue
-        kept.append(line)
-    if len(kept) == 0 or suggestions or inside:
+        (hidden if blocks.hides(line) else kept).append(line)
+    suggestions = [found for line in hidden for found in _suggestion(line)]
+    if not kept or suggestions or blocks.inside:
         return "".join(kept).rstrip(), suggestions
     return text, suggestions
+
+
+class SuggestionBlocks:
+    """Follows the code blocks of a text, line by line, to tell a ``suggestions`` block from the rest.
+
+    Attributes:
+        fence: The mark that opened the present block; empty outside of blocks.
+        inside: Whether that is a ``suggestions`` block.
+    """
+
+    def __init__(self) -> None:
+        """Begin outside of any block."""
+        self.fence = ""
+        self.inside = False
+
+    def hides(self, line: str) -> bool:
+        """Take the next whole line; return whether it belongs to a ``suggestions`` block."""
+        was_inside = self.inside
+        mark, word = _fence_of(line)
+        if self.fence:
+            if mark.startswith(self.fence) and not word:
+                self.fence, self.inside = "", False
+        elif mark and not (mark[0] == "`" and "`" in word):
+            self.fence, self.inside = mark, word == "suggestions"
+        return was_inside or self.inside
 
 
 # The end of a line is stripped before matching: an expression that looks for it after ``.*`` or after
 # each ``)[`` takes time quadratic in the length of the line.
 
 
-def fence_of(line: str) -> tuple[str, str]:
+def _fence_of(line: str) -> tuple[str, str]:
     """Return the fence that *line* is, and the word after it; empty strings when it is no fence."""
     found = re.match(_FENCE, line)
     return (found[1], _without_end(found[2]).lstrip(" \t")) if found else ("", "")

@@ -15,8 +15,6 @@ from attrs import frozen
 
 from ..errors import ConfigurationError
 
-__all__ = ["MIN_LIMIT", "Edit", "MarkdownSplitter", "check_limit", "split_markdown", "utf16_units"]
-
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, closing and opening a code block would leave no room for text."""
 
@@ -59,12 +57,7 @@ def utf16_units(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text) if not text.isascii() else len(text)
 
 
-def check_limit(limit: object) -> int:
-    """Return *limit* when it is a usable message length.
-
-    Raises:
-        ConfigurationError: It is not a whole number, or below 200.
-    """
+def _check_limit(limit: object) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < MIN_LIMIT:
         raise ConfigurationError(
             f"limit must be a whole number of at least {MIN_LIMIT} UTF-16 units; got {limit!r}", field="limit"
@@ -76,7 +69,7 @@ def split_markdown(text: str, limit: int) -> list[str]:
     """Split *text* into chat messages.
 
     Args:
-        text: Markdown, such as ``reply.text``.
+        text: Markdown, such as ``answer.text``.
         limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000).
 
     Returns:
@@ -88,7 +81,7 @@ def split_markdown(text: str, limit: int) -> list[str]:
 
     Example::
 
-        for text in split_markdown(reply.text, 4096):
+        for text in split_markdown(answer.text, 4096):
             await bot.send_message(chat_id, text)
     """
     splitter = MarkdownSplitter(limit)
@@ -133,6 +126,8 @@ def _fence_after(line: str, fence: _Fence | None) -> _Fence | None:
     return _Fence(match[1], match[2], match[3])
 
 
+_COMBINING: Final = re.compile("[\u0300-\u036f\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
+"""What belongs to the character before it: accents, the joiner, variants and skin tones."""
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _BLANK: Final = re.compile(r"\s*")
 _CLOSING: Final = re.compile(r"[ \t\r>]*+(`{3,}|~{3,})[ \t\r>]*(\n|\Z)")
@@ -165,7 +160,7 @@ class MarkdownSplitter:
 
     def __init__(self, limit: int) -> None:
         """Begin the first message; *limit* is the longest message, in UTF-16 code units."""
-        self._limit = check_limit(limit)
+        self._limit = _check_limit(limit)
         self._index = 0
         self._text = ""  # from _at on: the text that is not in a complete message yet
         self._at = 0
@@ -310,25 +305,22 @@ class MarkdownSplitter:
 
     def _best_place(self, text: str) -> _Place:
         """Return the best place to split; there is always one."""
-        places = list(self._places(text))
-        places.reverse()
+        places = list(self._places(text))[::-1]
         for least, ranks in (
             (self._limit // 3, (PARAGRAPH, LINE)),
             (self._limit // 2, (CODE_LINE, WORD)),
             (0, (PARAGRAPH, LINE, CODE_LINE, WORD)),
         ):
             for rank in ranks:
-                fitting = (place for place in places if place.rank == rank and place.at >= least)
-                for place in fitting:
-                    if self._usable(text, place):
+                for place in places:
+                    if place.rank == rank and place.at >= least and self._usable(text, place):
                         return place
         return self._anywhere(text)
 
     def _usable(self, text: str, place: _Place) -> bool:
         """Return whether a message that ends at *place* fits, and adds to what is shown."""
-        adds = bool(text[self._shown : place.at].strip())
         return (
-            adds
+            bool(text[self._shown : place.at].strip())
             and self._fits(text, place.at, place.fence)
             and self._full_text(text, place.at, place.fence) != self._seen
         )
@@ -355,16 +347,6 @@ class MarkdownSplitter:
         while at > 1 and not self._fits(text, at, self._open_at(text, at)):
             over = utf16_units(self._full_text(text, at, self._open_at(text, at))) - self._limit
             at = max(1, at - max(1, over // 2))
-        while at > self._shown + 1 and _belongs_to_the_character_before(text[at : at + 1]):
+        while at > self._shown + 1 and _COMBINING.match(text, at):
             at -= 1
         return _Place(at, ANYWHERE, self._open_at(text, at))
-
-
-def _belongs_to_the_character_before(character: str) -> bool:
-    """Return whether *character* combines with the one before: accent, variant, joiner or skin tone."""
-    return bool(character) and (
-        "\u0300" <= character <= "\u036f"
-        or character == "\u200d"
-        or "\ufe00" <= character <= "\ufe0f"
-        or "\U0001f3fb" <= character <= "\U0001f3ff"
-    )

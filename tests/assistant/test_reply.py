@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import pickle
 import ssl
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable
 
@@ -15,6 +18,7 @@ import trustme
 from secret_guard import Keys
 
 from mintlify_async import (
+    Answer,
     APIConnectionError,
     APIStatusError,
     AssistantError,
@@ -31,7 +35,7 @@ from mintlify_async import (
 from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.runtime.clock import SystemClock, Timer
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb, Reset
 
 KEYS = Keys()
@@ -214,8 +218,10 @@ async def test_a_thread_without_its_key_is_explained(service, session):
 async def test_the_reply_shows_nothing_in_its_repr(service, session):
     """Answers do not belong in logs."""
     service.script.ask(events=ANSWER)
-    reply = await session.ask("a secret question")
+    reply = session.ask("a secret question")
+    answer = await reply
     assert repr(reply) == "<Reply closed, 7 events>"
+    assert repr(answer) == "<Answer 7 events, finish_reason='stop'>"
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +337,8 @@ async def test_a_defect_is_not_taken_for_a_lost_connection(service):
         with pytest.raises(RuntimeError, match="my clock is broken"):
             await anext(reply)
         clock.broken = False
-        assert (await reply).complete
+        await reply
+        assert reply.complete
 
 
 @pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100), Reset()])
@@ -365,3 +372,260 @@ async def test_a_reply_that_is_kept_keeps_nothing_of_its_session(service, limits
     gc.collect()
     assert [one() for one in gone] == [None, None, None]
     assert reply.text
+
+
+READS = {
+    "the reply": lambda reply: reply,
+    "text_stream": lambda reply: reply.text_stream,
+    "snapshots": lambda reply: reply.snapshots(),
+    "edits": lambda reply: reply.edits(every=0.0),
+}
+
+
+def text_of(item) -> str:
+    """Return the text that one item of a view adds to, or is."""
+    return item if isinstance(item, str) else getattr(item, "text", getattr(item, "delta", ""))
+
+
+@pytest.mark.parametrize("view", READS)
+@pytest.mark.parametrize("step", ["a task each", "wait_for"])
+async def test_each_step_may_run_in_a_task_of_its_own(view, step):
+    """``wait_for`` before 3.12 makes such tasks, too; the answer arrives whole."""
+    words = ["Hello ", "there ", "my ", "friend"]
+    deltas = [{"type": "text-delta", "id": "0", "delta": word} for word in words]
+    paused = [step for delta in deltas for step in (0.5, delta)]
+    clock = VirtualClock()
+    async with LocalService(clock=clock) as service, service.session() as session:
+        service.script.ask(events=[*ANSWER[:2], *paused, *ANSWER[-2:]])
+        items = READS[view](session.ask("x"))
+        seen = []
+        while True:
+            try:
+                if step == "wait_for":
+                    seen.append(await asyncio.wait_for(anext(items), 5))
+                else:
+                    seen.append(await asyncio.create_task(anext(items)))
+            except StopAsyncIteration:
+                break
+        text = "".join(map(text_of, seen)) if view in ("the reply", "text_stream") else text_of(seen[-1])
+        assert text == "".join(words)
+
+
+AFTERWARDS = {
+    "bad JSON": b"data: {nonsense\n\n",
+    "NaN": b'data: {"type":"data-x","data":NaN}\n\n',
+    "an event without its fields": b'data: {"type":"text-delta"}\n\n',
+    "a delta of no part": b'data: {"type":"text-delta","id":"9","delta":"x"}\n\n',
+    "an event that is too large": b"data: " + b"x" * 5000 + b"\n\n",
+    "a line that is too large": b"data: " + b"x" * 5000,
+    "more than the reply may hold": b'data: {"type":"data-x","data":1}\n\n' * 2000,
+    "half a last event": b'data: {"type":"dat',
+    "a last event of no part": b'data: {"type":"text-delta","id":"9","delta":"x"}',
+}
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("what", AFTERWARDS)
+async def test_nothing_after_the_end_harms_a_whole_answer(service, what, done):
+    """Whatever follows ``finish`` or ``[DONE]``: the answer has arrived."""
+    frames = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER)
+    body = frames.encode() + (b"data: [DONE]\n\n" if done else b"") + AFTERWARDS[what]
+    service.script.ask(body=body)
+    async with service.session(max_event_bytes=4000, max_reply_bytes=20_000) as session:
+        reply = session.ask("x")
+        events = [event async for event in reply]
+        assert reply.text == TEXT
+        assert "finish" in [event.type for event in events]
+        assert reply.complete
+
+
+@pytest.mark.parametrize("fault", [Cut(at=-1, how="rst"), Cut(at=-1), BrokenChunking(at=-1, how="fin")])
+async def test_a_connection_lost_after_the_end_harms_nothing(service, session, fault):
+    """The end was announced."""
+    service.script.ask(events=ANSWER, done=False, fault=fault)
+    assert (await session.ask("x")).text == TEXT
+
+
+@pytest.mark.parametrize("done", [False, True])
+async def test_an_error_event_after_the_end_is_yielded_and_does_not_raise(service, session, done):
+    """The answer is whole; the event still shows what the service said."""
+    end = [b"data: [DONE]\n\n"] if done else []
+    frames = [*ANSWER, {"type": "error", "errorText": "late"}]
+    texts = [f"data: {json.dumps(event)}\n\n".encode() for event in frames]
+    service.script.ask(body=b"".join([*texts[:-1], *end, texts[-1]]))
+    reply = session.ask("x")
+    events = [event async for event in reply]
+    assert isinstance(events[-1], ErrorEvent)
+    assert (reply.text, reply.finish_reason) == (TEXT, "stop")
+
+
+@pytest.mark.parametrize(("done", "seconds"), [(False, 5.0), (True, 1.0)])
+@pytest.mark.parametrize("noise", ["events", "comments"])
+async def test_an_answer_that_is_held_open_after_its_end_is_let_go(done, seconds, noise):
+    """After ``finish`` 1 s of silence or 5 s in all, after ``[DONE]`` 1 s in all."""
+    clock = VirtualClock()
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER).encode()
+    more = b'data: {"type":"data-x","data":1}\n\n' if noise == "events" else b": still here\n\n"
+    limit = seconds if noise == "events" else 1.0
+    async with LocalService(clock=clock) as service, service.session() as session:
+        service.script.ask(chunks=[body + b"data: [DONE]\n\n" * done, *[0.2, more] * 100])
+        assert (await session.ask("x")).text == TEXT
+        assert limit - 0.3 <= clock.now() <= limit + 0.3
+
+
+# The answer as a value -------------------------------------------------------------------------
+
+
+async def test_awaiting_gives_the_answer_as_a_value(service, session):
+    """Everything that is known of it, by the names that the reply has for it."""
+    suggested = "\n\n```suggestions\n(Log in)[/login]\n```"
+    source = {"type": "source-url", "sourceId": "s", "url": "https://docs.acme.com/sso", "title": "SSO"}
+    delta = {"type": "text-delta", "id": "0", "delta": suggested}
+    service.script.ask(events=[*ANSWER[:3], delta, ANSWER[5], source, {**ANSWER[6], "threadId": "t1"}])
+    reply = session.ask("x")
+    answer = await reply
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.message.id) == (f"Hello {suggested}", "m1")
+    assert [page.url for page in answer.sources] == ["https://docs.acme.com/sso"]
+    assert [page.path for page in answer.suggestions] == ["/login"]
+    assert (answer.thread, answer.thread_id) == (reply.thread, "t1")
+    assert (answer.finish_reason, answer.aborted, answer.abort_reason) == ("stop", False, None)
+    assert (answer.response.status, answer.events_seen) == (200, 7)
+    assert await reply is answer is reply.answer is await reply.run()
+
+
+async def test_a_pickled_answer_has_no_key(session):
+    """So it cannot go on with the thread; all else is there."""
+    answer = await session.ask("How do I log in?")
+    assert answer.thread.key
+    pickled = pickle.dumps(answer)
+    assert answer.thread.key.encode() not in pickled
+    again = pickle.loads(pickled)
+    assert (again.text, again.thread_id, again.thread.key) == (answer.text, answer.thread_id, None)
+    assert again.message == answer.message
+
+
+async def test_an_answer_says_how_to_stream(session):
+    """``async for`` over the awaited answer is the commonest slip."""
+    answer = await session.ask("How do I log in?")
+    with pytest.raises(TypeError, match=r"leave out the await: `async for event in session\.ask"):
+        async for _ in answer:
+            pass
+
+
+async def test_a_reply_has_its_answer_when_it_has_ended(service, session):
+    """Not before; not when it failed; but when it was closed after its ``finish``."""
+    service.script.ask(events=ANSWER)
+    async with session.ask("x") as reply:
+        async for event in reply:
+            with pytest.raises(StateError, match="not read to its end yet; `await` the reply"):
+                _ = reply.answer
+            if isinstance(event, Finish):
+                break
+    assert reply.answer.text == TEXT
+    service.script.ask(events=[*ANSWER[:3], {"type": "error", "errorText": "overloaded"}])
+    reply = session.ask("x")
+    with pytest.raises(AssistantError):
+        await reply
+    with pytest.raises(StateError, match="did not arrive whole"):
+        _ = reply.answer
+
+
+FACTS = [
+    "text",
+    "message",
+    "sources",
+    "thread",
+    "thread_id",
+    "finish_reason",
+    "aborted",
+    "abort_reason",
+    "response",
+]
+
+
+@pytest.mark.parametrize("fact", FACTS)
+async def test_a_reply_that_was_not_started_says_how_to_read_it(service, session, fact):
+    """An empty text would look like an answer."""
+    reply = session.ask("x")
+    for _ in range(2):
+        with pytest.raises(StateError) as caught:
+            getattr(reply, fact)
+        for way in ("`await` it", "`async for event in reply`", "`async with reply:"):
+            assert way in str(caught.value)
+        await reply.close()
+    assert len(service.requests) == 0
+
+
+@pytest.mark.parametrize("view", READS)
+@pytest.mark.parametrize("how", ["read", "awaited", "failed", "closed", "closed unread"])
+async def test_a_reply_is_read_once(service, session, view, how):
+    """A loop over an answer that is gone would do nothing, in silence."""
+    broken = {"type": "error", "errorText": "overloaded"}
+    service.script.ask(events=[*ANSWER[:3], broken] if how == "failed" else ANSWER)
+    reply = session.ask("x")
+    if how == "read":
+        assert len([event async for event in reply]) == 7
+    elif how == "awaited":
+        await reply
+    elif how == "failed":
+        with pytest.raises(AssistantError):
+            await reply
+    elif how == "closed":
+        await anext(reply)
+    await reply.close()
+    with pytest.raises(StateError, match="ended"):
+        async for _ in READS[view](reply):
+            pass
+
+
+@pytest.mark.parametrize("view", READS)
+async def test_stopping_in_the_middle_and_going_on(service, session, view):
+    """It is one reading; the second loop begins where the first stopped."""
+    service.script.ask(events=ANSWER)
+    items = READS[view](session.ask("x"))
+    seen = []
+    for most in (1, 100):
+        async for item in items:
+            seen.append(item)
+            if len(seen) == most:
+                break
+    whole = view in ("edits", "snapshots")
+    assert (text_of(seen[-1]) if whole else "".join(map(text_of, seen))).replace("\ud83d\ude00", "😀") == TEXT
+
+
+async def drop(reply, *, entered: bool) -> None:
+    """Leave *reply* unread."""
+    if entered:
+        async with reply:
+            pass
+
+
+@pytest.mark.parametrize("entered", [False, True])
+@pytest.mark.parametrize("of", ["session", "conversation"])
+async def test_a_reply_that_is_never_read_warns_with_the_line_that_made_it(session, entered, of):
+    """A forgotten ``await`` shows in every test suite."""
+    asker = session if of == "session" else session.conversation()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = test_a_reply_that_is_never_read_warns_with_the_line_that_made_it.__code__.co_firstlineno
+        await drop(asker.ask("x"), entered=entered)
+        gc.collect()
+    (warning,) = [each for each in caught if "reply" in str(each.message)]
+    assert (warning.category, warning.filename) == (ResourceWarning, __file__)
+    assert line < warning.lineno < line + 15
+    assert ("entered, but never read" if entered else "never started, so nothing was sent") in str(
+        warning.message
+    )
+
+
+async def test_what_was_tried_or_closed_does_not_warn(service, session):
+    """Only what was forgotten."""
+    service.script.ask(status=403)
+    with pytest.raises(APIStatusError):
+        await session.ask("x")
+    await session.ask("x").close()
+    with pytest.raises(ZeroDivisionError):
+        async with session.ask("x"):
+            raise ZeroDivisionError
+    gc.collect()  # a warning is an error here

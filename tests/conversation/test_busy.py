@@ -98,7 +98,8 @@ async def test_cancelled_just_when_its_turn_comes(service, session):
 async def test_closed_while_it_waits_in_line(service, session):
     """A reply that is closed before its turn is not asked."""
     chat = session.conversation(busy="queue")
-    async with chat.ask("First"):
+    async with chat.ask("First") as first:
+        await anext(first)
         second = chat.ask("Second")
         task = asyncio.create_task(second.run())
         for _ in range(3):
@@ -184,3 +185,14 @@ async def test_a_session_that_closed_while_a_turn_waited_in_line(service):
             await task
         assert not chat.busy
         assert chat.unanswered.text == "Second"
+
+
+async def test_a_reply_that_the_next_question_closed_says_so(service, session):
+    """Stepped in tasks of their own, a reply has no task that would be reading it."""
+    chat = session.conversation()
+    service.script.ask(events=[*answer("Half of it")[:-2], 1000.0])
+    reply = chat.ask("Hi")
+    await asyncio.create_task(anext(reply))
+    await chat.ask("How do I install it?")
+    with pytest.raises(StateError, match="the next question"):
+        await anext(reply)

@@ -144,7 +144,8 @@ async def test_loading_while_another_object_has_its_turn(service, session, store
     """load() is refused only during a turn of the same object."""
     one, two = (session.conversation(store=store, id="help") for _ in range(2))
     await one.ask("How do I install it?")
-    async with one.ask("And then?"):
+    async with one.ask("And then?") as reply:
+        await anext(reply)
         assert len((await two.load()).messages) == 2
         with pytest.raises(StateError, match="busy"):
             await one.load()

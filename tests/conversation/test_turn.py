@@ -29,6 +29,8 @@ async def test_nothing_changes_before_the_reply_is_entered(service, session):
     assert (chat.messages, chat.busy, len(service.requests)) == ((), False, 0)
     await replies[1]
     assert roles(chat) == ["user", "assistant"]
+    for reply in replies:
+        await reply.close()
 
 
 async def test_history_is_sent_with_each_question(service, session):

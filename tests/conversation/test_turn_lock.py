@@ -32,7 +32,7 @@ async def test_in_order_whoever_is_cancelled(seed):
     async def turn(number: int) -> None:
         nonlocal inside
         me = Holder()
-        await lock.acquire(me, queue=True)
+        await lock.acquire(me.release_if_over, queue=True)
         try:
             inside += 1
             assert inside == 1
@@ -61,9 +61,9 @@ async def test_without_queueing_a_second_is_told():
     """Also while others wait in line."""
     lock = TurnLock()
     first = Holder()
-    await lock.acquire(first, queue=False)
+    await lock.acquire(first.release_if_over, queue=False)
     with pytest.raises(StateError, match="busy with another turn"):
-        await lock.acquire(Holder(), queue=False)
+        await lock.acquire(Holder().release_if_over, queue=False)
     with pytest.raises(StateError, match="busy"), lock.hold():
         raise AssertionError
     lock.release()
@@ -76,18 +76,18 @@ async def test_a_waiter_of_a_closed_loop_is_passed_over():
     """A program that ended in the middle does not hold up the next one."""
     lock = TurnLock()
     holder = Holder()
-    await lock.acquire(holder, queue=True)
+    await lock.acquire(holder.release_if_over, queue=True)
 
     def give_up() -> None:
         loop = asyncio.new_event_loop()
-        task = loop.create_task(lock.acquire(Holder(), queue=True))
+        task = loop.create_task(lock.acquire(Holder().release_if_over, queue=True))
         loop.run_until_complete(asyncio.wait([task], timeout=0.01))
         loop.close()
         task._log_destroy_pending = False  # it is lost on purpose
 
     await asyncio.to_thread(give_up)
     mine = Holder()
-    waiting = asyncio.create_task(lock.acquire(mine, queue=True))
+    waiting = asyncio.create_task(lock.acquire(mine.release_if_over, queue=True))
     await asyncio.sleep(0)
     lock.release()
     await waiting
@@ -100,8 +100,8 @@ async def test_another_thread_may_leave():
     """A reply that nobody closed may be collected anywhere; who waits here is woken."""
     lock = TurnLock()
     holder, mine = Holder(), Holder()
-    await lock.acquire(holder, queue=True)
-    waiting = asyncio.create_task(lock.acquire(mine, queue=True))
+    await lock.acquire(holder.release_if_over, queue=True)
+    waiting = asyncio.create_task(lock.acquire(mine.release_if_over, queue=True))
     await asyncio.sleep(0)
     thread = threading.Thread(target=lock.release)
     thread.start()

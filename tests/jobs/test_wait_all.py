@@ -255,3 +255,45 @@ async def test_handles_that_are_not_found():
     (handle,) = [job async for job in as_completed([agent.job()])]
     with pytest.raises(NotFoundError):
         await handle
+
+
+STEPS = {
+    "a task each": lambda it: asyncio.create_task(anext(it)),
+    "wait_for": lambda it: asyncio.wait_for(anext(it), 5),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("view", ["as_completed", "watch"])
+async def test_each_step_may_run_in_a_task_of_its_own(view, step):
+    """Nothing depends on the task that asks."""
+    agent = FakeAgent()
+    handles = four(agent)
+    items = as_completed(handles) if view == "as_completed" else handles[0].watch()
+    seen = []
+    while True:
+        try:
+            seen.append(await STEPS[step](items))
+        except StopAsyncIteration:
+            break
+    expected = ["job_2", "job_0", "job_3", "job_1"] if view == "as_completed" else ["job_0", "job_0"]
+    assert [item.id for item in seen] == expected
+
+
+@pytest.mark.parametrize("view", ["as_completed", "watch"])
+async def test_a_step_that_is_cancelled_loses_nothing(view):
+    """A timeout around each step, shorter than the pauses between the polls."""
+    agent = FakeAgent()
+    handles = four(agent)
+    items = as_completed(handles) if view == "as_completed" else handles[0].watch()
+    seen = []
+    while True:
+        try:
+            async with agent.clock.deadline(agent.clock.now() + 1.0):
+                seen.append(await asyncio.create_task(anext(items)))
+        except TimeoutError:
+            continue
+        except StopAsyncIteration:
+            break
+    expected = ["job_2", "job_0", "job_3", "job_1"] if view == "as_completed" else ["job_0", "job_0"]
+    assert [item.id for item in seen] == expected

@@ -318,9 +318,11 @@ async def test_a_reply_that_was_begun_is_shown_from_its_beginning(service, sessi
 )
 async def test_bad_arguments_are_named(session, argument, value):
     """Before anything is sent."""
+    reply = session.ask("Hi")
     with pytest.raises(ConfigurationError) as caught:
-        session.ask("Hi").edits(**{argument: value})
+        reply.edits(**{argument: value})
     assert caught.value.field == argument
+    await reply.close()
 
 
 async def test_blanks_that_come_one_by_one_are_not_joined_before_a_word(service, session):
@@ -328,3 +330,18 @@ async def test_blanks_that_come_one_by_one_are_not_joined_before_a_word(service,
     service.script.ask(events=answer("One", *[" ", "\n"] * 300, "two", *" " * 300))
     edits = [edit async for edit in session.ask("Hi").edits(every=0, limit=1000)]
     assert edits[-1].text == "One" + " \n" * 300 + "two"
+
+
+async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service, session, clock):
+    """A task that does more than one step may have failed; the text is not told as whole."""
+    service.script.ask(events=answer("one ", "two ", "three ", "four"), pause=1.0)
+    edits = session.ask("Hi").edits(every=0.1)
+
+    async def step() -> str:
+        return (await anext(edits)).text
+
+    assert await asyncio.create_task(step()) == "one"
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match=r"make tasks of `anext\(edits\)` alone"):
+        await collect(edits, [])
+    assert not editing_tasks()

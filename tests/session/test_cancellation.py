@@ -149,7 +149,8 @@ async def test_close_from_another_task_ends_the_reader_quietly(service):
         await reply.close()
         await reader
         assert events == ["start"]
-        assert [event async for event in reply] == []
+        with pytest.raises(StateError, match="has ended"):
+            aiter(reply)
         for _ in range(2):
             with pytest.raises(StreamInterruptedError, match="closed before its end"):
                 await reply
@@ -185,7 +186,7 @@ async def test_a_second_reader_gets_a_typed_error(service):
         with pytest.raises(StateError, match="already being read"):
             await reply
         assert (await first).finish_reason is None
-        assert (await reply) is reply
+        assert (await reply) is await first
 
 
 async def test_a_second_await_gives_the_same_and_a_second_failure_too(service):
@@ -210,7 +211,6 @@ async def test_nothing_is_sent_before_the_first_step(service):
         reply = session.ask("x")
         await turns(20)
         assert service.requests.count("ask") == 0
-        assert (reply.text, reply.message, reply.thread, reply.response) == ("", None, None, None)
         await reply.close()
         with pytest.raises(StreamInterruptedError):
             await reply

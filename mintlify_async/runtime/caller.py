@@ -1,0 +1,18 @@
+"""Where the application called this package, for warnings about what was not closed or read."""
+
+from __future__ import annotations
+
+import sys
+from typing import TypeAlias
+
+Place: TypeAlias = tuple[str, int]
+"""A file and a line in it."""
+
+
+def caller() -> Place:
+    """Return the nearest place outside this package that led to this call."""
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
+    ours = "mintlify_async."
+    while frame.f_back is not None and frame.f_globals.get("__name__", ours).startswith(ours):
+        frame = frame.f_back  # code that attrs generates has no __name__
+    return frame.f_code.co_filename, frame.f_lineno
