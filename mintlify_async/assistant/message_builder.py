@@ -39,10 +39,8 @@ from ..messages import (
     clean_text,
 )
 from ..model.wire_value import EMPTY, MISSING
-from ..rendering.sources import AnswerSource, Suggestion, sources_of, split_suggestions
+from ..rendering.sources import AnswerSource, sources_of
 from .part_builders import FixedPart, PartBuilder, TextPartBuilder, ToolInput, ToolPartBuilder
-
-__all__ = ["AnswerSource", "MessageBuilder", "Suggestion", "sources_of", "split_suggestions"]
 
 _TOOL_FIELDS: Final = tuple(
     field.name for field in attrs.fields(ToolPart) if field.name not in ("tool_name", "tool_call_id")
@@ -59,7 +57,7 @@ class MessageBuilder:
         finish_reason: Why the answer ended, or None.
         role: The role of the message: ``assistant``, or that of the message that is continued.
         extra: Further fields of the message that is continued.
-        open_texts: The open text parts by id; always the same dict.
+        open_parts: The open text and reasoning parts, by the type of their deltas and by id.
     """
 
     __slots__ = (
@@ -70,14 +68,13 @@ class MessageBuilder:
         "_inputs",
         "_metadata",
         "_metadata_seen",
-        "_open_reasoning",
         "_parts",
         "_step",
         "_step_begin",
         "_step_calls",
         "extra",
         "finish_reason",
-        "open_texts",
+        "open_parts",
         "role",
     )
 
@@ -87,7 +84,7 @@ class MessageBuilder:
         self.role = "assistant"
         self.extra: Mapping[str, Any] = EMPTY
         self._step = 1
-        self.open_texts: dict[str, TextPartBuilder] = {}
+        self.open_parts: dict[str, dict[str, TextPartBuilder]] = {"text-delta": {}, "reasoning-delta": {}}
         self._clear()
         if message is not None:
             self._continue(message)
@@ -96,9 +93,8 @@ class MessageBuilder:
         """Begin anew: no parts, no metadata."""
         self._parts: list[PartBuilder] = []
         self._step_begin = 0
-        self.open_texts.clear()
-        self._open_reasoning: dict[str, TextPartBuilder] = {}
         self._inputs: dict[str, ToolInput] = {}
+        self._close_parts()
         self._calls: dict[str, list[ToolPartBuilder]] = {}
         self._step_calls: dict[str, list[ToolPartBuilder]] = {}
         self._approvals: dict[str, list[int]] = {}  # by id: a heap of the places of the parts that asked
@@ -114,8 +110,8 @@ class MessageBuilder:
 
     def _close_parts(self) -> None:
         """Forget which parts are open."""
-        self.open_texts.clear()
-        self._open_reasoning.clear()
+        for parts in self.open_parts.values():
+            parts.clear()
         self._inputs.clear()
 
     def _continue(self, message: Message) -> None:
@@ -238,33 +234,17 @@ class MessageBuilder:
     def _text_start(self, event: ev.TextStart) -> bool:
         part = TextPartBuilder(reasoning=False, id=None, metadata=event.provider_metadata)
         self._parts.append(part)
-        self.open_texts[event.id] = part
-        return True
-
-    def _text_delta(self, event: ev.TextDelta) -> bool:
-        return self._delta(self.open_texts, event)
-
-    def _text_end(self, event: ev.TextEnd) -> bool:
-        part = self._end(self.open_texts, event)
-        if event.citations is not None:
-            part.citations = event.citations
+        self.open_parts["text-delta"][event.id] = part
         return True
 
     def _reasoning_start(self, event: ev.ReasoningStart) -> bool:
         part = TextPartBuilder(reasoning=True, id=event.id, metadata=event.provider_metadata)
         self._parts.append(part)
-        self._open_reasoning[event.id] = part
+        self.open_parts["reasoning-delta"][event.id] = part
         return True
 
-    def _reasoning_delta(self, event: ev.ReasoningDelta) -> bool:
-        return self._delta(self._open_reasoning, event)
-
-    def _reasoning_end(self, event: ev.ReasoningEnd) -> bool:
-        self._end(self._open_reasoning, event)
-        return True
-
-    def _delta(self, open: dict[str, TextPartBuilder], event: ev.TextDelta | ev.ReasoningDelta) -> bool:
-        part = open.get(event.id)
+    def _delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> bool:
+        part = self.open_parts[event.type].get(event.id)
         if part is None:
             raise _not_open(event, event.id)
         part.pieces.append(event.delta)
@@ -272,15 +252,18 @@ class MessageBuilder:
             part.metadata = event.provider_metadata
         return True
 
-    def _end(self, open: dict[str, TextPartBuilder], event: ev.TextEnd | ev.ReasoningEnd) -> TextPartBuilder:
-        part = open.pop(event.id, None)
+    def _end(self, event: ev.TextEnd | ev.ReasoningEnd) -> bool:
+        kind = "text-delta" if isinstance(event, ev.TextEnd) else "reasoning-delta"
+        part = self.open_parts[kind].pop(event.id, None)
         if part is None:
             raise _not_open(event, event.id)
         part.state = "done"
         if event.provider_metadata is not None:
             part.metadata = event.provider_metadata
+        if isinstance(event, ev.TextEnd) and event.citations is not None:
+            part.citations = event.citations
         part.changed()
-        return part
+        return True
 
     def _add(self, part: MessagePart) -> FixedPart:
         fixed = FixedPart(part)
@@ -490,11 +473,11 @@ class MessageBuilder:
         ev.Start: _start,
         ev.StartStep: _start_step,
         ev.TextStart: _text_start,
-        ev.TextDelta: _text_delta,
-        ev.TextEnd: _text_end,
+        ev.TextDelta: _delta,
+        ev.TextEnd: _end,
         ev.ReasoningStart: _reasoning_start,
-        ev.ReasoningDelta: _reasoning_delta,
-        ev.ReasoningEnd: _reasoning_end,
+        ev.ReasoningDelta: _delta,
+        ev.ReasoningEnd: _end,
         ev.ToolInputStart: _tool_input_start,
         ev.ToolInputDelta: _tool_input_delta,
         ev.ToolInputAvailable: _tool_input_available,

@@ -17,9 +17,9 @@ is an error that carries what had arrived.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from ..errors import (
     AssistantError,
@@ -30,14 +30,15 @@ from ..errors import (
     UnexpectedResponseError,
     printable,
 )
-from ..events import AbortEvent, ErrorEvent, Finish, StreamEvent
+from ..events import AbortEvent, ErrorEvent, Finish, ReasoningDelta, StreamEvent, TextDelta
 from ..messages import Message
 from ..model.json_text import SHALLOW, DecodeProblem, decode_json, mask_text, scan_json, scan_text, too_deep
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING
 from ..rendering.sources import AnswerSource
-from .decode import build_event, make_text_delta, undecodable
+from .decode import DELTA_MAKERS, build_event, undecodable
 from .message_builder import MessageBuilder
+from .part_builders import TextPartBuilder
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
 
 __all__ = ["MessageStream"]
@@ -53,7 +54,13 @@ _THREAD_FIELDS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
 """The fields of an event that may name its thread."""
 _ENDS: Final = frozenset((Finish, AbortEvent, ErrorEvent))
 """The events that announce an end."""
-_DELTA_OPENING: Final = r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
+_DELTA_OPENING: Final = (
+    r'\s*\{\s*"type"\s*:\s*"(?:text|reasoning)-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
+)
+
+
+_Opened: TypeAlias = tuple[dict[str, TextPartBuilder], str, Callable[[str, str], TextDelta | ReasoningDelta]]
+"""The open parts of one kind, the id of one of them, and the function that makes its deltas."""
 
 
 class _ThreadFinder:
@@ -139,11 +146,11 @@ class MessageStream:
         "_headers",
         "_last",
         "_max_event_bytes",
+        "_open_parts",
+        "_opened",
         "_opening",
-        "_opening_id",
         "_queue",
         "_secret",
-        "_texts",
         "_thread",
         "_thread_headers",
         "ended",
@@ -163,16 +170,16 @@ class MessageStream:
         self._decoder: SSEDecoder | None = None  # made for the first bytes that are not whole events
         self._begun = False  # whether there were events before the decoder was made
         self._builder = MessageBuilder(message)
-        self._texts = self._builder.open_texts
+        self._open_parts = self._builder.open_parts
         self._thread = thread
         self._headers: Mapping[str, str] = EMPTY
         self._thread_headers = ("", "")
         self._secret: str | None = None
         self._found: _ThreadFinder | None = None  # made when it is needed, mostly at the end
         self._queue = _NO_EVENTS  # in reverse order; a deque takes 700 bytes more per stream
-        # How a delta of the text part _opening_id begins: what begins the same differs in its delta alone.
+        # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
         self._opening: str | tuple[()] = ()  # no text starts with one of ()
-        self._opening_id = ""
+        self._opened: _Opened = ({}, "", DELTA_MAKERS["text-delta"])
         self._head = b""
         self._last: str | None = None  # the data of an event that was not ended by a blank line
         self._eof = False
@@ -248,35 +255,36 @@ class MessageStream:
         data = queue.pop()
         content: Any = MISSING
         try:
-            # Nine of ten events are text deltas. This short cut decodes and folds one in 1.2 µs; the
-            # way of all events takes 4.
+            # Nine of ten events are deltas. This short cut decodes and folds one in 1.2 µs; the way of all
+            # events takes 4.
             if data.startswith(self._opening):
-                name = self._opening_id
+                parts, id, make = self._opened
                 delta, end = scan_text(data, len(self._opening))
                 if data[end:] == "}":
-                    self._texts[name].pieces.append(delta)
+                    parts[id].pieces.append(delta)
                     self.events_seen += 1
                     self.wrote = True
-                    return make_text_delta(name, delta)
+                    return make(id, delta)
             content, end = scan_json(data, 0)
             if end != len(data):
                 content = MISSING
-            elif content["type"] == "text-delta" and len(content) == 3:
-                name, delta = content["id"], content["delta"]
-                if delta.__class__ is str:
-                    self._texts[name].pieces.append(delta)
-                    self.events_seen += 1
-                    self.wrote = True
-                    self._learn_opening(data, name)
-                    return make_text_delta(name, delta)
+            elif len(content) == 3 and content["type"] in DELTA_MAKERS and content["delta"].__class__ is str:
+                kind, id, delta = content["type"], content["id"], content["delta"]
+                parts, make = self._open_parts[kind], DELTA_MAKERS[kind]
+                parts[id].pieces.append(delta)
+                self.events_seen += 1
+                self.wrote = True
+                self._learn_opening(data, (parts, id, make))
+                return make(id, delta)
         except (StopIteration, ValueError, LookupError, TypeError, RecursionError):
             pass  # the event is wrong in some way, which _take finds out
         return self._take(data, content)
 
-    def _learn_opening(self, data: str, id: str) -> None:
-        if id != self._opening_id:
-            found = re.match(_DELTA_OPENING, data)
-            self._opening_id, self._opening = id, found[0] if found else ()
+    def _learn_opening(self, data: str, opened: _Opened) -> None:
+        """Learn how the deltas of a part begin, when it has the second one in a row."""
+        again = opened[1] == self._opened[1] and opened[2] is self._opened[2]
+        found = re.match(_DELTA_OPENING, data) if again else None
+        self._opened, self._opening = opened, found[0] if found else ()
 
     def _take(self, data: str, content: Any) -> StreamEvent | None:
         """Decode and fold an event that is not a plain text delta, or that is not valid."""
