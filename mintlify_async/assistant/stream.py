@@ -21,6 +21,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
+from attrs import define, field
+from attrs.setters import NO_OP
+
 from ..errors import (
     AssistantError,
     MintlifyError,
@@ -41,8 +44,6 @@ from .message_builder import MessageBuilder
 from .part_builders import TextPartBuilder
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
 
-__all__ = ["MessageStream"]
-
 _DONE: Final = "[DONE]"
 # One list for all of them: thousands of streams may wait, and each list costs the garbage collector time.
 _NO_EVENTS: Final[list[str]] = []
@@ -61,6 +62,7 @@ _DELTA_OPENING: Final = (
 
 _Opened: TypeAlias = tuple[dict[str, TextPartBuilder], str, Callable[[str, str], TextDelta | ReasoningDelta]]
 """The open parts of one kind, the id of one of them, and the function that makes its deltas."""
+_NOT_OPENED: Final[_Opened] = ({}, "", DELTA_MAKERS["text-delta"])
 
 
 class _ThreadFinder:
@@ -120,6 +122,8 @@ def _text_or_none(content: object) -> str | None:
     return content if isinstance(content, str) and content else None
 
 
+# NO_OP: the converter of one field would make assigning any of them three times as slow.
+@define(eq=False, repr=False, kw_only=True, on_setattr=NO_OP)
 class MessageStream:
     """Decodes and folds the stream of one answer.
 
@@ -134,59 +138,31 @@ class MessageStream:
         ended: Whether there are no more events.
     """
 
-    __slots__ = (
-        "_begun",
-        "_builder",
-        "_cause",
-        "_decoder",
-        "_ends",
-        "_eof",
-        "_found",
-        "_head",
-        "_headers",
-        "_last",
-        "_max_event_bytes",
-        "_open_parts",
-        "_opened",
-        "_opening",
-        "_queue",
-        "_secret",
-        "_thread",
-        "_thread_headers",
-        "ended",
-        "events_seen",
-        "wrote",
-    )
-
-    def __init__(
-        self,
-        *,
-        message: Message | None = None,
-        thread: Thread | None = None,
-        max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
-    ) -> None:
-        """Start before the first byte of the body."""
-        self._max_event_bytes = max_event_bytes
-        self._decoder: SSEDecoder | None = None  # made for the first bytes that are not whole events
-        self._begun = False  # whether there were events before the decoder was made
-        self._builder = MessageBuilder(message)
-        self._open_parts = self._builder.open_parts
-        self._thread = thread
-        self._headers: Mapping[str, str] = EMPTY
-        self._thread_headers = ("", "")
-        self._secret: str | None = None
-        self._found: _ThreadFinder | None = None  # made when it is needed, mostly at the end
-        self._queue = _NO_EVENTS  # in reverse order; a deque takes 700 bytes more per stream
-        # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
-        self._opening: str | tuple[()] = ()  # no text starts with one of ()
-        self._opened: _Opened = ({}, "", DELTA_MAKERS["text-delta"])
-        self._head = b""
-        self._last: str | None = None  # the data of an event that was not ended by a blank line
-        self._eof = False
-        self._cause: str | None = None
-        self._ends: Mapping[str, StreamEvent | None] = EMPTY  # the ends that were announced, by type
-        self.events_seen = 0
-        self.wrote = self.ended = False
+    _builder: MessageBuilder = field(default=None, alias="message", converter=MessageBuilder)
+    _thread: Thread | None = field(default=None, alias="thread")
+    _max_event_bytes: int = field(default=DEFAULT_MAX_EVENT_BYTES, alias="max_event_bytes")
+    _headers: Mapping[str, str] = field(default=EMPTY, init=False)
+    _thread_headers: tuple[str, str] = field(default=("", ""), init=False)
+    _secret: str | None = field(default=None, init=False)
+    _found: _ThreadFinder | None = field(
+        default=None, init=False
+    )  # made when it is needed, mostly at the end
+    # Made for the first bytes that are not whole events; _begun says whether there were events before it.
+    _decoder: SSEDecoder | None = field(default=None, init=False)
+    _begun: bool = field(default=False, init=False)
+    # The data of events, in reverse order; a deque takes 700 bytes more per stream.
+    _queue: list[str] = field(default=_NO_EVENTS, init=False)
+    # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
+    _opening: str | tuple[()] = field(default=(), init=False)  # no text starts with one of ()
+    _opened: _Opened = field(default=_NOT_OPENED, init=False)
+    _head: bytes = field(default=b"", init=False)
+    _last: str | None = field(default=None, init=False)  # the data of an event that no blank line ended
+    _eof: bool = field(default=False, init=False)
+    _cause: str | None = field(default=None, init=False)
+    _ends: Mapping[str, StreamEvent | None] = field(default=EMPTY, init=False)  # by type: the announced ends
+    events_seen: int = field(default=0, init=False)
+    wrote: bool = field(default=False, init=False)
+    ended: bool = field(default=False, init=False)
 
     # Input ------------------------------------------------------------------------------------
 
@@ -270,7 +246,7 @@ class MessageStream:
                 content = MISSING
             elif len(content) == 3 and content["type"] in DELTA_MAKERS and content["delta"].__class__ is str:
                 kind, id, delta = content["type"], content["id"], content["delta"]
-                parts, make = self._open_parts[kind], DELTA_MAKERS[kind]
+                parts, make = self._builder.open_parts[kind], DELTA_MAKERS[kind]
                 parts[id].pieces.append(delta)
                 self.events_seen += 1
                 self.wrote = True

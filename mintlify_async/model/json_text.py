@@ -13,24 +13,6 @@ from typing import Any, Final, cast
 
 from ..errors import ConfigurationError
 
-__all__ = [
-    "MASK",
-    "MAX_DEPTH",
-    "SHALLOW",
-    "DecodeProblem",
-    "as_object",
-    "decode_json",
-    "drop_keys",
-    "json_safe",
-    "mask_keys",
-    "mask_text",
-    "require_json",
-    "require_text",
-    "scan_json",
-    "scan_text",
-    "too_deep",
-]
-
 MASK: Final = "***"
 """Replaces a thread's key."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, partial
-from types import NoneType, UnionType
+from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -22,10 +22,8 @@ from typing import (
     NamedTuple,
     TypeAlias,
     TypeVar,
-    Union,
     cast,
     get_args,
-    get_origin,
     get_type_hints,
 )
 
@@ -38,27 +36,6 @@ if TYPE_CHECKING:
     # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
     # that only imports this package, or a page that shows its help, needs neither.
     from cattrs import Converter
-
-__all__ = [
-    "EMPTY",
-    "LOCAL",
-    "MISSING",
-    "UNCOMPARED",
-    "JSONObject",
-    "Lenient",
-    "MaskedJSON",
-    "Missing",
-    "Objects",
-    "ProviderMetadata",
-    "ThreadId",
-    "WireValue",
-    "instant_text",
-    "load_converter",
-    "read_argument",
-    "read_instant",
-    "read_value",
-    "write_value",
-]
 
 _T = TypeVar("_T")
 _LENIENT: Final = "a value of another type is kept in extra"
@@ -209,18 +186,14 @@ def load_converter() -> Converter:
     from cattrs import Converter
 
     converter = Converter()
-    for kind, hook in _STRICT_HOOKS.items():
+    for kind, hook in _HOOKS.items():
         if isinstance(kind, type):  # cattrs looks at hooks of classes first, and has its own for these
             converter.register_structure_hook(kind, hook)
         else:
             converter.register_structure_hook_func(_is(kind), hook)
-    for kind in (Any, tuple[str, ...]):  # the second is checked by the class that has it
-        converter.register_structure_hook_func(_is(kind), _as_it_is)
     converter.register_structure_hook_func(
         lambda kind: getattr(kind, "__origin__", None) is Literal, _as_it_is
     )
-    converter.register_structure_hook_func(_is(MaskedJSON), lambda content, _: mask_keys(content))
-    converter.register_structure_hook(datetime, read_instant)
     converter.register_structure_hook_factory(_is_wire_class, partial(_reader, converter))
     converter.register_unstructure_hook_func(lambda _: True, json_safe)
     converter.register_unstructure_hook_func(_is(MaskedJSON), lambda content: json_safe(drop_keys(content)))
@@ -269,18 +242,6 @@ def _number(*classes: type, what: str) -> _Hook:
     return lambda content, kind: strict(None if isinstance(content, bool) else content, kind)
 
 
-# cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
-_STRICT_HOOKS: Final[Mapping[Any, _Hook]] = {
-    str: _strict(str, what="a string"),
-    bool: _strict(bool, what="true or false"),
-    int: _number(int, what="a whole number"),
-    float: _number(int, float, what="a number"),
-    JSONObject: _strict(*_OBJECT, what="an object"),
-    ProviderMetadata: _strict(*_OBJECT, what="an object of objects", inside=lambda found: found.values()),
-    Objects: _strict(list, tuple, what="a list of objects", inside=iter),
-}
-
-
 def read_instant(content: Any, _: object = None) -> datetime:
     """Return the instant in ISO 8601 text; without a zone it is in UTC.
 
@@ -292,6 +253,22 @@ def read_instant(content: Any, _: object = None) -> datetime:
     except (TypeError, ValueError):
         raise DecodeProblem(" must be a date and time") from None
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
+# cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
+_HOOKS: Final[Mapping[Any, _Hook]] = {
+    str: _strict(str, what="a string"),
+    bool: _strict(bool, what="true or false"),
+    int: _number(int, what="a whole number"),
+    float: _number(int, float, what="a number"),
+    JSONObject: _strict(*_OBJECT, what="an object"),
+    ProviderMetadata: _strict(*_OBJECT, what="an object of objects", inside=lambda found: found.values()),
+    Objects: _strict(list, tuple, what="a list of objects", inside=iter),
+    datetime: read_instant,
+    MaskedJSON: lambda content, _: mask_keys(content),
+    Any: _as_it_is,
+    tuple[str, ...]: _as_it_is,  # checked by the class that has it
+}
 
 
 def instant_text(instant: datetime) -> str:
@@ -322,7 +299,7 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
         kind, marks = hints[field.name], ()
         if getattr(kind, "__metadata__", (_MASKED,)) != (_MASKED,):
             kind, marks = kind.__origin__, kind.__metadata__
-        if get_origin(kind) in (Union, UnionType):
+        if NoneType in get_args(kind):
             (kind,) = (option for option in get_args(kind) if option is not NoneType)
         head, *rest = field.name.split("_")
         yield _Field(
@@ -338,15 +315,8 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
 
 def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
-    fields = {
-        field.wire: (
-            field,
-            field.name,
-            _TAKEN_AS_IS.get(field.kind),
-            converter.get_structure_hook(field.kind),
-        )
-        for field in _wire_fields(cls)
-    }
+    hook_of = converter.get_structure_hook
+    fields = {f.wire: (f, f.name, _TAKEN_AS_IS.get(f.kind), hook_of(f.kind)) for f in _wire_fields(cls)}
     required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
     ignored = {"type"} if hasattr(cls, "type") else set[str]()
     has_extra = any(field.name == "extra" for field in _attributes(cls))
