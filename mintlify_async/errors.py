@@ -37,40 +37,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-__all__ = [
-    "APIConnectionError",
-    "APIStatusError",
-    "APITimeoutError",
-    "AssistantError",
-    "AuthenticationError",
-    "BadRequestError",
-    "CauseSummary",
-    "ConfigurationError",
-    "ConflictError",
-    "JobFailedError",
-    "JobRecord",
-    "JobReference",
-    "JobTimeoutError",
-    "MintlifyError",
-    "NotFoundError",
-    "OutcomeUnknownError",
-    "PartialMessage",
-    "PermissionDeniedError",
-    "QuotaExceededError",
-    "RateLimitError",
-    "ServerError",
-    "StateError",
-    "StoreConflictError",
-    "StreamDecodeError",
-    "StreamError",
-    "StreamInterruptedError",
-    "StreamStateError",
-    "ThreadReference",
-    "UnexpectedResponseError",
-    "printable",
-    "status_error_class",
-]
-
 EXCERPT_CHARACTERS = 200  # of a server's own text in a message; an attribute keeps the whole
 
 
@@ -513,3 +479,11 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         self.ref = ref
         self.job = job
         self.waited = waited
+
+
+# pyright reads the names of classes and functions by itself.
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+    name
+    for name, found in globals().items()
+    if getattr(found, "__module__", None) == __name__ and name[0] != "_"
+]

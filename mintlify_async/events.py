@@ -29,43 +29,6 @@ from .model.wire_value import (
     write_value,
 )
 
-__all__ = [
-    "EVENT_TYPES",
-    "AbortEvent",
-    "Custom",
-    "Data",
-    "ErrorEvent",
-    "Event",
-    "File",
-    "Finish",
-    "FinishStep",
-    "MessageMetadata",
-    "ReasoningDelta",
-    "ReasoningEnd",
-    "ReasoningFile",
-    "ReasoningStart",
-    "ResetStep",
-    "SourceDocument",
-    "SourceUrl",
-    "Start",
-    "StartStep",
-    "SteeringMessage",
-    "StreamEvent",
-    "TextDelta",
-    "TextEnd",
-    "TextStart",
-    "ToolApprovalRequest",
-    "ToolApprovalResponse",
-    "ToolInputAvailable",
-    "ToolInputDelta",
-    "ToolInputError",
-    "ToolInputStart",
-    "ToolOutputAvailable",
-    "ToolOutputDenied",
-    "ToolOutputError",
-    "UnknownEvent",
-]
-
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Event(WireValue):
@@ -485,3 +448,6 @@ EVENT_TYPES: Final[Mapping[str, type[Event]]] = MappingProxyType(
     {cls.type: cls for cls in get_args(StreamEvent) if cls is not Data and cls is not UnknownEvent}
 )
 """The class of each type on the wire; ``data-*`` is :class:`Data`, any other :class:`UnknownEvent`."""
+
+__all__ = ["EVENT_TYPES", "Event", "StreamEvent"]
+__all__ += [cls.__name__ for cls in get_args(StreamEvent)]

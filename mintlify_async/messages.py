@@ -35,30 +35,6 @@ from .model.wire_value import (
     write_value,
 )
 
-__all__ = [
-    "CustomPart",
-    "DataPart",
-    "DynamicToolPart",
-    "FilePart",
-    "Message",
-    "MessagePart",
-    "Part",
-    "Question",
-    "ReasoningFilePart",
-    "ReasoningPart",
-    "SourceDocumentPart",
-    "SourceUrlPart",
-    "SteeringMessagePart",
-    "StepStartPart",
-    "TextPart",
-    "ToolApproval",
-    "ToolPart",
-    "UnknownPart",
-    "clean_text",
-    "coerce_messages",
-    "join_surrogates",
-]
-
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Part(WireValue):
@@ -343,6 +319,10 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
     return UnknownPart(type=kind, extra={k: v for k, v in content.items() if k != "type"})
 
 
+def _parts_from_wire(parts: Sequence[object], where: str) -> tuple[MessagePart, ...]:
+    return tuple(part_from_wire(part, f"{where}.parts[{i}]") for i, part in enumerate(parts))
+
+
 def join_surrogates(text: str) -> str:
     r"""Return *text* with surrogate pairs joined; lone halves stay.
 
@@ -443,16 +423,9 @@ class Message(WireValue):
         parts = content.pop("parts", None)
         if not isinstance(parts, list):
             raise ConfigurationError(f"{where}.parts must be a list", field=f"{where}.parts")
-        return cls(
-            id=id,
-            role=role,
-            parts=tuple(
-                part_from_wire(part, f"{where}.parts[{i}]")
-                for i, part in enumerate(cast("Sequence[Any]", parts))
-            ),
-            metadata=mask_keys(content.pop("metadata", None)),
-            extra=content or EMPTY,
-        )
+        metadata = mask_keys(content.pop("metadata", None))
+        found = _parts_from_wire(cast("Sequence[object]", parts), where)
+        return cls(id=id, role=role, parts=found, metadata=metadata, extra=content or EMPTY)
 
 
 def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:
@@ -472,13 +445,11 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
         return [_with_id(_coerce(cast("object", given), field), make_id)]
     if not isinstance(given, Sequence):
         kind = type(given).__name__
-        raise ConfigurationError(
-            f"{field} must be text, a message, or a list of those, not {kind}", field=field
-        )
-    messages = [_coerce(item, f"{field}[{i}]") for i, item in enumerate(cast("Sequence[object]", given))]
-    if not messages:
+        raise ConfigurationError(f"{field} must be text, a message or a list, not {kind}", field=field)
+    if not given:
         raise ConfigurationError(f"{field} must not be empty", field=field)
-    return [_with_id(message, make_id) for message in messages]
+    items = enumerate(cast("Sequence[object]", given))
+    return [_with_id(_coerce(item, f"{field}[{i}]"), make_id) for i, item in items]
 
 
 def _coerce(given: object, where: str) -> Message:
@@ -511,8 +482,7 @@ def _checked(message: Message, where: str) -> Message:
     try:
         wire = message.to_wire()
         require_json(wire, where)
-        for i, part in enumerate(wire["parts"]):
-            part_from_wire(part, f"{where}.parts[{i}]")
+        _parts_from_wire(wire["parts"], where)
     except RecursionError:
         pass
     else:
@@ -522,3 +492,7 @@ def _checked(message: Message, where: str) -> Message:
 
 Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
 """A question: text, a message, a browser's UIMessage dict, or several of those."""
+
+__all__ = ["Message", "MessagePart", "Part", "Question", "ToolApproval"]
+__all__ += ["clean_text", "coerce_messages", "join_surrogates"]
+__all__ += [cls.__name__ for cls in get_args(MessagePart)]

@@ -39,6 +39,7 @@ from .model.job import Job
 from .model.job_ref import JobRef
 from .model.question import ContextItem, SearchFilter
 from .model.thread import Thread
+from .model.wire_value import load_converter
 from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .protocol.api_keys import KeySource
 from .protocol.argument_checks import (
@@ -187,6 +188,7 @@ class MintlifySession:
         self._agent = self._first_agent_api()
         self._shared: weakref.ref[AgentAPI] | None = None
         self._made_at = caller()
+        load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
         self._closed = False
 
     # The verbs ----------------------------------------------------------------------------------

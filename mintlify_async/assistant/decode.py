@@ -6,15 +6,15 @@ TextDelta(id='0', delta='Hi')
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
 
 from ..errors import StreamDecodeError, printable
-from ..events import EVENT_TYPES, Data, StreamEvent, TextDelta, UnknownEvent
+from ..events import EVENT_TYPES, Data, ReasoningDelta, StreamEvent, TextDelta, UnknownEvent
 from ..model.json_text import DecodeProblem, decode_json, mask_keys, mask_text
 from ..model.wire_value import EMPTY, read_value
 
-__all__ = ["build_event", "make_text_delta", "parse_event", "undecodable"]
-
+DeltaT = TypeVar("DeltaT", TextDelta, ReasoningDelta)
 _EXCERPT: Final = 2000
 """Characters of an event's data that an error keeps."""
 
@@ -52,10 +52,11 @@ def build_event(content: Any, data: str) -> StreamEvent:
     kind = wire.get("type")
     if not isinstance(kind, str):
         raise undecodable("the event is no object with a type", data)
-    cls = EVENT_TYPES.get(kind)
+    cls: Any = EVENT_TYPES.get(kind)
     try:
         if cls is not None:
-            return cast("StreamEvent", read_value(cls, wire))
+            event: StreamEvent = read_value(cls, wire)
+            return event
         if kind.startswith("data-"):
             return read_value(Data, wire, name=kind.removeprefix("data-"))
     except DecodeProblem as error:
@@ -65,19 +66,31 @@ def build_event(content: Any, data: str) -> StreamEvent:
     raise undecodable(kind + problem, data)
 
 
-# Nine of ten events are text deltas. Setting the four slots through their descriptors takes 0.41 µs,
-# calling the frozen class 0.85 µs, of the 1.2 µs that reading and folding a text delta takes in all.
-_new_text_delta: Final = object.__new__
-_set_id, _set_delta, _set_provider_metadata, _set_extra = (
-    getattr(cast("Any", TextDelta), name).__set__ for name in ("id", "delta", "provider_metadata", "extra")
-)
+def _delta_maker(cls: type[DeltaT]) -> Callable[[str, str], DeltaT]:
+    """Return a faster ``lambda id, delta: cls(id=id, delta=delta)``.
+
+    Nine of ten events are deltas. Setting the four slots through their descriptors takes 0.41 µs, calling
+    the frozen class 0.85 µs, of the 1.2 µs that reading and folding a delta takes in all.
+    """
+    slots = (
+        getattr(cast("Any", cls), name).__set__ for name in ("id", "delta", "provider_metadata", "extra")
+    )
+    set_id, set_delta, set_provider_metadata, set_extra = slots
+    new = object.__new__
+
+    def make(id: str, delta: str) -> DeltaT:
+        event = new(cls)
+        set_id(event, id)
+        set_delta(event, delta)
+        set_provider_metadata(event, None)
+        set_extra(event, EMPTY)
+        return event
+
+    return make
 
 
-def make_text_delta(id: str, delta: str) -> TextDelta:
-    """Return ``TextDelta(id=id, delta=delta)``, faster."""
-    event = _new_text_delta(TextDelta)
-    _set_id(event, id)
-    _set_delta(event, delta)
-    _set_provider_metadata(event, None)
-    _set_extra(event, EMPTY)
-    return event
+DELTA_MAKERS: Final[Mapping[str, Callable[[str, str], TextDelta | ReasoningDelta]]] = {
+    "text-delta": _delta_maker(TextDelta),
+    "reasoning-delta": _delta_maker(ReasoningDelta),
+}
+"""For the type of a delta: a function that makes one from its id and its text."""

@@ -20,33 +20,29 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 import attrs
 
 from .. import events as ev
+from .. import messages as msg
 from ..errors import StreamStateError, printable
-from ..messages import (
-    CustomPart,
-    DataPart,
-    DynamicToolPart,
-    FilePart,
-    Message,
-    MessagePart,
-    ReasoningFilePart,
-    SourceDocumentPart,
-    SourceUrlPart,
-    SteeringMessagePart,
-    StepStartPart,
-    TextPart,
-    ToolApproval,
-    ToolPart,
-    clean_text,
-)
 from ..model.wire_value import EMPTY, MISSING
-from ..rendering.sources import AnswerSource, Suggestion, sources_of, split_suggestions
+from ..rendering.sources import AnswerSource, sources_of
 from .part_builders import FixedPart, PartBuilder, TextPartBuilder, ToolInput, ToolPartBuilder
 
-__all__ = ["AnswerSource", "MessageBuilder", "Suggestion", "sources_of", "split_suggestions"]
-
 _TOOL_FIELDS: Final = tuple(
-    field.name for field in attrs.fields(ToolPart) if field.name not in ("tool_name", "tool_call_id")
+    field.name for field in attrs.fields(msg.ToolPart) if field.name not in ("tool_name", "tool_call_id")
 )
+
+
+_WHOLE_PARTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] = {
+    ev.SourceUrl: msg.SourceUrlPart,
+    ev.SourceDocument: msg.SourceDocumentPart,
+    ev.File: msg.FilePart,
+    ev.ReasoningFile: msg.ReasoningFilePart,
+    ev.Custom: msg.CustomPart,
+    ev.SteeringMessage: msg.SteeringMessagePart,
+}
+"""The events that are a part each, and the part's class."""
+
+_OF_ONE_STATE: Final = ("input", "output", "error_text", "raw_input", "preliminary", "input_encoding")
+"""The fields of a tool's part that a new state does not keep."""
 
 
 class MessageBuilder:
@@ -59,7 +55,7 @@ class MessageBuilder:
         finish_reason: Why the answer ended, or None.
         role: The role of the message: ``assistant``, or that of the message that is continued.
         extra: Further fields of the message that is continued.
-        open_texts: The open text parts by id; always the same dict.
+        open_parts: The open text and reasoning parts, by the type of their deltas and by id.
     """
 
     __slots__ = (
@@ -70,24 +66,23 @@ class MessageBuilder:
         "_inputs",
         "_metadata",
         "_metadata_seen",
-        "_open_reasoning",
         "_parts",
         "_step",
         "_step_begin",
         "_step_calls",
         "extra",
         "finish_reason",
-        "open_texts",
+        "open_parts",
         "role",
     )
 
-    def __init__(self, message: Message | None = None) -> None:
+    def __init__(self, message: msg.Message | None = None) -> None:
         """Begin with nothing, or with *message*."""
         self._id = ""
         self.role = "assistant"
         self.extra: Mapping[str, Any] = EMPTY
         self._step = 1
-        self.open_texts: dict[str, TextPartBuilder] = {}
+        self.open_parts: dict[str, dict[str, TextPartBuilder]] = {"text-delta": {}, "reasoning-delta": {}}
         self._clear()
         if message is not None:
             self._continue(message)
@@ -96,9 +91,8 @@ class MessageBuilder:
         """Begin anew: no parts, no metadata."""
         self._parts: list[PartBuilder] = []
         self._step_begin = 0
-        self.open_texts.clear()
-        self._open_reasoning: dict[str, TextPartBuilder] = {}
         self._inputs: dict[str, ToolInput] = {}
+        self._close_parts()
         self._calls: dict[str, list[ToolPartBuilder]] = {}
         self._step_calls: dict[str, list[ToolPartBuilder]] = {}
         self._approvals: dict[str, list[int]] = {}  # by id: a heap of the places of the parts that asked
@@ -114,11 +108,11 @@ class MessageBuilder:
 
     def _close_parts(self) -> None:
         """Forget which parts are open."""
-        self.open_texts.clear()
-        self._open_reasoning.clear()
+        for parts in self.open_parts.values():
+            parts.clear()
         self._inputs.clear()
 
-    def _continue(self, message: Message) -> None:
+    def _continue(self, message: msg.Message) -> None:
         self._id, self.role, self.extra = message.id, message.role, message.extra
         self._metadata = _owned(message.metadata)
         for part in message.parts:
@@ -127,11 +121,11 @@ class MessageBuilder:
             if isinstance(builder, ToolPartBuilder) and builder.fields["state"] == "input-streaming":
                 self._inputs[builder.call_id] = builder.reopened()
 
-    def _adopt(self, part: MessagePart) -> None:
+    def _adopt(self, part: msg.MessagePart) -> None:
         """Add a part of the message that is continued."""
-        if isinstance(part, ToolPart):
+        if isinstance(part, msg.ToolPart):
             tool = ToolPartBuilder(
-                part.tool_call_id, part.tool_name, dynamic=isinstance(part, DynamicToolPart)
+                part.tool_call_id, part.tool_name, dynamic=isinstance(part, msg.DynamicToolPart)
             )
             tool.set(**{name: getattr(part, name) for name in _TOOL_FIELDS})
             self._add_tool(tool)
@@ -139,17 +133,17 @@ class MessageBuilder:
                 self._ask(part.approval.id, tool)
             return
         fixed = self._add(part)
-        if isinstance(part, DataPart) and part.id is not None:
+        if isinstance(part, msg.DataPart) and part.id is not None:
             self._data.setdefault((part.name, part.id), fixed)
-        elif isinstance(part, StepStartPart):
+        elif isinstance(part, msg.StepStartPart):
             self._begin_step()
 
     @property
-    def message(self) -> Message:
+    def message(self) -> msg.Message:
         """The message as it is now; it does not change when more events come."""
         if self._metadata_seen is None:
             self._metadata_seen = _owned(self._metadata)
-        return Message(
+        return msg.Message(
             id=self._id,
             role=self.role,
             parts=tuple([part.snapshot() for part in self._parts]),
@@ -161,11 +155,11 @@ class MessageBuilder:
     def text(self) -> str:
         """The text so far; never half a character."""
         return "".join(
-            clean_text(part.text, streaming=part.state == "streaming")
+            msg.clean_text(part.text, streaming=part.state == "streaming")
             for part in (
                 part.snapshot() for part in self._parts if isinstance(part, TextPartBuilder | FixedPart)
             )
-            if isinstance(part, TextPart)
+            if isinstance(part, msg.TextPart)
         )
 
     @property
@@ -215,7 +209,7 @@ class MessageBuilder:
         return True
 
     def _start_step(self, event: ev.StartStep) -> bool:
-        self._add(StepStartPart())
+        self._add(msg.StepStartPart())
         self._begin_step()
         return False
 
@@ -232,39 +226,18 @@ class MessageBuilder:
         """Remove a part that was dropped from the indexes."""
         if isinstance(part, ToolPartBuilder):
             self._calls[part.call_id].pop()  # a call's parts are in the order of the message
-        elif isinstance(part, FixedPart) and isinstance(part.part, DataPart) and part.part.id is not None:
+        elif isinstance(part, FixedPart) and isinstance(part.part, msg.DataPart) and part.part.id is not None:
             self._data.pop((part.part.name, part.part.id), None)
 
-    def _text_start(self, event: ev.TextStart) -> bool:
-        part = TextPartBuilder(reasoning=False, id=None, metadata=event.provider_metadata)
+    def _begin_text(self, event: ev.TextStart | ev.ReasoningStart) -> bool:
+        reasoning = isinstance(event, ev.ReasoningStart)
+        part = TextPartBuilder(reasoning=reasoning, id=event.id, metadata=event.provider_metadata)
         self._parts.append(part)
-        self.open_texts[event.id] = part
+        self.open_parts["reasoning-delta" if reasoning else "text-delta"][event.id] = part
         return True
 
-    def _text_delta(self, event: ev.TextDelta) -> bool:
-        return self._delta(self.open_texts, event)
-
-    def _text_end(self, event: ev.TextEnd) -> bool:
-        part = self._end(self.open_texts, event)
-        if event.citations is not None:
-            part.citations = event.citations
-        return True
-
-    def _reasoning_start(self, event: ev.ReasoningStart) -> bool:
-        part = TextPartBuilder(reasoning=True, id=event.id, metadata=event.provider_metadata)
-        self._parts.append(part)
-        self._open_reasoning[event.id] = part
-        return True
-
-    def _reasoning_delta(self, event: ev.ReasoningDelta) -> bool:
-        return self._delta(self._open_reasoning, event)
-
-    def _reasoning_end(self, event: ev.ReasoningEnd) -> bool:
-        self._end(self._open_reasoning, event)
-        return True
-
-    def _delta(self, open: dict[str, TextPartBuilder], event: ev.TextDelta | ev.ReasoningDelta) -> bool:
-        part = open.get(event.id)
+    def _add_text(self, event: ev.TextDelta | ev.ReasoningDelta) -> bool:
+        part = self.open_parts[event.type].get(event.id)
         if part is None:
             raise _not_open(event, event.id)
         part.pieces.append(event.delta)
@@ -272,22 +245,25 @@ class MessageBuilder:
             part.metadata = event.provider_metadata
         return True
 
-    def _end(self, open: dict[str, TextPartBuilder], event: ev.TextEnd | ev.ReasoningEnd) -> TextPartBuilder:
-        part = open.pop(event.id, None)
+    def _end_text(self, event: ev.TextEnd | ev.ReasoningEnd) -> bool:
+        kind = "text-delta" if isinstance(event, ev.TextEnd) else "reasoning-delta"
+        part = self.open_parts[kind].pop(event.id, None)
         if part is None:
             raise _not_open(event, event.id)
         part.state = "done"
         if event.provider_metadata is not None:
             part.metadata = event.provider_metadata
+        if isinstance(event, ev.TextEnd) and event.citations is not None:
+            part.citations = event.citations
         part.changed()
-        return part
+        return True
 
-    def _add(self, part: MessagePart) -> FixedPart:
+    def _add(self, part: msg.MessagePart) -> FixedPart:
         fixed = FixedPart(part)
         self._parts.append(fixed)
         return fixed
 
-    def _whole_part(self, event: _WholePart) -> bool:
+    def _whole_part(self, event: ev.Event) -> bool:
         """Add the part that *event* describes: both have the same fields, except ``extra``."""
         cls = _WHOLE_PARTS[type(event)]
         names = [field.name for field in attrs.fields(type(event)) if field.name != "extra"]
@@ -299,10 +275,10 @@ class MessageBuilder:
             return False
         known = None if event.id is None else self._data.get((event.name, event.id))
         if known is not None:
-            known.part = attrs.evolve(cast("DataPart", known.part), data=event.data)
+            known.part = attrs.evolve(cast("msg.DataPart", known.part), data=event.data)
             return True
         extra = event.extra if event.transient is None else {**event.extra, "transient": event.transient}
-        added = self._add(DataPart(name=event.name, data=event.data, id=event.id, extra=extra))
+        added = self._add(msg.DataPart(name=event.name, data=event.data, id=event.id, extra=extra))
         if event.id is not None:
             self._data[event.name, event.id] = added
         return True
@@ -335,40 +311,28 @@ class MessageBuilder:
         self._add_tool(part)
         return part, True
 
-    def _update(self, part: ToolPartBuilder, state: str, **fields: Any) -> None:
-        """Bring a call to *state* and set these fields; one that is not given is removed."""
+    def _update(
+        self, part: ToolPartBuilder, state: str, event: _ToolEvent | None = None, **fields: Any
+    ) -> None:
+        """Bring a call to *state* with these fields, and with those of *event* that it has."""
         part.stream = None
-        part.set(
-            state=state,
-            input=fields.get("input", MISSING),
-            output=fields.get("output", MISSING),
-            error_text=fields.get("error_text"),
-            raw_input=fields.get("raw_input", MISSING),
-            preliminary=fields.get("preliminary"),
-            input_encoding=fields.get("input_encoding"),
-        )
-
-    def _keep(self, part: ToolPartBuilder, event: _ToolEvent, *, result: bool) -> None:
-        """Set the fields that stay as they are when the event does not have them."""
-        metadata = event.provider_metadata
-        part.set_given(
-            provider_executed=event.provider_executed,
-            tool_metadata=event.tool_metadata,
-            **{"result_provider_metadata" if result else "call_provider_metadata": metadata},
-        )
+        part.set(state=state, **{name: fields.get(name, MISSING) for name in _OF_ONE_STATE})
+        if event is not None:
+            kept = {"provider_executed": event.provider_executed, "tool_metadata": event.tool_metadata}
+            whose = "result" if state.startswith("output") else "call"
+            part.set_given(**kept, **{f"{whose}_provider_metadata": event.provider_metadata})
 
     def _tool_input_start(self, event: ev.ToolInputStart) -> bool:
         dynamic = event.dynamic is True
         part, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
         self._inputs[event.tool_call_id] = ToolInput(
-            event.tool_name,
+            name=event.tool_name,
             dynamic=dynamic,
             title=event.title,
             metadata=event.tool_metadata,
             encoding=event.input_encoding,
         )
-        self._update(part, "input-streaming", input_encoding=event.input_encoding)
-        self._keep(part, event, result=False)
+        self._update(part, "input-streaming", event, input_encoding=event.input_encoding)
         part.set_given(title=event.title)
         return True
 
@@ -399,8 +363,7 @@ class MessageBuilder:
 
     def _tool_input_available(self, event: ev.ToolInputAvailable) -> bool:
         part, _ = self._here(event.tool_call_id, event.tool_name, dynamic=event.dynamic is True)
-        self._update(part, "input-available", input=event.input)
-        self._keep(part, event, result=False)
+        self._update(part, "input-available", event, input=event.input)
         part.set_given(title=event.title)
         return True
 
@@ -408,39 +371,28 @@ class MessageBuilder:
         here = self._step_calls.get(event.tool_call_id)
         dynamic = here[0].dynamic if here else event.dynamic is True
         part, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
-        self._update(part, "output-error", input=event.input, error_text=event.error_text)
-        self._keep(part, event, result=True)
+        self._update(part, "output-error", event, input=event.input, error_text=event.error_text)
         return True
 
     def _tool_output_available(self, event: ev.ToolOutputAvailable) -> bool:
         part = self._call(event, event.tool_call_id)
         part.settle()
-        self._update(
-            part,
-            "output-available",
-            input=part.fields.get("input", MISSING),
-            output=event.output,
-            preliminary=event.preliminary,
-        )
-        self._keep(part, event, result=True)
+        given = part.fields.get("input", MISSING)
+        fields = {"input": given, "output": event.output, "preliminary": event.preliminary}
+        self._update(part, "output-available", event, **fields)
         return True
 
     def _tool_output_error(self, event: ev.ToolOutputError) -> bool:
         part = self._call(event, event.tool_call_id)
         part.settle()
-        self._update(
-            part,
-            "output-error",
-            input=part.fields.get("input", MISSING),
-            raw_input=MISSING if part.dynamic else part.fields.get("raw_input", MISSING),
-            error_text=event.error_text,
-        )
-        self._keep(part, event, result=True)
+        given = part.fields.get("input", MISSING)
+        raw = MISSING if part.dynamic else part.fields.get("raw_input", MISSING)
+        self._update(part, "output-error", event, input=given, raw_input=raw, error_text=event.error_text)
         return True
 
     def _tool_approval_request(self, event: ev.ToolApprovalRequest) -> bool:
         part = self._call(event, event.tool_call_id)
-        approval = ToolApproval(
+        approval = msg.ToolApproval(
             id=event.approval_id,
             descriptor=MISSING if event.approval_descriptor is None else event.approval_descriptor,
             input_schema_input=event.input_schema_input,
@@ -461,7 +413,7 @@ class MessageBuilder:
         while asked:
             part = self._parts[asked[0]] if asked[0] < len(self._parts) else None
             if isinstance(part, ToolPartBuilder):
-                approval: ToolApproval | None = part.fields.get("approval")
+                approval: msg.ToolApproval | None = part.fields.get("approval")
                 if approval is not None and approval.id == approval_id:
                     return part
             heappop(asked)
@@ -471,7 +423,7 @@ class MessageBuilder:
         part = self._asked(event.approval_id)
         if part is None:
             raise _not_open(event, event.approval_id)
-        approval: ToolApproval = part.fields["approval"]
+        approval: msg.ToolApproval = part.fields["approval"]
         given = {} if event.reason is None else {"reason": event.reason}
         part.set(
             state="approval-responded",
@@ -489,12 +441,12 @@ class MessageBuilder:
     _folds: ClassVar[dict[type[object], Callable[[MessageBuilder, Any], bool]]] = {
         ev.Start: _start,
         ev.StartStep: _start_step,
-        ev.TextStart: _text_start,
-        ev.TextDelta: _text_delta,
-        ev.TextEnd: _text_end,
-        ev.ReasoningStart: _reasoning_start,
-        ev.ReasoningDelta: _reasoning_delta,
-        ev.ReasoningEnd: _reasoning_end,
+        ev.TextStart: _begin_text,
+        ev.TextDelta: _add_text,
+        ev.TextEnd: _end_text,
+        ev.ReasoningStart: _begin_text,
+        ev.ReasoningDelta: _add_text,
+        ev.ReasoningEnd: _end_text,
         ev.ToolInputStart: _tool_input_start,
         ev.ToolInputDelta: _tool_input_delta,
         ev.ToolInputAvailable: _tool_input_available,
@@ -504,33 +456,14 @@ class MessageBuilder:
         ev.ToolApprovalRequest: _tool_approval_request,
         ev.ToolApprovalResponse: _tool_approval_response,
         ev.ToolOutputDenied: _tool_output_denied,
-        ev.SourceUrl: _whole_part,
-        ev.SourceDocument: _whole_part,
-        ev.File: _whole_part,
-        ev.ReasoningFile: _whole_part,
-        ev.Custom: _whole_part,
         ev.Data: _data_event,
         ev.MessageMetadata: _message_metadata,
         ev.Finish: _finish,
         ev.ResetStep: _reset_step,
-        ev.SteeringMessage: _whole_part,
+        **dict.fromkeys(_WHOLE_PARTS, _whole_part),
     }
     """How each type changes the message. Other types (finish-step, abort, error, unknown) do not."""
 
-
-_WholePart: TypeAlias = (
-    ev.SourceUrl | ev.SourceDocument | ev.File | ev.ReasoningFile | ev.Custom | ev.SteeringMessage
-)
-
-_WHOLE_PARTS: Final[Mapping[type[_WholePart], Callable[..., MessagePart]]] = {
-    ev.SourceUrl: SourceUrlPart,
-    ev.SourceDocument: SourceDocumentPart,
-    ev.File: FilePart,
-    ev.ReasoningFile: ReasoningFilePart,
-    ev.Custom: CustomPart,
-    ev.SteeringMessage: SteeringMessagePart,
-}
-"""The events that are a part each, and the part's class."""
 
 _ToolEvent: TypeAlias = (
     ev.ToolInputStart

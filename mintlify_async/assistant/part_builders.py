@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from attrs import define, field
+
 from ..messages import DynamicToolPart, MessagePart, ReasoningPart, TextPart, ToolPart, join_surrogates
 from ..model.partial_json import parse_partial
 from ..model.wire_value import MISSING, Objects, ProviderMetadata
-
-__all__ = ["FixedPart", "PartBuilder", "TextPartBuilder", "ToolInput", "ToolPartBuilder"]
 
 
 class FixedPart:
@@ -65,31 +65,19 @@ class TextPartBuilder:
         )
 
 
+@define(eq=False, repr=False, kw_only=True)
 class ToolInput:
     """The text of a tool's input while it streams, and the facts from its start event."""
 
-    __slots__ = ("dynamic", "encoding", "length", "metadata", "name", "part", "pieces", "step", "title")
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        dynamic: bool,
-        title: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        encoding: str | None = None,
-        text: str = "",
-    ) -> None:
-        """Begin with *text*."""
-        self.name = name
-        self.dynamic = dynamic
-        self.title = title
-        self.metadata = metadata
-        self.encoding = encoding
-        self.pieces = [text]
-        self.length = len(text)
-        self.part: ToolPartBuilder | None = None  # shows the input
-        self.step = -1  # the step of that part
+    name: str
+    dynamic: bool
+    title: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    encoding: str | None = None
+    pieces: list[str] = field(factory=lambda: [""])
+    length: int = 0
+    part: ToolPartBuilder | None = field(default=None, init=False)  # shows the input
+    step: int = field(default=-1, init=False)  # the step of that part
 
     def text(self, length: int | None = None) -> str:
         """Return the text, or its first *length* characters."""
@@ -159,13 +147,15 @@ class ToolPartBuilder:
     def reopened(self) -> ToolInput:
         """Return the streaming input of a call in a message that is continued, with its text so far."""
         raw = self.fields.get("raw_input")
+        text = raw if isinstance(raw, str) else ""
         return ToolInput(
-            self.name,
+            name=self.name,
             dynamic=self.dynamic,
             title=self.fields.get("title"),
             metadata=self.fields.get("tool_metadata"),
             encoding=self.fields.get("input_encoding"),
-            text=raw if isinstance(raw, str) else "",
+            pieces=[text],
+            length=len(text),
         )
 
     def settle(self) -> None:

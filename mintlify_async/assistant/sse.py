@@ -11,11 +11,12 @@ this protocol and are skipped. The result does not depend on how the bytes are s
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Final
 
-from ..errors import StreamDecodeError
+from attrs import Factory, define, field
 
-__all__ = ["DEFAULT_MAX_EVENT_BYTES", "SSEDecoder", "whole_events"]
+from ..errors import StreamDecodeError
 
 # A tool's result is 50 to 100 KB on one line. A line that never ends must not fill the memory.
 DEFAULT_MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
@@ -27,6 +28,7 @@ _EXCERPT: Final = 2000
 """Characters of a foreign line that are kept for an error's excerpt."""
 
 
+@define(eq=False, repr=False)
 class SSEDecoder:
     """Finds the events in a stream of bytes.
 
@@ -43,29 +45,15 @@ class SSEDecoder:
         too_large: Whether the limit was exceeded; nothing is read after that.
     """
 
-    __slots__ = (
-        "_after_cr",
-        "_data",
-        "_data_bytes",
-        "_started",
-        "_tail",
-        "data_seen",
-        "foreign",
-        "max_event_bytes",
-        "too_large",
-    )
-
-    def __init__(self, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES, *, begun: bool = False) -> None:
-        """Start at the beginning of a stream, or of a line."""
-        self.max_event_bytes = max_event_bytes
-        self.data_seen = begun
-        self.foreign: str | None = None
-        self.too_large = False
-        self._tail = bytearray()  # the line in progress
-        self._data: list[str] | None = None  # the data lines of the event in progress
-        self._data_bytes = 0
-        self._after_cr = False  # a LF that comes now belongs to the CR before it
-        self._started = begun
+    max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES
+    data_seen: bool = field(default=False, kw_only=True, alias="begun")
+    foreign: str | None = field(default=None, init=False)
+    too_large: bool = field(default=False, init=False)
+    _started: bool = field(default=Factory(attrgetter("data_seen"), takes_self=True), init=False)
+    _tail: bytearray = field(factory=bytearray, init=False)  # the line in progress
+    _data: list[str] | None = field(default=None, init=False)  # the data lines of the event in progress
+    _data_bytes: int = field(default=0, init=False)
+    _after_cr: bool = field(default=False, init=False)  # a LF that comes now belongs to the CR before it
 
     def feed(self, data: bytes) -> list[str]:
         """Add the next bytes and return the data of each event that they complete.

@@ -17,9 +17,12 @@ is an error that carries what had arrived.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+from attrs import define, field
+from attrs.setters import NO_OP
 
 from ..errors import (
     AssistantError,
@@ -30,17 +33,16 @@ from ..errors import (
     UnexpectedResponseError,
     printable,
 )
-from ..events import AbortEvent, ErrorEvent, Finish, StreamEvent
+from ..events import AbortEvent, ErrorEvent, Finish, ReasoningDelta, StreamEvent, TextDelta
 from ..messages import Message
 from ..model.json_text import SHALLOW, DecodeProblem, decode_json, mask_text, scan_json, scan_text, too_deep
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING
 from ..rendering.sources import AnswerSource
-from .decode import build_event, make_text_delta, undecodable
+from .decode import DELTA_MAKERS, build_event, undecodable
 from .message_builder import MessageBuilder
+from .part_builders import TextPartBuilder
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
-
-__all__ = ["MessageStream"]
 
 _DONE: Final = "[DONE]"
 # One list for all of them: thousands of streams may wait, and each list costs the garbage collector time.
@@ -53,7 +55,14 @@ _THREAD_FIELDS: Final = frozenset(("threadId", "threadKey", "messageMetadata"))
 """The fields of an event that may name its thread."""
 _ENDS: Final = frozenset((Finish, AbortEvent, ErrorEvent))
 """The events that announce an end."""
-_DELTA_OPENING: Final = r'\s*\{\s*"type"\s*:\s*"text-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
+_DELTA_OPENING: Final = (
+    r'\s*\{\s*"type"\s*:\s*"(?:text|reasoning)-delta"\s*,\s*"id"\s*:\s*"[^"\\]*"\s*,\s*"delta"\s*:\s*"'
+)
+
+
+_Opened: TypeAlias = tuple[dict[str, TextPartBuilder], str, Callable[[str, str], TextDelta | ReasoningDelta]]
+"""The open parts of one kind, the id of one of them, and the function that makes its deltas."""
+_NOT_OPENED: Final[_Opened] = ({}, "", DELTA_MAKERS["text-delta"])
 
 
 class _ThreadFinder:
@@ -113,6 +122,8 @@ def _text_or_none(content: object) -> str | None:
     return content if isinstance(content, str) and content else None
 
 
+# NO_OP: the converter of one field would make assigning any of them three times as slow.
+@define(eq=False, repr=False, kw_only=True, on_setattr=NO_OP)
 class MessageStream:
     """Decodes and folds the stream of one answer.
 
@@ -127,59 +138,31 @@ class MessageStream:
         ended: Whether there are no more events.
     """
 
-    __slots__ = (
-        "_begun",
-        "_builder",
-        "_cause",
-        "_decoder",
-        "_ends",
-        "_eof",
-        "_found",
-        "_head",
-        "_headers",
-        "_last",
-        "_max_event_bytes",
-        "_opening",
-        "_opening_id",
-        "_queue",
-        "_secret",
-        "_texts",
-        "_thread",
-        "_thread_headers",
-        "ended",
-        "events_seen",
-        "wrote",
-    )
-
-    def __init__(
-        self,
-        *,
-        message: Message | None = None,
-        thread: Thread | None = None,
-        max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
-    ) -> None:
-        """Start before the first byte of the body."""
-        self._max_event_bytes = max_event_bytes
-        self._decoder: SSEDecoder | None = None  # made for the first bytes that are not whole events
-        self._begun = False  # whether there were events before the decoder was made
-        self._builder = MessageBuilder(message)
-        self._texts = self._builder.open_texts
-        self._thread = thread
-        self._headers: Mapping[str, str] = EMPTY
-        self._thread_headers = ("", "")
-        self._secret: str | None = None
-        self._found: _ThreadFinder | None = None  # made when it is needed, mostly at the end
-        self._queue = _NO_EVENTS  # in reverse order; a deque takes 700 bytes more per stream
-        # How a delta of the text part _opening_id begins: what begins the same differs in its delta alone.
-        self._opening: str | tuple[()] = ()  # no text starts with one of ()
-        self._opening_id = ""
-        self._head = b""
-        self._last: str | None = None  # the data of an event that was not ended by a blank line
-        self._eof = False
-        self._cause: str | None = None
-        self._ends: Mapping[str, StreamEvent | None] = EMPTY  # the ends that were announced, by type
-        self.events_seen = 0
-        self.wrote = self.ended = False
+    _builder: MessageBuilder = field(default=None, alias="message", converter=MessageBuilder)
+    _thread: Thread | None = field(default=None, alias="thread")
+    _max_event_bytes: int = field(default=DEFAULT_MAX_EVENT_BYTES, alias="max_event_bytes")
+    _headers: Mapping[str, str] = field(default=EMPTY, init=False)
+    _thread_headers: tuple[str, str] = field(default=("", ""), init=False)
+    _secret: str | None = field(default=None, init=False)
+    _found: _ThreadFinder | None = field(
+        default=None, init=False
+    )  # made when it is needed, mostly at the end
+    # Made for the first bytes that are not whole events; _begun says whether there were events before it.
+    _decoder: SSEDecoder | None = field(default=None, init=False)
+    _begun: bool = field(default=False, init=False)
+    # The data of events, in reverse order; a deque takes 700 bytes more per stream.
+    _queue: list[str] = field(default=_NO_EVENTS, init=False)
+    # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
+    _opening: str | tuple[()] = field(default=(), init=False)  # no text starts with one of ()
+    _opened: _Opened = field(default=_NOT_OPENED, init=False)
+    _head: bytes = field(default=b"", init=False)
+    _last: str | None = field(default=None, init=False)  # the data of an event that no blank line ended
+    _eof: bool = field(default=False, init=False)
+    _cause: str | None = field(default=None, init=False)
+    _ends: Mapping[str, StreamEvent | None] = field(default=EMPTY, init=False)  # by type: the announced ends
+    events_seen: int = field(default=0, init=False)
+    wrote: bool = field(default=False, init=False)
+    ended: bool = field(default=False, init=False)
 
     # Input ------------------------------------------------------------------------------------
 
@@ -248,35 +231,36 @@ class MessageStream:
         data = queue.pop()
         content: Any = MISSING
         try:
-            # Nine of ten events are text deltas. This short cut decodes and folds one in 1.2 µs; the
-            # way of all events takes 4.
+            # Nine of ten events are deltas. This short cut decodes and folds one in 1.2 µs; the way of all
+            # events takes 4.
             if data.startswith(self._opening):
-                name = self._opening_id
+                parts, id, make = self._opened
                 delta, end = scan_text(data, len(self._opening))
                 if data[end:] == "}":
-                    self._texts[name].pieces.append(delta)
+                    parts[id].pieces.append(delta)
                     self.events_seen += 1
                     self.wrote = True
-                    return make_text_delta(name, delta)
+                    return make(id, delta)
             content, end = scan_json(data, 0)
             if end != len(data):
                 content = MISSING
-            elif content["type"] == "text-delta" and len(content) == 3:
-                name, delta = content["id"], content["delta"]
-                if delta.__class__ is str:
-                    self._texts[name].pieces.append(delta)
-                    self.events_seen += 1
-                    self.wrote = True
-                    self._learn_opening(data, name)
-                    return make_text_delta(name, delta)
+            elif len(content) == 3 and content["type"] in DELTA_MAKERS and content["delta"].__class__ is str:
+                kind, id, delta = content["type"], content["id"], content["delta"]
+                parts, make = self._builder.open_parts[kind], DELTA_MAKERS[kind]
+                parts[id].pieces.append(delta)
+                self.events_seen += 1
+                self.wrote = True
+                self._learn_opening(data, (parts, id, make))
+                return make(id, delta)
         except (StopIteration, ValueError, LookupError, TypeError, RecursionError):
             pass  # the event is wrong in some way, which _take finds out
         return self._take(data, content)
 
-    def _learn_opening(self, data: str, id: str) -> None:
-        if id != self._opening_id:
-            found = re.match(_DELTA_OPENING, data)
-            self._opening_id, self._opening = id, found[0] if found else ()
+    def _learn_opening(self, data: str, opened: _Opened) -> None:
+        """Learn how the deltas of a part begin, when it has the second one in a row."""
+        again = opened[1] == self._opened[1] and opened[2] is self._opened[2]
+        found = re.match(_DELTA_OPENING, data) if again else None
+        self._opened, self._opening = opened, found[0] if found else ()
 
     def _take(self, data: str, content: Any) -> StreamEvent | None:
         """Decode and fold an event that is not a plain text delta, or that is not valid."""

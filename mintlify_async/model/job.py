@@ -7,10 +7,11 @@ type is kept in ``extra``, so that it never makes a job unreadable.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 import attrs
 from attrs import frozen
@@ -23,7 +24,6 @@ from .wire_value import (
     UNCOMPARED,
     Lenient,
     WireValue,
-    instant_text,
     read_instant,
     read_value,
     write_value,
@@ -130,11 +130,18 @@ class Job(WireValue):
             problem = ".status is empty" if job.id else ".id is empty"
         raise _not_a_job(problem, wire, raw)
 
-    def _with_instants(self, wire: Mapping[str, Any]) -> Self:
+    def _with_instants(self, wire: Mapping[str, Any]) -> Job:
         """Return the job with the words of *wire* for instants that would be written in other ones."""
-        instants = {"createdAt": self.created_at, "archivedAt": self.archived_at}
-        sent = {name: wire[name] for name, at in instants.items() if at and instant_text(at) != wire[name]}
-        return attrs.evolve(self, instants=sent) if sent else self
+        odd: dict[str, str] = {}
+        if self.created_at is not None and not _is_usual(wire["createdAt"]):
+            odd["createdAt"] = wire["createdAt"]
+        if self.archived_at is not None and not _is_usual(wire["archivedAt"]):
+            odd["archivedAt"] = wire["archivedAt"]
+        return attrs.evolve(self, instants=odd) if odd else self
+
+
+_is_usual: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z").fullmatch
+"""Whether an instant is written as ``instant_text`` writes it."""
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:

@@ -13,24 +13,6 @@ from typing import Any, Final, cast
 
 from ..errors import ConfigurationError
 
-__all__ = [
-    "MASK",
-    "MAX_DEPTH",
-    "SHALLOW",
-    "DecodeProblem",
-    "as_object",
-    "decode_json",
-    "drop_keys",
-    "json_safe",
-    "mask_keys",
-    "mask_text",
-    "require_json",
-    "require_text",
-    "scan_json",
-    "scan_text",
-    "too_deep",
-]
-
 MASK: Final = "***"
 """Replaces a thread's key."""
 
@@ -123,6 +105,9 @@ def json_safe(content: Any) -> Any:
     return content
 
 
+_CONTAINERS: Final = (dict, list)
+
+
 def mask_keys(content: Any) -> Any:
     """Return *content* with every thread key in it masked; the same object when there is none.
 
@@ -138,17 +123,20 @@ def drop_keys(content: Any) -> Any:
 
 
 def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    if isinstance(content, dict):
-        inside = cast("dict[str, Any]", content)
-        new = {k: _without_keys(v, treat) for k, v in inside.items()}
-        if THREAD_KEY in new and new[THREAD_KEY] is not None:
-            return treat(new)
-        return new if any(new[k] is not v for k, v in inside.items()) else inside
     if isinstance(content, list):
         items = cast("Sequence[Any]", content)
         treated = [_without_keys(item, treat) for item in items]
         return treated if any(a is not b for a, b in zip(treated, items, strict=True)) else items
-    return content
+    if not isinstance(content, dict):
+        return content
+    inside = cast("dict[str, Any]", content)
+    changed: dict[str, Any] = {}
+    for name, item in inside.items():
+        if isinstance(item, _CONTAINERS) and (new := _without_keys(item, treat)) is not item:
+            changed[name] = new
+    if changed:
+        inside = {**inside, **changed}
+    return inside if inside.get(THREAD_KEY) is None else treat(inside)
 
 
 _KEY_IN_TEXT: Final = r"""(threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?)[^"'\\\s,}&]+"""

@@ -16,8 +16,6 @@ from typing import Any, Final, cast
 from .json_text import DecodeProblem, decode_json
 from .wire_value import MISSING
 
-__all__ = ["parse_partial"]
-
 _PLAIN: Final = re.compile(r'[^"\\]+')
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
 _HALF_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")

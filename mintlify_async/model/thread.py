@@ -11,8 +11,6 @@ from typing import Any
 from ..errors import ConfigurationError
 from .json_text import MASK, as_object, require_text
 
-__all__ = ["Thread"]
-
 
 class Thread:
     """Names a conversation at the service: its id, and the key that opens it.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, partial
-from types import NoneType, UnionType
+from types import NoneType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -22,10 +22,8 @@ from typing import (
     NamedTuple,
     TypeAlias,
     TypeVar,
-    Union,
     cast,
     get_args,
-    get_origin,
     get_type_hints,
 )
 
@@ -38,26 +36,6 @@ if TYPE_CHECKING:
     # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
     # that only imports this package, or a page that shows its help, needs neither.
     from cattrs import Converter
-
-__all__ = [
-    "EMPTY",
-    "LOCAL",
-    "MISSING",
-    "UNCOMPARED",
-    "JSONObject",
-    "Lenient",
-    "MaskedJSON",
-    "Missing",
-    "Objects",
-    "ProviderMetadata",
-    "ThreadId",
-    "WireValue",
-    "instant_text",
-    "read_argument",
-    "read_instant",
-    "read_value",
-    "write_value",
-]
 
 _T = TypeVar("_T")
 _LENIENT: Final = "a value of another type is kept in extra"
@@ -171,13 +149,15 @@ def read_value(cls: type[ValueT], content: object, **given: Any) -> ValueT:
         DecodeProblem: It is not an object, or a field is missing or of another type. The message
             goes on where the caller's name for the object ends: ``.url is missing``.
     """
-    return cast("ValueT", _reader_of(cast("Any", cls))(content, cls, **given))
+    kind: Any = cls
+    value: ValueT = _reader_of(kind)(content, kind, given)
+    return value
 
 
 @cache
 def _reader_of(cls: type[Any]) -> Callable[..., Any]:
     # Called directly: a hook that ``structure`` calls takes no further fields.
-    return _converter().get_structure_hook(cls)
+    return load_converter().get_structure_hook(cls)
 
 
 def read_argument(cls: type[ValueT], content: object, where: str, **given: Any) -> ValueT:
@@ -195,29 +175,25 @@ def read_argument(cls: type[ValueT], content: object, where: str, **given: Any) 
 
 def write_value(value: WireValue) -> dict[str, Any]:
     """Return the JSON object that describes *value*: valid JSON, without thread keys."""
-    return cast("dict[str, Any]", _converter().unstructure(value))
+    return cast("dict[str, Any]", load_converter().unstructure(value))
 
 
 @cache
-def _converter() -> Converter:
-    """Return the converter, made when the first value is read or written."""
+def load_converter() -> Converter:
+    """Return the converter of all values. The first call imports cattrs, which takes about 15 ms."""
     # Imported here, because importing cattrs takes a tenth of the time of importing aiohttp, and a program
     # that only imports this package, or a page that shows its help, needs neither.
     from cattrs import Converter
 
     converter = Converter()
-    for kind, hook in _STRICT_HOOKS.items():
+    for kind, hook in _HOOKS.items():
         if isinstance(kind, type):  # cattrs looks at hooks of classes first, and has its own for these
             converter.register_structure_hook(kind, hook)
         else:
             converter.register_structure_hook_func(_is(kind), hook)
-    for kind in (Any, tuple[str, ...]):  # the second is checked by the class that has it
-        converter.register_structure_hook_func(_is(kind), _as_it_is)
     converter.register_structure_hook_func(
         lambda kind: getattr(kind, "__origin__", None) is Literal, _as_it_is
     )
-    converter.register_structure_hook_func(_is(MaskedJSON), lambda content, _: mask_keys(content))
-    converter.register_structure_hook(datetime, read_instant)
     converter.register_structure_hook_factory(_is_wire_class, partial(_reader, converter))
     converter.register_unstructure_hook_func(lambda _: True, json_safe)
     converter.register_unstructure_hook_func(_is(MaskedJSON), lambda content: json_safe(drop_keys(content)))
@@ -241,15 +217,20 @@ def _as_it_is(content: Any, _: object) -> Any:
     return content
 
 
-def _are_objects(contents: Any) -> bool:
-    return all(isinstance(content, Mapping) for content in contents)
+_OBJECT: Final = (dict, Mapping)
+"""What a JSON object may be. First ``dict``: to ask for the abstract class takes five times as long."""
+
+_TAKEN_AS_IS: Final[Mapping[Any, type]] = {str: str, bool: bool, int: int, float: float, JSONObject: dict}
+"""The class of values that the hook of a kind returns as they are."""
 
 
 def _strict(*classes: type, what: str, inside: Callable[[Any], Iterable[Any]] | None = None) -> _Hook:
     """Return a hook that takes instances of *classes*, in which all values *inside* are objects."""
 
     def read(content: Any, _: object) -> Any:
-        if isinstance(content, classes) and (inside is None or _are_objects(inside(content))):
+        if isinstance(content, classes) and (
+            inside is None or all(isinstance(item, _OBJECT) for item in inside(content))
+        ):
             return content
         raise DecodeProblem(f" must be {what}")
 
@@ -259,18 +240,6 @@ def _strict(*classes: type, what: str, inside: Callable[[Any], Iterable[Any]] | 
 def _number(*classes: type, what: str) -> _Hook:
     strict = _strict(*classes, what=what)
     return lambda content, kind: strict(None if isinstance(content, bool) else content, kind)
-
-
-# cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
-_STRICT_HOOKS: Final[Mapping[Any, _Hook]] = {
-    str: _strict(str, what="a string"),
-    bool: _strict(bool, what="true or false"),
-    int: _number(int, what="a whole number"),
-    float: _number(int, float, what="a number"),
-    JSONObject: _strict(Mapping, what="an object"),
-    ProviderMetadata: _strict(Mapping, what="an object of objects", inside=lambda found: found.values()),
-    Objects: _strict(list, tuple, what="a list of objects", inside=iter),
-}
 
 
 def read_instant(content: Any, _: object = None) -> datetime:
@@ -284,6 +253,22 @@ def read_instant(content: Any, _: object = None) -> datetime:
     except (TypeError, ValueError):
         raise DecodeProblem(" must be a date and time") from None
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
+# cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
+_HOOKS: Final[Mapping[Any, _Hook]] = {
+    str: _strict(str, what="a string"),
+    bool: _strict(bool, what="true or false"),
+    int: _number(int, what="a whole number"),
+    float: _number(int, float, what="a number"),
+    JSONObject: _strict(*_OBJECT, what="an object"),
+    ProviderMetadata: _strict(*_OBJECT, what="an object of objects", inside=lambda found: found.values()),
+    Objects: _strict(list, tuple, what="a list of objects", inside=iter),
+    datetime: read_instant,
+    MaskedJSON: lambda content, _: mask_keys(content),
+    Any: _as_it_is,
+    tuple[str, ...]: _as_it_is,  # checked by the class that has it
+}
 
 
 def instant_text(instant: datetime) -> str:
@@ -314,7 +299,7 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
         kind, marks = hints[field.name], ()
         if getattr(kind, "__metadata__", (_MASKED,)) != (_MASKED,):
             kind, marks = kind.__origin__, kind.__metadata__
-        if get_origin(kind) in (Union, UnionType):
+        if NoneType in get_args(kind):
             (kind,) = (option for option in get_args(kind) if option is not NoneType)
         head, *rest = field.name.split("_")
         yield _Field(
@@ -330,34 +315,37 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
 
 def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
-    fields = tuple(_wire_fields(cls))
-    plan = tuple(
-        (field, field.name, field.wire, converter.get_structure_hook(field.kind)) for field in fields
-    )
-    known = {field.wire for field in fields}
-    if hasattr(cls, "type"):
-        known.add("type")
+    hook_of = converter.get_structure_hook
+    fields = {f.wire: (f, f.name, _TAKEN_AS_IS.get(f.kind), hook_of(f.kind)) for f in _wire_fields(cls)}
+    required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
+    ignored = {"type"} if hasattr(cls, "type") else set[str]()
     has_extra = any(field.name == "extra" for field in _attributes(cls))
 
-    def read(content: Any, _: object, **values: Any) -> Any:
-        if content.__class__ is not dict and not isinstance(content, Mapping):
+    def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
+        if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        wire = cast("Mapping[str, Any]", content)
-        odd: list[str] = []
-        for field, name, wire_name, hook in plan:
-            sent = wire.get(wire_name, MISSING)
-            if sent is MISSING or (sent is None and field.null_is_absent):
-                if field.required:
-                    raise DecodeProblem(f".{wire_name} is missing")
+        values = {} if given is None else given
+        extra: dict[str, Any] = {}
+        for wire_name, sent in cast("Mapping[str, Any]", content).items():
+            found = fields.get(wire_name)
+            if found is None:
+                if wire_name not in ignored:
+                    extra[wire_name] = sent
                 continue
-            try:
-                values[name] = hook(sent, None)
-            except DecodeProblem as problem:
-                if not field.lenient:
-                    raise DecodeProblem(f".{wire_name}{problem}") from None
-                odd.append(wire_name)
-        if has_extra and (odd or not wire.keys() <= known):
-            extra = {name: sent for name, sent in wire.items() if name in odd or name not in known}
+            field, name, taken, hook = found
+            if sent.__class__ is taken:
+                values[name] = sent
+            elif sent is not None or not field.null_is_absent:
+                try:
+                    values[name] = hook(sent, None)
+                except DecodeProblem as problem:
+                    if not field.lenient:
+                        raise DecodeProblem(f".{wire_name}{problem}") from None
+                    extra[wire_name] = sent
+        for name, wire_name in required:
+            if name not in values:
+                raise DecodeProblem(f".{wire_name} is missing")
+        if extra and has_extra:
             values["extra"] = mask_keys(extra)
         return cls(**values)
 

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, LENIENT, OLDER_QUIRKS, ORACLE, READER_WINS, Scenario, joined, scenarios
 
-from mintlify_async.assistant.decode import parse_event
+from mintlify_async.assistant.decode import build_event, parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
 from mintlify_async.assistant.sse import SSEDecoder
 from mintlify_async.assistant.stream import MessageStream
@@ -563,14 +563,23 @@ WRITINGS = (
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["0", "", 'a"b', "é\\"]), st.text(max_size=9), st.sampled_from(WRITINGS)),
+        st.tuples(
+            st.sampled_from(["text", "reasoning"]),
+            st.sampled_from(["0", "", 'a"b', "é\\"]),
+            st.text(max_size=9),
+            st.sampled_from(WRITINGS),
+        ),
         max_size=12,
     )
 )
-def test_short_way_of_text_deltas_is_the_careful_one(deltas):
+def test_short_way_of_deltas_is_the_careful_one(deltas):
     """However a delta is written, whatever came before it: event and fold are the parser's own."""
-    starts = [json.dumps({"type": "text-start", "id": id}) for id in dict.fromkeys(id for id, _, _ in deltas)]
-    events = [*starts, *(write(id, delta) for id, delta, write in deltas)]
+    parts = dict.fromkeys((kind, id) for kind, id, _, _ in deltas)
+    starts = [json.dumps({"type": f"{kind}-start", "id": id}) for kind, id in parts]
+    written = [
+        write(id, delta).replace("text-delta", f"{kind}-delta", 1) for kind, id, delta, write in deltas
+    ]
+    events = [*starts, *written]
     fold = MessageBuilder()
     careful = [parse_event(data) for data in events]
     for event in careful:
@@ -579,6 +588,24 @@ def test_short_way_of_text_deltas_is_the_careful_one(deltas):
     stream.feed("".join(f"data: {data}\n\n" for data in events).encode())
     assert list(iter(stream.next_event, None)) == careful
     assert stream.message == fold.message
+
+
+@pytest.mark.parametrize("ids", [["0"], ["0", "1"]])
+@pytest.mark.parametrize("kind", ["text", "reasoning"])
+def test_plain_deltas_take_the_short_way(monkeypatch, kind, ids):
+    """Only the starts of parts go the long way: reasoning and parts in turn cost little more than text."""
+    built = []
+    monkeypatch.setattr(
+        "mintlify_async.assistant.stream.build_event",
+        lambda content, data: built.append(content["type"]) or build_event(content, data),
+    )
+    events = [{"type": f"{kind}-start", "id": id} for id in ids]
+    events += [{"type": f"{kind}-delta", "id": id, "delta": "ab"} for _ in range(100) for id in ids]
+    stream = MessageStream()
+    stream.feed("".join(f"data: {json.dumps(event)}\n\n" for event in events).encode())
+    assert len(list(iter(stream.next_event, None))) == len(events)
+    assert built == [f"{kind}-start"] * len(ids)
+    assert [len(part.text) for part in stream.message.parts] == [200] * len(ids)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
+import json
 import pickle
+import tracemalloc
 import weakref
 from datetime import UTC, datetime
 from typing import Any
@@ -173,3 +176,30 @@ async def test_a_job_is_read_only_when_it_can_be_printed_and_copied(service, dep
             copy.deepcopy(job)
             pickle.loads(pickle.dumps(job))
             job.to_wire()
+
+
+def test_a_job_that_is_waited_for_is_small() -> None:
+    """With the answer's headers, one of thousands of jobs takes no more than 900 bytes."""
+    headers = {
+        "Content-Type": "application/json; charset=utf-8",
+        "Content-Length": "210",
+        "Date": "Sun, 22 Nov 2026 05:08:03 GMT",
+        "Server": "Python/3.11 aiohttp/3.13.0",
+        "RateLimit-Remaining": "99",
+    }
+
+    def receive(number: int) -> Job:
+        fresh: dict[str, str] = json.loads(json.dumps({**headers, "X-Request-Id": f"req_{number}"}))
+        info = response_info(Assumptions(), 200, fresh)
+        return Job.from_wire(json.loads(json.dumps({**JOB, "id": f"job_{number}"})), raw=info)
+
+    receive(0)
+    gc.collect()
+    tracemalloc.start()
+    jobs = [receive(number) for number in range(1000)]
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert jobs[1].raw is not None
+    assert jobs[1].raw.headers["X-Request-Id"] == "req_1"
+    assert used / len(jobs) < 900

@@ -160,3 +160,18 @@ def test_a_class_reads_and_writes_its_fields():
     value = read_value(Sample, {"whole": 1, "ratio": 2, "flag": None, "lenient": "x", "new": 1})
     assert value == Sample(whole=1, ratio=2)
     assert write_value(value) == {"whole": 1, "ratio": 2}
+
+
+def test_the_converter_is_loaded_with_the_session():
+    """Importing cattrs takes longer than a hundred events; no first event of an answer waits for it."""
+    program = """
+import sys
+from mintlify_async import MintlifySession, Reply
+assert "cattrs" not in sys.modules
+MintlifySession()
+assert "cattrs" in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
