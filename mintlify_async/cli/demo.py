@@ -25,7 +25,7 @@ JOB_SECONDS = 3.0
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Show a job, a follow-up, a question, and a second question on the same thread."""
     service = LocalService(life=JobLife(seconds=JOB_SECONDS), answers=AnswerStyle(pause=PAUSE_SECONDS))
-    poll = mintlify.PollPolicy(initial=1.0, factor=1.0)
+    poll = mintlify.PollPolicy(initial=1.0, factor=1.0, settle_seconds=service.settle_seconds)
     async with service, service.session(poll=poll) as session:
         _step(
             terminal,
