@@ -429,12 +429,15 @@ NOT_A_JOB = {
     "nested too deep": b'{"id":' + b"[" * 100_000,
     "a number that is too long": b'{"id": ' + b"1" * 5000 + b"}",
 }
+ID_ALONE = ("no status", "null for a status")
 
 
 @pytest.mark.parametrize("name", NOT_A_JOB)
 @pytest.mark.parametrize("operation", AGENT)
 async def test_a_success_that_is_not_a_job(session, service, operation, name):
     """A POST that was accepted like this may have made a job; a GET is tried again."""
+    if operation in POSTS and name in ID_ALONE:
+        pytest.skip("the id says that it was accepted; tests/jobs has it")
     script(service, operation, status=200, body=NOT_A_JOB[name])
     error, sent = await failure(session, service, operation)
     if operation in POSTS:
