@@ -31,12 +31,12 @@ from .http.retry import RetryBudget, RetryPolicy
 from .http.timeouts import Timeouts
 from .http.transport import Transport
 from .jobs.agent_api import AgentAPI, LoopResources
-from .jobs.handle import JobHandle, handle_for, handle_over
+from .jobs.handle import JobHandle, created_handle, handle_for, handle_over
 from .jobs.polling import PollPolicy, PollScheduler
-from .jobs.wait import DEFAULT_TIMEOUT
+from .jobs.stale_guard import JobStates
+from .jobs.wait import DEFAULT_TIMEOUT, is_plain_function
 from .messages import Message, Question
 from .model.job import Job
-from .model.job_ref import JobRef
 from .model.question import ContextItem, SearchFilter
 from .model.thread import Thread
 from .model.wire_value import load_converter
@@ -251,9 +251,7 @@ class MintlifySession:
         self._check_open()
         ledger = None if dedupe_key is None else options.creation_ledger()
         job = await agent.create(project, prompt, dedupe_key, ledger, timeout, headers, extra_body)
-        # A string is the id of a job that another caller created; the service may not know it at once.
-        id, record = (job, None) if isinstance(job, str) else (job.id, job)
-        return JobHandle(self._for_handles(), JobRef(project, id), job=record, created=True)
+        return created_handle(self._for_handles(), project, job)
 
     def job(self, ref: JobReference | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
@@ -295,7 +293,7 @@ class MintlifySession:
             check: Raise JobFailedError when the job fails.
             until: ``"pr"`` also waits for the pull request of a completed job.
             on_created: Called with the handle before the wait, so that a cancelled wait
-                does not lose a paid job.
+                does not lose a paid job. A plain function.
             on_change: Called with each new record of the job.
             project_id: As for :meth:`create_job`, like the three after it.
             dedupe_key: A name for this creation in the session's ledger.
@@ -320,6 +318,10 @@ class MintlifySession:
             return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
 
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
+        if on_created is not None and not is_plain_function(on_created):
+            raise ConfigurationError(
+                "on_created must be a plain function of one JobHandle", field="on_created"
+            )
         observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
         if observation is None:
             return await run(self._agent)
@@ -560,7 +562,7 @@ class MintlifySession:
         other._owner = False
         other._parent = self  # keeps it alive: its __del__ would close the shared connections
         other._options = options
-        other._agent = other._agent_api(self._agent.loops, self._agent.http.transport)
+        other._agent = other._agent_api(self._agent.loops, self._agent.http.transport, self._agent.states)
         other._shared = None
         return other
 
@@ -642,10 +644,12 @@ class MintlifySession:
             return LoopResources(Transport(settings, clock), PollScheduler(agent))
 
         loops = LoopLocal(make)
-        agent = self._agent_api(loops, lambda: loops.get().transport)
+        agent = self._agent_api(loops, lambda: loops.get().transport, JobStates())
         return agent
 
-    def _agent_api(self, loops: LoopLocal[LoopResources], transport: Callable[[], Transport]) -> AgentAPI:
+    def _agent_api(
+        self, loops: LoopLocal[LoopResources], transport: Callable[[], Transport], states: JobStates
+    ) -> AgentAPI:
         options = self._options
         http = Dispatcher(
             assumptions=self._assumptions,
@@ -663,7 +667,14 @@ class MintlifySession:
             headers=options.headers,
             extra_body=options.extra_body,
         )
-        return AgentAPI(http=http, loops=loops, poll=options.poll, project_id=options.project_id)
+        return AgentAPI(
+            http=http,
+            loops=loops,
+            poll=options.poll,
+            project_id=options.project_id,
+            states=states,
+            ledger=options.ledger,
+        )
 
     def _for_handles(self) -> AgentAPI:
         """Return what all handles call: it keeps the session alive, and the session not it."""

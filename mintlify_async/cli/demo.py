@@ -65,7 +65,7 @@ service running, for your own code."""
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Show a job, a follow-up, a question, and a second question on the same thread."""
     service = LocalService(life=JobLife(seconds=JOB_SECONDS), answers=AnswerStyle(pause=PAUSE_SECONDS))
-    poll = mintlify.PollPolicy(initial=1.0, factor=1.0)
+    poll = mintlify.PollPolicy(initial=1.0, factor=1.0, settle_seconds=service.settle_seconds)
     async with service, service.session(poll=poll) as session:
         terminal.write(INTRODUCTION.format(service=service))
         terminal.write(JOB)

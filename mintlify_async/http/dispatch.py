@@ -280,7 +280,7 @@ class Dispatcher:
         await self._receive(attempt, answer)
         if not 200 <= answer.status < 300:
             raise self._refusal(call.request, answer)
-        return read_job(self.assumptions, answer, attempt.number)
+        return read_job(self.assumptions, answer, attempt.number, id_is_enough=call.request.is_agent_post)
 
     async def _exchange_stream(self, attempt: Attempt) -> tuple[LiveResponse, int]:
         call = attempt.call
@@ -446,7 +446,16 @@ def _outcome_unknown(request: Request, failed: FailedAttempt) -> OutcomeUnknownE
         request_id=getattr(error, "request_id", None),
         sent_at=getattr(error, "sent_at", None) or failed.attempt.sent_at,
         prompt_sha256=request.prompt_sha256,
+        reason=_unknown_reason(error),
     )
+
+
+def _unknown_reason(error: SendError) -> str:
+    if isinstance(error, APIConnectionError):
+        if error.reason == "protocol":
+            return "unreadable_answer"
+        return "timeout" if error.reason == "timeout" else "connection_lost"
+    return "server_error" if isinstance(error, APIStatusError) else "unreadable_answer"
 
 
 def _scope(request: Request, key: str) -> QuotaScope:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from attrs import define, evolve, field
 
+from ..errors import ConfigurationError, UnexpectedResponseError, printable
 from ..http.dispatch import Dispatcher
 from ..http.observer import Fact, Observation, PartOf, following, note_job
 from ..http.transport import Transport
@@ -17,10 +19,9 @@ from ..runtime.cancellation import finish_shielded
 from ..runtime.clock import Clock
 from ..runtime.per_event_loop import LoopLocal
 from ..storage.ledger import Ledger
-from .create_once import create_once, fingerprint
+from .create_once import check_key, create_once, fingerprint, send_once
 from .polling import PollPolicy, PollScheduler
-
-__all__ = ["AgentAPI", "LoopResources"]
+from .stale_guard import JobStates
 
 LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
 
@@ -58,6 +59,8 @@ class AgentAPI:
         loops: The connections and the poll scheduler of each event loop.
         poll: When jobs are polled.
         project_id: The session's project, or None.
+        states: What the session knows of its jobs.
+        ledger: Where the turns of follow-ups with a ``dedupe_key`` are recorded, or None.
         observation: The operation that every call is a part of, or None.
         owner: An object that is kept alive by this one, or None.
     """
@@ -68,6 +71,8 @@ class AgentAPI:
     loops: LoopLocal[LoopResources]
     poll: PollPolicy
     project_id: str | None
+    states: JobStates = field(factory=JobStates)
+    ledger: Ledger | None = None
     observation: Observation | None = None
     owner: object = field(default=None, repr=False)
 
@@ -112,7 +117,8 @@ class AgentAPI:
         """Create a job with one POST; with *ledger*, only when *dedupe_key* has none yet.
 
         Returns:
-            The job; or the id of the job that another caller has created with the same key.
+            The job; or its id, when another caller has created it with the same key, or when
+            the answer has no status.
         """
         http = self.http
         request = create_job_request(
@@ -123,15 +129,17 @@ class AgentAPI:
             extra_body=merged(http.extra_body, extra_body),
         )
         if dedupe_key is None or ledger is None:
-            return await self.post(request, timeout=timeout)
-        return await create_once(
-            ledger,
-            dedupe_key,
-            fingerprint(project_id, prompt),
-            (timeout if timeout is not None else http.timeouts.request) + LEASE_MARGIN,
-            lambda: self.post(request, timeout=timeout),
-            http.clock,
-        )
+            created: Job | str = await self.post(request, timeout=timeout)
+        else:
+            created = await create_once(
+                ledger,
+                dedupe_key,
+                fingerprint(project_id, prompt),
+                (timeout if timeout is not None else http.timeouts.request) + LEASE_MARGIN,
+                lambda: self.post(request, timeout=timeout),
+                http.clock,
+            )
+        return created if isinstance(created, str) or created.status else created.id
 
     async def post(self, request: Request, *, timeout: float | None = None) -> Job:
         """Send *request*, a POST, at most once, and return the job in its answer."""
@@ -146,11 +154,31 @@ class AgentAPI:
             note_job(observation, job)
             return job
 
-    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
-        """Poll a job; once, when *retry* is false."""
-        http = self.http
+    async def get_job(self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None) -> Job:
+        """Poll a job; once and within ``PollPolicy.timeout`` when *retry* is false.
+
+        Raises:
+            UnexpectedResponseError: The answer is another job, or not a job.
+        """
+        http, timeouts = self.http, self.http.timeouts
         request = get_job_request(http.assumptions, project_id, job_id, headers=http.headers)
-        return http.job(request, http.timeouts, single=not retry)
+        if not retry:
+            timeouts = evolve(
+                timeouts,
+                request=min(
+                    timeouts.request, self.poll.timeout, math.inf if limit is None else max(limit, 0.001)
+                ),
+            )
+        job = await http.job(request, timeouts, single=not retry)
+        if job.id != job_id:
+            raise UnexpectedResponseError(
+                f"get_job: asked for job {printable(job_id)}, and the answer is job {printable(job.id)}",
+                excerpt=printable(repr(job)),
+                status=200 if job.raw is None else job.raw.status,
+                headers=None if job.raw is None else job.raw.headers,
+                request_id=None if job.raw is None else job.raw.request_id,
+            )
+        return job
 
     async def send_message(
         self,
@@ -158,10 +186,11 @@ class AgentAPI:
         prompt: str,
         *,
         project_id: str,
+        timeout: float | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
-    ) -> Job:
-        """Send a follow-up: one POST, at most once."""
+    ) -> Job | None:
+        """Send a follow-up: one POST, at most once; None when its answer is no record of this job."""
         request = send_message_request(
             self.http.assumptions,
             project_id,
@@ -170,4 +199,33 @@ class AgentAPI:
             headers=merged(self.http.headers, headers),
             extra_body=merged(self.http.extra_body, extra_body),
         )
-        return await self.post(request)
+        job = await self.post(request, timeout=timeout)
+        return job if job.status and job.id == job_id else None
+
+    async def is_claimed(self, dedupe_key: str) -> bool:
+        """Return whether *dedupe_key* was used already, or is in use."""
+        return await self._turn_ledger().find(check_key(dedupe_key)) is not None
+
+    async def send_once(
+        self,
+        job_id: str,
+        prompt: str,
+        dedupe_key: str,
+        send: Callable[[], Awaitable[str]],
+        *,
+        project_id: str,
+        timeout: float | None,
+    ) -> str:
+        """Call *send* unless *dedupe_key* has a turn already; return the turn's reference."""
+        limit = timeout if timeout is not None else self.http.timeouts.request
+        identity = fingerprint(f"{project_id}/{job_id}", prompt)
+        ledger = self._turn_ledger()
+        return await send_once(ledger, dedupe_key, identity, limit + LEASE_MARGIN, send, self.clock)
+
+    def _turn_ledger(self) -> Ledger:
+        if self.ledger is None:
+            raise ConfigurationError(
+                "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteLedger(path)",
+                field="dedupe_key",
+            )
+        return self.ledger

@@ -28,8 +28,6 @@ from ..runtime.clock import Clock
 from ..storage.conversations import check_name
 from ..storage.ledger import Claim, Ledger
 
-__all__ = ["create_once", "fingerprint", "had_no_effect"]
-
 _log = logging.getLogger("mintlify_async")
 
 KEY_MAX_CHARACTERS: Final = 512
@@ -100,6 +98,37 @@ async def create_once(
             return job_id
 
 
+def check_key(key: object) -> str:
+    """Return *key* when it can be a ``dedupe_key``."""
+    return check_name(key, "dedupe_key", max_characters=KEY_MAX_CHARACTERS)
+
+
+async def send_once(
+    ledger: Ledger, key: str, fingerprint: str, lease: float, send: Callable[[], Awaitable[str]], clock: Clock
+) -> str:
+    """Send a follow-up unless *key* already has one; return its turn's reference.
+
+    As for :func:`create_once`; *send* returns the reference, and the ledger keeps it in the place of
+    the job's id, so that every caller with this key waits for the same turn.
+    """
+
+    async def post() -> Job:
+        return Job(id=await send(), status="active")  # the ledger keeps the id
+
+    try:
+        turn = await create_once(ledger, key, fingerprint, lease, post, clock)
+    except OutcomeUnknownError as error:
+        if error.operation == "create_job":  # another call's claim: the text is about creations
+            error.operation = "send_message"
+            error.args = (
+                f"a follow-up with dedupe_key {printable(key)!r} was begun and its outcome never recorded: "
+                "it may have been accepted. Look at the dashboard, then call the ledger's "
+                "resolve(key, job_id) or forget(key)",
+            )
+        raise
+    return turn if isinstance(turn, str) else turn.id
+
+
 async def _claim(ledger: Ledger, ours: Claim) -> Claim:
     """Claim the key. When the call is cancelled meanwhile, release the claim: nothing was sent yet."""
     try:
@@ -161,4 +190,5 @@ def _unknown(claim: Claim) -> OutcomeUnknownError:
         "job may exist. Look at the dashboard, then call the ledger's resolve(key, job_id) or forget(key)",
         operation="create_job",
         sent_at=claim.claimed_at,
+        reason="not_recorded",
     )

@@ -7,6 +7,7 @@ event loop share one :class:`~mintlify_async.jobs.polling.PollScheduler`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, Self
 
@@ -15,10 +16,10 @@ from attrs import evolve
 from ..errors import (
     APIConnectionError,
     APIStatusError,
+    APITimeoutError,
     AuthenticationError,
     ConfigurationError,
     NotFoundError,
-    PermissionDeniedError,
     StateError,
     UnexpectedResponseError,
     printable,
@@ -31,26 +32,16 @@ from ..protocol.argument_checks import check_seconds
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import send_message_request
 from .create_once import had_no_effect
-from .polling import AgentCalls, PollResult, PollScheduler
+from .polling import PollResult, PollScheduler
 from .stale_guard import JobState, SettledBy
 from .wait import (
     DEFAULT_PR_GRACE,
     DEFAULT_TIMEOUT,
+    AgentCalls,
     JobWait,
     OnChange,
     WaitRules,
 )
-
-__all__ = [
-    "JobHandle",
-    "JobRef",
-    "JobWatch",
-    "Turn",
-    "begin_wait",
-    "handle_for",
-    "handle_over",
-    "scheduler_of",
-]
 
 OnActive = Literal["send", "wait", "raise"]
 
@@ -64,26 +55,10 @@ class JobHandle:
 
     __slots__ = ("__weakref__", "_calls", "_state")
 
-    def __init__(
-        self,
-        calls: AgentCalls,
-        ref: JobRef,
-        *,
-        job: Job | None = None,
-        created: bool = False,
-        state: JobState | None = None,
-    ) -> None:
-        """Make a handle of the job that *ref* names.
-
-        Args:
-            calls: The agent API.
-            ref: Names the job.
-            job: Its record, when there is one already.
-            created: Whether it was created just now, so that a 404 is tolerated for a while.
-            state: The state of another handle of the same job, to share it.
-        """
+    def __init__(self, calls: AgentCalls, state: JobState) -> None:
+        """Make a handle of the job that *state* describes; *calls* is the agent API."""
         self._calls = calls
-        self._state = state or JobState(ref, job, calls.clock.now() if created else None)
+        self._state = state
 
     @property
     def ref(self) -> JobRef:
@@ -93,12 +68,12 @@ class JobHandle:
     @property
     def id(self) -> str:
         """The job's identifier."""
-        return self._state.id
+        return self._state.key[1]
 
     @property
     def project_id(self) -> str:
         """The job's project."""
-        return self._state.project_id
+        return self._state.key[0]
 
     @property
     def job(self) -> Job | None:
@@ -173,7 +148,8 @@ class JobHandle:
             JobFailedError: The job has failed, and *check* is true.
             JobTimeoutError: The timeout has passed; the job goes on at the service.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait at once.
-            NotFoundError: The job does not exist. Tolerated for 30 s after its creation.
+            NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
+                of a job that was seen before like an outage.
             APIConnectionError: The service could not be reached for five minutes. Likewise
                 ``RateLimitError``, ``ServerError`` and ``UnexpectedResponseError``.
             StateError: The session is closed, or was closed meanwhile.
@@ -197,11 +173,19 @@ class JobHandle:
         follow-ups into account, rather than the record, which may be the turn before's.
 
         Raises:
-            APIStatusError: The service refuses.
+            APIStatusError: The service refuses. A ``NotFoundError`` says how long ago the job was
+                created, if that is known: a new job may not be visible yet.
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
         """
-        return await self._poll(retry=True)
+        try:
+            return await self._poll(retry=True)
+        except NotFoundError as error:
+            created_at = self._state.created_at
+            if created_at is not None:
+                age = self._calls.clock.now() - created_at
+                error.args = (f"{error}; the job was created {age:.0f} s ago",)
+            raise
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first, then each that differs.
@@ -223,60 +207,107 @@ class JobHandle:
         prompt: str,
         *,
         on_active: OnActive = "send",
+        timeout: float | None = None,
+        dedupe_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> Turn:
         """Send a follow-up, at most once, and return its turn.
 
         The job is polled once before, so that the turn can distinguish its own result from
-        the one before. When a job has several turns, every handle waits for the newest.
+        the one before; when that poll fails, the result must last through the settle window.
+        When a job has several turns, every handle waits for the newest.
 
         Args:
             prompt: The instruction, at least 1 character.
             on_active: What to do while the job is active: ``"send"`` anyway; ``"wait"``
                 until it has ended, at most 30 minutes; or ``"raise"``.
+            timeout: Limits the whole call, in seconds; by default the poll has 10 s and the
+                follow-up ``timeouts.request`` (60).
+            dedupe_key: A name for this follow-up in the session's ledger: the same key never sends
+                a second one, in this process or in any other that shares the ledger, and always
+                returns the same turn.
             headers: Further headers.
             extra_body: Further fields of the body.
 
         Raises:
             ConfigurationError: An argument is invalid; nothing was sent.
-            AuthenticationError: 401. Likewise 403 and 404; nothing was sent.
+            AuthenticationError: 401; nothing was sent.
             StateError: The job is active, and *on_active* is ``"raise"``; nothing was sent.
             JobTimeoutError: It was still active after the 30 minutes of ``"wait"``; nothing was sent.
             OutcomeUnknownError: The follow-up was sent, and its outcome is not known. This
                 handle then waits as if it had been accepted.
             APIStatusError: The service refuses it.
         """
+        state, calls = self._state, self._calls
         send_message_request(  # checks the arguments before anything is sent
             Assumptions(), self.project_id, self.id, prompt, headers=headers, extra_body=extra_body
         )
         if on_active not in ("send", "wait", "raise"):
             raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
-        change = self._state.before_send(await self._baseline(on_active))
+        check_seconds(timeout, "timeout", none="means no limit of its own")
+        deadline = math.inf if timeout is None else calls.clock.now() + timeout
+
+        if dedupe_key is not None and await calls.is_claimed(dedupe_key):
+            before = None  # most likely nothing is sent
+        else:
+            before = await self._baseline(on_active, deadline)
+
+        async def send() -> str:
+            await self._post(prompt, before, deadline, headers=headers, extra_body=extra_body)
+            return str(self.ref)
+
+        if dedupe_key is None:
+            await send()
+            return Turn(calls, state)
+        recorded = await calls.send_once(
+            self.id, prompt, dedupe_key, send, project_id=self.project_id, timeout=timeout
+        )
+        ref = JobRef.of(recorded, self.project_id)
+        if not ref.awaiting_turn:  # a person has resolved the claim with the job's id
+            ref = evolve(ref, awaiting_turn=True, sent_at=calls.clock.wall())
+        return Turn(calls, calls.states.of(ref, calls.clock.now(), calls.clock.wall()))
+
+    async def _post(self, prompt: str, before: Job | None, deadline: float, **further: Any) -> None:
+        """Send the follow-up, and guard its result against *before*."""
+        state, clock = self._state, self._calls.clock
+        left = deadline - clock.now()
+        if left <= 0:
+            raise APITimeoutError(
+                "send_message: no time was left to send the follow-up; give it a longer timeout",
+                phase="request",
+                seconds=0.0,
+                sent="no",
+                operation="send_message",
+            )
+        change = state.before_send(before, clock.now())
         try:
             job = await self._calls.send_message(
-                self.id, prompt, project_id=self.project_id, headers=headers, extra_body=extra_body
+                self.id,
+                prompt,
+                project_id=self.project_id,
+                timeout=None if left == math.inf else left,
+                **further,
             )
         except BaseException as error:
             if had_no_effect(error):
-                self._state.not_sent(change)
+                state.not_sent(change)
             else:
-                self._state.sent(change)  # it may have been accepted: keep the guard
+                state.sent(change, clock.now())  # it may have been accepted: keep the guard
             raise
-        self._state.sent(change, job)
-        return Turn(self._calls, self.ref, state=self._state)
+        state.sent(change, clock.now(), job)
 
-    async def _baseline(self, on_active: OnActive) -> str | None:
-        """Return the status before a follow-up, or None when it is not known."""
+    async def _baseline(self, on_active: OnActive, deadline: float) -> Job | None:
+        """Return the record before a follow-up, or None when it is not known."""
         if on_active == "wait":
-            return (await self.wait(check=False)).status
+            left = max(0.0, deadline - self._calls.clock.now())
+            return await self.wait(min(DEFAULT_TIMEOUT, left), check=False)
         turn_number = self._state.turn_number
         try:
-            job = await self._poll(retry=False)
-        except (AuthenticationError, PermissionDeniedError, NotFoundError):
-            raise
-        except (APIConnectionError, APIStatusError, UnexpectedResponseError):
-            if on_active == "raise":
+            job = await self._poll_until_visible(deadline)
+        except (APIConnectionError, APIStatusError, UnexpectedResponseError) as error:
+            # Only the follow-up itself is sure to be allowed: the path of this poll is assumed.
+            if on_active == "raise" or isinstance(error, AuthenticationError):
                 raise
             return None
         if on_active == "raise" and not self.done:
@@ -284,12 +315,26 @@ class JobHandle:
                 f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
                 'wait for it, or pass on_active="wait" or "send"'
             )
-        return job.status if turn_number == self._state.turn_number else None  # another follow-up was sent
+        return job if turn_number == self._state.turn_number else None  # another follow-up was sent
 
-    async def _poll(self, *, retry: bool) -> Job:
+    async def _poll_until_visible(self, deadline: float) -> Job:
+        """Poll once, or again while a new job is not visible yet."""
+        clock, poll = self._calls.clock, self._calls.poll
+        while True:
+            try:
+                return await self._poll(retry=False, limit=deadline - clock.now())
+            except NotFoundError:
+                again = clock.now() + poll.initial
+                if not self._state.may_be_new(again, poll) or again >= deadline:
+                    raise
+            await clock.sleep(poll.initial)
+
+    async def _poll(self, *, retry: bool, limit: float = math.inf) -> Job:
         state, calls = self._state, self._calls
         turn_number = state.turn_number
-        job = await calls.get_job(state.id, project_id=state.project_id, retry=retry)
+        job = await calls.get_job(
+            self.id, project_id=self.project_id, retry=retry, limit=None if limit == math.inf else limit
+        )
         if turn_number == state.turn_number:  # else a follow-up was sent meanwhile
             state.see(job, calls.clock.now(), calls.poll)
         return job
@@ -328,13 +373,23 @@ def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = Non
         ConfigurationError: *named* is invalid.
     """
     ref = JobRef.of(named, project_id if project_id is not None else calls.project_id)
-    return Turn(calls, ref) if ref.awaiting_turn else JobHandle(calls, ref)
+    state = calls.states.of(ref, calls.clock.now(), calls.clock.wall())
+    return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)
+
+
+def created_handle(calls: AgentCalls, project_id: str, created: Job | str) -> JobHandle:
+    """Return a handle of a job that was created just now; of its id alone when it was not seen yet."""
+    id = created if isinstance(created, str) else created.id
+    now, wall = calls.clock.now(), calls.clock.wall()
+    state = calls.states.of(JobRef(project_id, id, created_at=wall), now, wall)
+    if isinstance(created, Job):
+        state.job = created
+    return JobHandle(calls, state)
 
 
 def handle_over(handle: JobHandle, calls: AgentCalls) -> JobHandle:
     """Return another handle of the same job that shares what *handle* knows, and uses *calls*."""
-    _, state = _parts(handle)
-    return JobHandle(calls, state.ref, state=state)
+    return JobHandle(calls, _parts(handle)[1])
 
 
 def begin_wait(handle: JobHandle, rules: WaitRules, timeout: float | None) -> JobWait:

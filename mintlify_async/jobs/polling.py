@@ -11,20 +11,16 @@ import contextvars
 import heapq
 import math
 import sys
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
 
 from attrs import define, field, frozen
 
-from ..errors import APIStatusError, ConfigurationError, StateError, UnexpectedResponseError
+from ..errors import APIStatusError, ConfigurationError, RateLimitError, StateError, UnexpectedResponseError
 from ..http.retry import retry_after_seconds
 from ..model.job import Job
 from ..runtime.clock import Clock, Timer
-
-if TYPE_CHECKING:
-    from ..http.observer import Observation
-
-__all__ = ["AgentCalls", "PollPolicy", "PollResult", "PollScheduler", "Waiter"]
 
 MAX_SECONDS: Final = sys.float_info.max
 """Largest figure of a policy or a timeout: an int may be larger, and cannot be added to the clock's float."""
@@ -40,6 +36,9 @@ SLACK: Final = 0.01
 
 LAST_POLL: Final = 1.0
 """How long a poll may take that is under way, or due, at the deadline, in seconds."""
+
+HUNG: Final = 1.0
+"""After how many seconds without an answer a poll no longer counts for ``concurrency``."""
 
 
 def _at_least(least: float) -> Callable[[object, Any, Any], None]:
@@ -67,15 +66,20 @@ class PollPolicy:
         floor: Shortest interval, in seconds.
         per_second: Most polls per second of one session on one loop. With 50, a round
             over 10,000 jobs takes 200 s.
-        concurrency: Most polls under way at once.
+        concurrency: Most polls under way at once. One without an answer for a second no
+            longer counts, so that hung polls do not delay the others.
+        timeout: Limits one poll, in seconds.
         outage: Lost connections, 429 and 5xx are tolerated until they have lasted this
-            many seconds without a success; then the last error is raised.
-        not_found: How long after its creation a job may answer 404, in seconds.
+            many seconds without a success; then the last error is raised. Likewise a 404
+            of a job that was seen before.
+        not_found: How long after its creation a job that was not seen yet may answer 404, in seconds.
         retry_after_cap: Longest pause that the service may ask for, in seconds; a longer
-            ``Retry-After`` counts as this one.
+            ``Retry-After`` counts as this one. The pause of a 429 is for all jobs of the project.
         settle_polls: How often a result must be seen before it is believed, after a follow-up
             without evidence that the result is its own.
-        settle_seconds: For how many seconds it must also be seen.
+        settle_seconds: For how many seconds it must also be seen. With evidence, a result that
+            could be the one before is not believed until so many seconds after the
+            follow-up; it must be longer than the service's replicas are behind.
         settle_gap: Longest interval while a result settles, in seconds.
 
     Raises:
@@ -94,6 +98,7 @@ class PollPolicy:
     floor: float = field(default=1.0, validator=_at_least(0.0))
     per_second: float = field(default=50.0, validator=_at_least(0.001))
     concurrency: int = field(default=64, validator=_at_least(1))
+    timeout: float = field(default=10.0, validator=_at_least(0.001))
     outage: float = field(default=300.0, validator=_at_least(0.0))
     not_found: float = field(default=30.0, validator=_at_least(0.0))
     retry_after_cap: float = field(default=300.0, validator=_at_least(0.0))
@@ -123,8 +128,8 @@ class PollPolicy:
         return max(self.floor, min(self.cap, varied))
 
 
-class AgentCalls(Protocol):
-    """What jobs need of the agent API."""
+class PollCalls(Protocol):
+    """What polling needs of the agent API."""
 
     @property
     def clock(self) -> Clock:
@@ -136,41 +141,10 @@ class AgentCalls(Protocol):
         """When jobs are polled."""
         ...
 
-    @property
-    def project_id(self) -> str | None:
-        """The session's project, in which a bare job id is looked up."""
-        ...
-
-    def random(self) -> float:
-        """Return a random number from 0 up to 1."""
-        ...
-
-    def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Coroutine[Any, Any, Job]:
-        """Get a job; without retries when *retry* is false."""
-        ...
-
-    async def send_message(
-        self,
-        job_id: str,
-        prompt: str,
-        *,
-        project_id: str,
-        headers: Mapping[str, str] | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-    ) -> Job:
-        """Send a follow-up: one POST, at most once."""
-        ...
-
-    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
-        """Begin to observe an operation, when the session has an observer."""
-        ...
-
-    def scheduler(self) -> PollScheduler:
-        """Return the scheduler of the running loop, the same one each time.
-
-        Raises:
-            StateError: The session is closed.
-        """
+    def get_job(
+        self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None
+    ) -> Coroutine[Any, Any, Job]:
+        """Get a job; without retries and within ``PollPolicy.timeout`` when *retry* is false."""
         ...
 
 
@@ -205,8 +179,8 @@ class Waiter(Protocol):
     over: bool
     """Whether the wait has ended."""
 
-    entered: bool
-    """Whether the wait is in the scheduler, which sets this."""
+    place: int
+    """Where the wait stands among those for its job; -1 outside the scheduler, which sets this."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -238,18 +212,22 @@ class PolledJob:
     key: tuple[str, str]
     waiters: list[Waiter] = field(factory=list["Waiter"])
     due: float = math.inf
-    not_before: float = 0.0  # the service asked for a pause until then
     began: float = 0.0
+    is_new: bool = False  # some wait for it has had no poll yet
     task: asyncio.Task[None] | None = None
+
+
+Queue = list[tuple[float, int, PolledJob]]
 
 
 class PollScheduler:
     """Polls for all waits of one session on one event loop.
 
-    The first wait sets a timer, and the last one to end cancels it.
+    The first wait sets a timer, and the last one to end cancels it. Last polls at a
+    deadline go first, then the first polls of waits, then the others as they are due.
     """
 
-    def __init__(self, calls: AgentCalls) -> None:
+    def __init__(self, calls: PollCalls) -> None:
         """Poll through *calls*; nothing happens before the first wait."""
         self._calls = calls
         self._clock = calls.clock
@@ -257,12 +235,18 @@ class PollScheduler:
         self._spacing = 1.0 / calls.poll.per_second
         self._slack = SLACK if self._spacing < SLACK else 0.0
         self._jobs: dict[tuple[str, str], PolledJob] = {}
-        self._heap: list[tuple[float, int, PolledJob]] = []
+        self._heap: Queue = []
+        self._new: Queue = []  # first polls that are not due yet
+        self._first: deque[PolledJob] = deque()  # first polls that are due
+        self._last: deque[PolledJob] = deque()  # last polls at a deadline
+        self._newest_turn = False  # of the first polls, the newest and the oldest go in turn
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._order = 0  # keeps the heaps from comparing jobs, and equal times in order
         self._next_slot = -math.inf  # when the limit per second allows the next poll
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], float] = {}  # polls and when they began, hung ones not
+        self._hung: set[asyncio.Task[None]] = set()
         self._dying: set[asyncio.Task[None]] = set()
+        self._pauses: dict[str | tuple[str, str], float] = {}  # of projects and jobs; until when
         self._waiting = 0
         self._timer: Timer | None = None
         self._timer_at = 0.0
@@ -285,22 +269,26 @@ class PollScheduler:
         job = self._jobs.get(waiter.key)
         if job is None:
             job = self._jobs[waiter.key] = PolledJob(waiter.key)
+        waiter.place = len(job.waiters)
         job.waiters.append(waiter)
-        waiter.entered = True
         self._waiting += 1
         if waiter.deadline is not None:
             self._set_deadline(waiter, waiter.deadline)
-        if job.task is None:
+        was_new, job.is_new = job.is_new, True
+        if job.task is None and (not was_new or waiter.due < job.due):
             self._plan(job, min(job.due, waiter.due))
         self._set_timer()
 
     def leave(self, waiter: Waiter) -> None:
         """Stop polling for *waiter*; does nothing when it has left. Afterwards, await :meth:`drained`."""
-        if not waiter.entered:
+        if waiter.place < 0:
             return
-        self._release(waiter)
         job = self._jobs[waiter.key]
-        job.waiters.remove(waiter)
+        last = job.waiters.pop()
+        if last is not waiter:
+            job.waiters[waiter.place] = last
+            last.place = waiter.place
+        self._release(waiter)
         if not job.waiters:
             self._drop(job)
 
@@ -328,15 +316,15 @@ class PollScheduler:
             self._dying.add(job.task)
             job.task.add_done_callback(self._dying.discard)
         if not self._jobs:
-            self._heap.clear()
-            self._deadlines.clear()
+            for queue in (self._heap, self._new, self._first, self._last, self._deadlines):
+                queue.clear()
             self._cancel_timer()
 
     def _release(self, waiter: Waiter) -> None:
-        waiter.entered = False
+        waiter.place = -1
         self._waiting -= 1
         if len(self._deadlines) > 2 * self._waiting + 64:  # most belong to waits that ended long before
-            self._deadlines = [entry for entry in self._deadlines if entry[2].entered]
+            self._deadlines = [entry for entry in self._deadlines if entry[2].place >= 0]
             heapq.heapify(self._deadlines)
 
     # Deadlines
@@ -346,7 +334,7 @@ class PollScheduler:
         heapq.heappush(self._deadlines, (at, self._order, waiter))
 
     def _next_deadline(self) -> float:
-        while self._deadlines and not self._deadlines[0][2].entered:
+        while self._deadlines and self._deadlines[0][2].place < 0:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else math.inf
 
@@ -360,6 +348,9 @@ class PollScheduler:
             until = self._last_chance(waiter)
             if now < until:
                 self._set_deadline(waiter, until)
+                job = self._jobs[waiter.key]
+                if job.task is None:
+                    self._last.append(job)
             else:
                 waiter.give_up(now)
                 self.leave(waiter)
@@ -374,28 +365,73 @@ class PollScheduler:
     # Polls begin and end
 
     def _plan(self, job: PolledJob, due: float) -> None:
-        """Let the next poll of *job* begin at *due*; its earlier entries in the heap become void."""
-        due = max(due, job.not_before)
-        if due != job.due:
-            job.due = due
-            self._order += 1
-            heapq.heappush(self._heap, (due, self._order, job))
+        """Let the next poll of *job* begin at *due*; its earlier entries in the queues become void."""
+        job.due = max(due, self._paused_until(job))
+        self._order += 1
+        heapq.heappush(self._new if job.is_new else self._heap, (job.due, self._order, job))
 
-    def _next(self) -> PolledJob | None:
-        """Return the job that is due first; remove void entries from the heap."""
-        while self._heap:
-            due, _, job = self._heap[0]
-            if due == job.due and job.task is None:
-                return job
+    def _paused_until(self, job: PolledJob) -> float:
+        return max(self._pauses.get(job.key, 0.0), self._pauses.get(job.key[0], 0.0))
+
+    def _queue(self, now: float) -> deque[PolledJob] | Queue:
+        """Return the queue that the next poll is taken from, without void entries at its end."""
+        while self._last and not self._may_begin(self._last[0], now):
+            self._last.popleft()
+        if self._last:
+            return self._last
+        while self._new and (self._new[0][0] <= now or not self._is_due(self._new[0])):
+            entry = heapq.heappop(self._new)
+            if self._is_due(entry):
+                self._first.append(entry[2])
+        while self._first:
+            end = -1 if self._newest_turn else 0
+            if self._may_begin(self._first[end], now):
+                return self._first
+            del self._first[end]
+        while self._heap and not self._is_due(self._heap[0]):
             heapq.heappop(self._heap)
-        return None
+        return self._heap
+
+    def _is_due(self, entry: tuple[float, int, PolledJob]) -> bool:
+        due, _, job = entry
+        return due == job.due and job.task is None and self._jobs.get(job.key) is job
+
+    def _may_begin(self, job: PolledJob, now: float) -> bool:
+        return job.task is None and job.due <= now and self._jobs.get(job.key) is job
+
+    def _take(self, now: float) -> PolledJob | None:
+        """Return the job that is polled next, if one is due."""
+        queue = self._queue(now)
+        if queue is self._heap:
+            return heapq.heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
+        if queue is self._last:
+            return self._last.popleft()
+        self._newest_turn = not self._newest_turn
+        return self._first.popleft() if self._newest_turn else self._first.pop()
+
+    def _next_poll(self, now: float) -> float:
+        """Return when the next poll may begin."""
+        queue = self._queue(now)
+        at = now
+        if queue is self._heap:
+            at = min((entries[0][0] for entries in (self._heap, self._new) if entries), default=math.inf)
+        return max(at, self._next_slot, self._next_place(now))
+
+    def _next_place(self, now: float) -> float:
+        """Return when fewer polls than ``concurrency`` are under way, not counting those that hang."""
+        while self._running:
+            task, began = next(iter(self._running.items()))
+            if began + HUNG > now:
+                break
+            del self._running[task]
+            self._hung.add(task)
+        if len(self._running) < self._policy.concurrency:
+            return now
+        return next(iter(self._running.values())) + HUNG
 
     def _set_timer(self) -> None:
         """Wake when the next poll may begin, or at the next deadline."""
-        at = self._next_deadline()
-        job = self._next()
-        if job is not None and len(self._running) < self._policy.concurrency:
-            at = min(at, max(job.due, self._next_slot))
+        at = min(self._next_deadline(), self._next_poll(self._clock.now())) if self._jobs else math.inf
         if self._timer is not None and self._timer_at == at:
             return
         self._cancel_timer()
@@ -411,30 +447,32 @@ class PollScheduler:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._begin_polls()
         self._end_late_waits()
+        self._begin_polls()
         self._set_timer()
 
     def _begin_polls(self) -> None:
         now = self._clock.now()
         for _ in range(BURST):
-            job = self._next()
-            if job is None or len(self._running) >= self._policy.concurrency:
+            if max(self._next_slot, self._next_place(now)) > now:
                 return
-            if max(job.due, self._next_slot) > now:
+            job = self._take(now)
+            if job is None:
                 return
-            heapq.heappop(self._heap)
+            if self._paused_until(job) > now:
+                self._plan(job, job.due)  # planned before the service asked for the pause
+                continue
             self._next_slot = max(self._next_slot, now - self._slack) + self._spacing
             self._begin_poll(job, now)
 
     def _begin_poll(self, job: PolledJob, now: float) -> None:
-        job.began, job.due = now, math.inf
+        job.began, job.due, job.is_new = now, math.inf, False
         # For waits that enter later, the result is not fresh.
         audience = [(waiter, waiter.turn_number) for waiter in job.waiters]
         job.task = task = asyncio.get_running_loop().create_task(
             self._poll(job, audience), name=f"poll {job.key[1]}", context=contextvars.Context()
         )
-        self._running.add(task)
+        self._running[task] = now
         task.add_done_callback(lambda done: self._ended(job, done))
 
     async def _poll(self, job: PolledJob, audience: list[tuple[Waiter, int]]) -> None:
@@ -446,24 +484,29 @@ class PollScheduler:
             error = failure
         pause = self._pause(record, error)
         result = PollResult(record, error, job.began, self._clock.now(), pause)
-        job.not_before = result.ended + pause
+        if pause or isinstance(error, RateLimitError):
+            self._keep_pause(job, result)
         for waiter, turn_number in audience:
-            if waiter.entered and not waiter.over:
+            if waiter.place >= 0 and not waiter.over:
                 waiter.on_poll(result, turn_number)
         self._remove_ended(job)
 
     def _remove_ended(self, job: PolledJob) -> None:
         """Remove the waits of *job* that have ended, and *job* with the last."""
-        for waiter in job.waiters:
+        waiters, job.waiters = job.waiters, []
+        for waiter in waiters:
             if waiter.over:
                 self._release(waiter)
-        job.waiters = [waiter for waiter in job.waiters if not waiter.over]
+            else:
+                waiter.place = len(job.waiters)
+                job.waiters.append(waiter)
         if not job.waiters and self._jobs.get(job.key) is job:
             job.task = None  # it is about to end by itself
             self._drop(job)
 
     def _ended(self, job: PolledJob, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
+        self._hung.discard(task)
         job.task = None
         if job.waiters:
             # A poll that was cancelled by other code has not set when its waits are due next.
@@ -481,6 +524,18 @@ class PollScheduler:
             asks = raw and ("retry-after" in raw.headers or "retry-after-ms" in raw.headers)
             asked = retry_after_seconds(raw.headers, self._clock.wall()) if raw and asks else None
         return min(asked or 0.0, self._policy.retry_after_cap)
+
+    def _keep_pause(self, job: PolledJob, result: PollResult) -> None:
+        """Remember a pause, also for waits that enter later; that of a 429 for the whole project."""
+        key: str | tuple[str, str] = job.key
+        pause = result.retry_after
+        if isinstance(result.error, RateLimitError):
+            key, pause = job.key[0], max(pause, self._policy.initial)
+        until = max(self._pauses.pop(key, 0.0), result.ended + pause)
+        for old in list(self._pauses)[:2]:  # the oldest are at the front
+            if self._pauses[old] <= result.ended:
+                del self._pauses[old]
+        self._pauses[key] = until
 
 
 def _closed() -> StateError:

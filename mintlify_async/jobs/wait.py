@@ -6,8 +6,8 @@ import asyncio
 import contextvars
 import copy
 import inspect
-from collections.abc import Callable
-from typing import Final, Literal
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from attrs import define, field, frozen
 
@@ -23,10 +23,11 @@ from ..errors import (
 )
 from ..model.job import Job
 from ..protocol.argument_checks import check_seconds
-from .polling import AgentCalls, PollResult
-from .stale_guard import JobState
+from .polling import PollCalls, PollResult, PollScheduler
+from .stale_guard import JobState, JobStates
 
-__all__ = ["DEFAULT_PR_GRACE", "DEFAULT_TIMEOUT", "JobWait", "WaitRules"]
+if TYPE_CHECKING:
+    from ..http.observer import Observation
 
 DEFAULT_TIMEOUT: Final = 1800.0
 """Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
@@ -39,6 +40,62 @@ OnChange = Callable[[Job], object]
 
 TOLERATED_STATUSES: Final = frozenset((408, 425, 429))
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
+
+
+class AgentCalls(PollCalls, Protocol):
+    """What jobs need of the agent API."""
+
+    @property
+    def project_id(self) -> str | None:
+        """The session's project, in which a bare job id is looked up."""
+        ...
+
+    @property
+    def states(self) -> JobStates:
+        """What the session knows of its jobs."""
+        ...
+
+    def random(self) -> float:
+        """Return a random number from 0 up to 1."""
+        ...
+
+    async def send_message(
+        self,
+        job_id: str,
+        prompt: str,
+        *,
+        project_id: str,
+        timeout: float | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, object] | None = None,
+    ) -> Job | None:
+        """Send a follow-up: one POST, at most once; None when its answer has no status."""
+        ...
+
+    async def is_claimed(self, dedupe_key: str) -> bool:
+        """Return whether *dedupe_key* was used already, or is in use."""
+        ...
+
+    async def send_once(
+        self,
+        job_id: str,
+        prompt: str,
+        dedupe_key: str,
+        send: Callable[[], Awaitable[str]],
+        *,
+        project_id: str,
+        timeout: float | None,
+    ) -> str:
+        """Call *send* unless *dedupe_key* has a turn already; return the turn's reference."""
+        ...
+
+    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
+        """Begin to observe an operation, when the session has an observer."""
+        ...
+
+    def scheduler(self) -> PollScheduler:
+        """Return the running loop's scheduler, the same one each time; StateError when closed."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -72,7 +129,7 @@ class WaitRules:
         if until not in ("terminal", "pr"):
             raise ConfigurationError(f"until must be 'terminal' or 'pr', not {until!r}", field="until")
         check_seconds(pr_grace, "pr_grace", zero=True)
-        if on_change is not None and not _is_plain_function(on_change):
+        if on_change is not None and not is_plain_function(on_change):
             raise ConfigurationError("on_change must be a plain function of one Job", field="on_change")
         if on_change is None and check and until == "terminal":
             return DEFAULT_RULES  # thousands of waits share it
@@ -93,7 +150,7 @@ class WaitRules:
 DEFAULT_RULES: Final = WaitRules()
 
 
-def _is_plain_function(given: object) -> bool:
+def is_plain_function(given: object) -> bool:
     """Return whether *given* can be called and is not a coroutine function."""
     if not callable(given) or inspect.iscoroutinefunction(given):
         return False
@@ -123,7 +180,7 @@ class JobWait:
     due: float = field(init=False)
     error: Exception | None = field(default=None, init=False)
     over: bool = field(default=False, init=False)
-    entered: bool = field(default=False, init=False)
+    place: int = field(default=-1, init=False)
     woken: asyncio.Future[None] | None = field(default=None, init=False)
     notify: Callable[[JobWait], object] | None = field(default=None, init=False)
     _began: float = field(init=False)
@@ -142,7 +199,7 @@ class JobWait:
     @property
     def key(self) -> tuple[str, str]:
         """The project and the job."""
-        return self.state.project_id, self.state.id
+        return self.state.key
 
     @property
     def turn_number(self) -> int:
@@ -223,10 +280,12 @@ class JobWait:
 
     def _tolerates(self, result: PollResult) -> bool:
         """Return whether the wait goes on after a poll that failed."""
-        error, created_at = result.error, self.state.created_at
+        error = result.error
         if isinstance(error, NotFoundError):
-            return created_at is not None and result.ended - created_at <= self._calls.poll.not_found
-        if isinstance(error, APIStatusError) and error.status < 500:
+            if self.state.may_be_new(result.ended, self._calls.poll):
+                return True
+            outage = self.state.seen_at is not None
+        elif isinstance(error, APIStatusError) and error.status < 500:
             outage = error.status in TOLERATED_STATUSES
         else:
             outage = isinstance(error, APIStatusError | APIConnectionError | UnexpectedResponseError)
@@ -263,6 +322,9 @@ class JobWait:
         if self.state.settling or self._pr_grace_ends is not None:
             delay = min(delay, self._calls.poll.settle_gap)
         due = result.ended + delay
+        if self.state.settling and self.state.settles_after is not None:
+            ends = self.state.settles_after + self._calls.poll.settle_seconds
+            due = min(due, max(ends, result.ended))
         if self._pr_grace_ends is not None:
             due = min(due, self._pr_grace_ends)
         self.due = max(self._by_deadline(due), result.ended + result.retry_after)

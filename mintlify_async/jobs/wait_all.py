@@ -13,8 +13,6 @@ from ..protocol.argument_checks import check_seconds
 from .handle import JobHandle, begin_wait, scheduler_of
 from .wait import DEFAULT_TIMEOUT, JobWait, WaitRules
 
-__all__ = ["AsCompleted", "as_completed", "wait_all"]
-
 
 @overload
 async def wait_all(

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
-from attrs import asdict, field, frozen
+from attrs import asdict, field, fields, frozen
 
 from ..errors import ConfigurationError, printable
-from ..protocol.argument_checks import path_segment
 
 __all__ = ["JobRef"]
 
@@ -24,8 +25,46 @@ VERSION: Final = 1
 _PLAIN, _TURN = "plain", "turn"
 
 
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
+
+
+def path_segment(value: object, name: str) -> str:
+    """Return *value* percent-encoded as one segment of a path.
+
+    Raises:
+        ConfigurationError: It is not a string, is empty, ``.`` or ``..``, or has a control character.
+    """
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
+    if _PLAIN_SEGMENT.fullmatch(value):
+        return value
+    if not value.strip():
+        raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
+    if value in (".", ".."):
+        raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
+    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+        raise ConfigurationError(f"{name} has a control character; remove it", field=name)
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
+
+
 def _is_segment(instance: object, attribute: Any, value: Any) -> None:
     path_segment(value, attribute.name)
+
+
+def _is_time(instance: object, attribute: Any, value: Any) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if value is not None and not number:
+        raise ConfigurationError(
+            f"{attribute.name} must be in seconds since the epoch, or None", field=attribute.name
+        )
+
+
+def _is_bool(instance: object, attribute: Any, value: Any) -> None:
+    if not isinstance(value, bool):  # it may come from JSON
+        raise ConfigurationError(f"{attribute.name} must be true or false", field=attribute.name)
 
 
 @frozen
@@ -36,38 +75,59 @@ class JobRef:
     it does not return the result of the turn before.
 
     :meth:`parse` reads ``str(ref)``, and :meth:`from_json` reads :meth:`to_json`; a
-    reference can also be pickled. All three forms have a version.
+    reference can also be pickled. All three forms have a version. Two references are
+    equal when they name the same job and await the same turn; the times are not compared.
 
     Args:
         project_id: The job's project.
         id: The job's identifier.
         awaiting_turn: Whether a follow-up was sent whose own result was not seen yet.
         baseline: The job's status before that follow-up; None when it was not seen.
+        baseline_pr_link: The pull request's address before that follow-up, or None.
+        turn_seen: Whether evidence of the follow-up's turn was seen, such as ``active``.
+        sent_at: When the follow-up was sent, in seconds since the epoch, or None.
+        created_at: When the job was created, if it was created by the process that made this
+            reference, likewise. A 404 is tolerated for a while after it.
 
     Raises:
-        ConfigurationError: A field is empty, not a string, or not an identifier.
+        ConfigurationError: A field is empty, of another type, or not an identifier.
     """
 
     project_id: str = field(validator=_is_segment)
     id: str = field(validator=_is_segment)
-    awaiting_turn: bool = field(default=False, kw_only=True)
+    awaiting_turn: bool = field(default=False, kw_only=True, validator=_is_bool)
     baseline: str | None = field(default=None, kw_only=True)
+    baseline_pr_link: str | None = field(default=None, kw_only=True)
+    turn_seen: bool = field(default=False, kw_only=True, eq=False, validator=_is_bool)
+    sent_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
+    created_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
 
     def __attrs_post_init__(self) -> None:
-        """Check the guard's fields."""
-        if not isinstance(self.awaiting_turn, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - it may come from JSON
-            raise ConfigurationError("awaiting_turn must be true or false", field="awaiting_turn")
-        if self.baseline is not None:
-            if not self.awaiting_turn:
-                raise ConfigurationError("baseline needs awaiting_turn=True", field="baseline")
-            path_segment(self.baseline, "baseline")
+        """Check that the guard's fields come with a guard."""
+        for name in ("baseline", "baseline_pr_link"):
+            value = getattr(self, name)
+            if value is not None:
+                if not self.awaiting_turn:
+                    raise ConfigurationError(f"{name} needs awaiting_turn=True", field=name)
+                path_segment(value, name)
 
     def __str__(self) -> str:
         """Return one word of printable ASCII, such as ``mintlify-job:1:docs:job_1:plain:8f3a09bc``."""
-        state = _PLAIN if not self.awaiting_turn else _TURN
-        if self.baseline is not None:
-            state = f"{_TURN}={quote(self.baseline, safe='')}"
-        text = f"{SCHEME}:{VERSION}:{quote(self.project_id, safe='')}:{quote(self.id, safe='')}:{state}"
+        state = [_PLAIN]
+        if self.awaiting_turn:
+            state = [_TURN if self.baseline is None else f"{_TURN}={quote(self.baseline, safe='')}"]
+        if self.baseline_pr_link is not None:
+            state.append(f"link={quote(self.baseline_pr_link, safe='')}")
+        if self.turn_seen:
+            state.append("seen=1")
+        if self.sent_at is not None:
+            state.append(f"sent={self.sent_at!r}")
+        if self.created_at is not None:
+            state.append(f"created={self.created_at!r}")
+        if len(state) > 1 and state[0] == _TURN:
+            state[0] = f"{_TURN}="  # version 0.1 then reads a turn whose baseline it does not know
+        names = f"{quote(self.project_id, safe='')}:{quote(self.id, safe='')}"
+        text = f"{SCHEME}:{VERSION}:{names}:{';'.join(state)}"
         return f"{text}:{_checksum(text)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -84,14 +144,34 @@ class JobRef:
         if not is_reference(text):
             raise _broken(text, f"it does not begin with {SCHEME!r}")
         body, _, checksum = text.strip().rpartition(":")
-        fields = body.split(":")
-        if len(fields) > 1 and fields[1] != str(VERSION):
-            raise _other_version(text, fields[1])
-        if len(fields) != 5 or checksum != _checksum(body):
+        parts = body.split(":")
+        if len(parts) > 1 and parts[1] != str(VERSION):
+            raise _other_version(text, parts[1])
+        if len(parts) != 5 or checksum != _checksum(body):
             raise _broken(text, "it was cut or changed on the way")
-        state, _, baseline = fields[4].partition("=")
-        project_id, job_id = unquote(fields[2]), unquote(fields[3])
-        return cls(project_id, job_id, awaiting_turn=state == _TURN, baseline=unquote(baseline) or None)
+        word, *details = parts[4].split(";")
+        state, _, baseline = word.partition("=")
+        known: dict[str, str] = {}
+        for detail in details:
+            name, _, known[name] = detail.partition("=")
+        if state not in (_PLAIN, _TURN) or not known.keys() <= {"link", "seen", "sent", "created"}:
+            raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
+        try:
+            sent_at, created_at = (
+                float(known[name]) if name in known else None for name in ("sent", "created")
+            )
+        except ValueError:
+            raise _broken(text, "a time in it is not a number") from None
+        return cls(
+            unquote(parts[2]),
+            unquote(parts[3]),
+            awaiting_turn=state == _TURN,
+            baseline=unquote(baseline) or None,
+            baseline_pr_link=unquote(known.get("link", "")) or None,
+            turn_seen="seen" in known,
+            sent_at=sent_at,
+            created_at=created_at,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -109,12 +189,8 @@ class JobRef:
         found = cast("Mapping[str, Any]", stored)
         if found.get("version") != VERSION:
             raise _other_version(found, found.get("version"))
-        return cls(
-            found.get("project_id", ""),
-            found.get("id", ""),
-            awaiting_turn=found.get("awaiting_turn", False),
-            baseline=found.get("baseline"),
-        )
+        given = {name: found[name] for name in _OPTIONAL if name in found}
+        return cls(found.get("project_id", ""), found.get("id", ""), **given)
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON text."""
@@ -151,6 +227,9 @@ class JobRef:
                 field="project_id",
             )
         return cls(project_id, id)
+
+
+_OPTIONAL = [attribute.name for attribute in fields(JobRef) if attribute.kw_only]
 
 
 def is_reference(text: object) -> bool:

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError, printable
 from ..messages import Message, coerce_messages
+from ..model.job_ref import path_segment
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
@@ -28,7 +29,6 @@ ANONYMOUS = "anonymous"  # interface 2.3: the literal for users without a name
 CURRENT_PATH_MAX_CHARACTERS = 200  # interface 2.3
 LARGEST = 1e300  # of a number: an int may be too large for a float, and for JSON
 
-_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OUR_HEADERS = frozenset(
     # With "expect" the headers leave before the body, and "nothing was sent" could not be said.
@@ -57,28 +57,6 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
     wanted = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
     hint = f"; None {none}" if none is not None else ""
     raise ConfigurationError(f"{name} must be {wanted}{hint}; got {_shown(value)}", field=name)
-
-
-def path_segment(value: object, name: str) -> str:
-    """Return *value* percent-encoded as one segment of a path.
-
-    Raises:
-        ConfigurationError: It is not a string, is empty, ``.`` or ``..``, or has a control character.
-    """
-    if not isinstance(value, str):
-        raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
-    if _PLAIN_SEGMENT.fullmatch(value):
-        return value
-    if not value.strip():
-        raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
-    if value in (".", ".."):
-        raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
-    if any(ord(character) < 32 or ord(character) == 127 for character in value):
-        raise ConfigurationError(f"{name} has a control character; remove it", field=name)
-    try:
-        return quote(value, safe="")
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} has half of a surrogate pair; remove it", field=name) from None
 
 
 def check_prompt(prompt: object) -> str:

@@ -67,8 +67,13 @@ def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | No
     return None
 
 
-def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job:
+def read_job(
+    assumptions: Assumptions, answer: Answer, attempts: int = 1, *, id_is_enough: bool = False
+) -> Job:
     """Return the job in *answer*, a success.
+
+    Where *id_is_enough*, a job without a status has an empty one: it was accepted, and
+    the next poll shows the rest.
 
     Raises:
         UnexpectedResponseError: The body is not a job.
@@ -78,6 +83,8 @@ def read_job(assumptions: Assumptions, answer: Answer, attempts: int = 1) -> Job
     try:
         value: Any = json.loads(text)
         if value.__class__ is dict and not too_deep(text, value):
+            if id_is_enough and value.get("id") and isinstance(value["id"], str) and not value.get("status"):
+                return Job(id=value["id"], status="", raw=info)
             return Job.from_wire(value, raw=info)
     except (ValueError, RecursionError, UnexpectedResponseError):
         pass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import random
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,13 +28,16 @@ class JobLife:
         LocalService(life=JobLife(seconds=60, outcome="failed"))     # for every job
         service.script.job(seconds=60, outcome="failed")             # for the next job
         service.script.send_message(life=JobLife(stale=20))          # for the next follow-up
+        service.script.send_message(life=JobLife(stale=(0, 20)))     # two replicas, one is behind
 
     Args:
         seconds: How long the job runs.
         outcome: The status at the end.
         files: Whether the job changes files. Without, a completed job has no pull request.
         pr_delay: How long after the end the pull request appears.
-        stale: How long after a follow-up a poll still returns the earlier result.
+        stale: How long after a follow-up a poll still returns the earlier result. Several
+            numbers are read replicas, each so far behind, that answer polls in turn.
+        stale_spread: Each poll is further behind by a random time up to this one; the same in every run.
         not_found: How long after its creation a poll of the job still gets a 404.
         archive_after: How long after the end the job is archived; None: never.
         states: Statuses while the job runs, each with the time from which it shows: ``{2: "queued"}``.
@@ -46,16 +51,36 @@ class JobLife:
     outcome: str = "completed"
     files: bool = True
     pr_delay: float = 0.0
-    stale: float = 0.0
+    stale: float | Sequence[float] = 0.0
+    stale_spread: float = 0.0
     not_found: float = 0.0
     archive_after: float | None = None
     states: Mapping[float, str] = field(factory=dict[float, str])
     looks: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
 
     def __attrs_post_init__(self) -> None:
-        for name in ("seconds", "pr_delay", "stale", "not_found"):
+        for name in ("seconds", "pr_delay", "stale_spread", "not_found"):
             if getattr(self, name) < 0:
                 raise ConfigurationError(f"{name} is in seconds and cannot be negative", field=name)
+
+        if not self.replicas or min(self.replicas) < 0:
+            raise ConfigurationError("stale is in seconds and cannot be negative or empty", field="stale")
+
+    @property
+    def replicas(self) -> tuple[float, ...]:
+        """How far each replica is behind after a follow-up, in seconds."""
+        return (self.stale,) if isinstance(self.stale, int | float) else tuple(self.stale)
+
+    @property
+    def most_stale(self) -> float:
+        """How far a poll may be behind after a follow-up, in seconds."""
+        return max(self.replicas) + self.stale_spread
+
+    def delays(self) -> Iterator[float]:
+        """Yield how far each poll is behind."""
+        chance = random.Random(0)
+        for replica in itertools.cycle(self.replicas):
+            yield replica + chance.uniform(0, self.stale_spread)
 
     def status_after(self, elapsed: float) -> str:
         """Return the status *elapsed* seconds after the prompt took effect."""
@@ -102,10 +127,21 @@ class _Turn:
     life: JobLife
     edit: ProposedEdit | None
     looks_left: list[str]
+    delays: Iterator[float] = field(init=False)
+    delay: float = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.delays = self.life.delays()
+        self.next_poll()
 
     @property
     def takes_effect_at(self) -> float:
-        return self.at + self.life.stale
+        """From when on a poll shows the turn."""
+        return self.at + self.delay
+
+    def next_poll(self) -> None:
+        """Let the next replica answer."""
+        self.delay = next(self.delays)
 
 
 @define(kw_only=True, eq=False)
@@ -159,11 +195,14 @@ class LocalJob:
     def add(self, turn: _Turn) -> None:
         """Add a follow-up; polls return the earlier result while its ``stale`` lasts."""
         if self.status not in ENDED:  # an active job has no earlier result
-            turn.life = evolve(turn.life, stale=0.0)
+            turn.life = evolve(turn.life, stale=0.0, stale_spread=0.0)
+            turn.__attrs_post_init__()
         self._turns.append(turn)
 
     def record(self, *, polled: bool = False) -> dict[str, Any]:
         """Return the job as the interface shows it; *polled* moves a job with ``looks`` to the next one."""
+        if polled:
+            self._turns[-1].next_poll()
         turn = self._turn_in_effect()
         status = self._status_of(turn)
         if polled and len(turn.looks_left) > 1:

@@ -174,6 +174,9 @@ class LocalService:
     def session(self, **settings: Any) -> MintlifySession:
         """Return a session for this service, with the same clock.
 
+        On a real clock its ``settle_seconds`` is as short as the jobs of :attr:`life`, so that a
+        follow-up does not take a minute; give ``poll=PollPolicy()`` for the usual 60 s.
+
         ::
 
             async with service.session(poll=PollPolicy(initial=1.0)) as session:
@@ -181,10 +184,17 @@ class LocalService:
 
         *settings* are further arguments of ``MintlifySession``.
         """
-        from .. import MintlifySession
+        from .. import MintlifySession, PollPolicy
 
         known = {name: getattr(self, name) for name in _FOR_A_SESSION}
+        if isinstance(self.clock, SystemClock):
+            known["poll"] = PollPolicy(settle_seconds=self.settle_seconds)
         return MintlifySession(**(known | settings))
+
+    @property
+    def settle_seconds(self) -> float:
+        """The shortest ``PollPolicy.settle_seconds`` that tells the turns of jobs like :attr:`life` apart."""
+        return self.life.seconds + self.life.most_stale + 1.0
 
     @property
     def connections(self) -> int:

@@ -16,7 +16,7 @@ The names are those of the arguments of ``Script``'s methods; ``"times": null`` 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,6 +157,14 @@ def _read_piece(value: object, kind: object) -> bytes | float:
     return _read_bytes(value, kind)
 
 
+def _read_lags(value: object, _: object) -> float | tuple[float, ...]:
+    lags: list[object] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] - JSON
+    numbers = tuple(lag for lag in lags if isinstance(lag, int | float) and not isinstance(lag, bool))
+    if len(numbers) != len(lags):
+        raise TypeError("must be a number of seconds, or a list of them")
+    return numbers if isinstance(value, list) else numbers[0]
+
+
 def _make_converter() -> Converter:
     converter = Converter(forbid_extra_keys=True)
     for kind in (str, int, bool):
@@ -164,6 +172,7 @@ def _make_converter() -> Converter:
     converter.register_structure_hook(float, _exactly(float, int))
     converter.register_structure_hook(bytes, _read_bytes)
     converter.register_structure_hook_func(lambda kind: kind == Piece, _read_piece)
+    converter.register_structure_hook_func(lambda kind: kind == float | Sequence[float], _read_lags)
     return converter
 
 

@@ -76,6 +76,8 @@ async def serve(
             _write(told, f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
             for line in settings_lines(service):
                 _write(told, line)
+            _write(told, "# its jobs are short, so a follow-up need not take a minute to be sure of:")
+            _write(told, f"# MintlifySession(poll=PollPolicy(settle_seconds={service.settle_seconds:g}))")
             _write(output or sys.stdout, f"ready {service.base_url}")
             await stopped.wait()
             _write(told, "stopping")

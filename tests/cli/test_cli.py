@@ -392,7 +392,7 @@ async def test_a_dedupe_key_creates_once(service, tmp_path):
     first = await run("job", "create", "Fix", *options, service=service)
     second = await run("job", "create", "Fix", *options, service=service)
     assert (first.status, second.status) == (0, 0), second.err
-    assert first.out == second.out
+    assert mintlify_async.JobRef.parse(first.out) == mintlify_async.JobRef.parse(second.out)
     assert len(service.requests) == 1
 
 

@@ -29,7 +29,7 @@ from mintlify_async import (
     as_completed,
     wait_all,
 )
-from mintlify_async.errors import ServerError
+from mintlify_async.errors import ConflictError, ServerError, UnexpectedResponseError
 from mintlify_async.testing import Answer, JobLife, LocalService, Reset, VirtualClock
 
 CREATE = ("POST", "/v2/agent/acme/job")
@@ -127,11 +127,47 @@ async def test_failed(service, session):
 
 
 async def test_404_after_a_creation(service, session):
-    """The job is not there for 20 s, to the handle that created it; to another it does not exist."""
+    """The job is not there for 20 s; who does not know when it was created is told so at once."""
     service.script.create_job(life=JobLife(seconds=30, not_found=20))
     job = await session.create_job("Fix the typos")
-    with pytest.raises(NotFoundError):
-        await session.job("job_1")
+    async with service.session() as other:
+        with pytest.raises(NotFoundError):
+            await other.job("job_1")
+    assert (await job).status == "completed"
+
+
+@pytest.mark.parametrize("how", ["wait", "wait_all", "send"])
+async def test_404_after_a_creation_elsewhere(service, session, how):
+    """The reference carries when the job was created."""
+    service.script.create_job(life=JobLife(seconds=30, not_found=20))
+    created = await session.create_job("Fix the typos")
+    async with service.session() as other:
+        job = other.job(str(created.ref))
+        if how == "wait":
+            assert (await job.wait()).status == "completed"
+        elif how == "wait_all":
+            assert [done.status for done in await wait_all([job])] == ["completed"]
+        else:
+            await job.send("And mention the CLI")
+            assert len(service.requests.of("send_message")) == 1
+
+
+async def test_refresh_says_how_long_ago_the_job_was_created(service, session):
+    """It is one look; the caller looks again."""
+    service.script.create_job(life=JobLife(not_found=20))
+    job = await session.create_job("Fix the typos")
+    await service.clock.sleep(7)
+    with pytest.raises(NotFoundError, match="created 7 s ago"):
+        await job.refresh()
+
+
+async def test_404_of_a_job_that_was_seen_is_borne_like_an_outage(service, session):
+    """A replica may not have it; it cannot have gone."""
+    service.script.create_job(life=JobLife(seconds=120))
+    job = await session.create_job("Fix the typos")
+    await job.refresh()
+    await service.clock.sleep(60)
+    service.script.get_job(status=404, times=4)
     assert (await job).status == "completed"
 
 
@@ -338,14 +374,181 @@ async def test_a_follow_up_that_is_refused_changes_nothing(service, session):
     assert job.done
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-async def test_the_baseline_is_refused(service, session, status):
+async def test_a_wrong_key_is_told_by_the_baseline(service, session):
     """The POST is not made."""
     job = await session.create_job("Fix the typos")
-    service.script.get_job(status=status)
-    with pytest.raises(Exception, match=str(status)):
+    service.script.get_job(status=401)
+    with pytest.raises(AuthenticationError):
         await job.send("Again")
     assert service.requests == [CREATE, LOOK]
+
+
+@pytest.mark.parametrize("status", [403, 404, 405])
+async def test_a_follow_up_does_not_depend_on_get_job(service, session, status):
+    """Its path is assumed, and a key may only write: the POST goes out, and its result must settle."""
+    job = session.job("job_1")
+    await session.create_job("Fix the typos")
+    await service.clock.sleep(40)
+    service.script.get_job(status=status)
+    turn = await job.send("Again")
+    assert service.requests == [CREATE, LOOK, MESSAGE]
+    assert turn.ref.awaiting_turn
+    assert turn.ref.baseline is None
+
+
+async def test_a_follow_up_has_a_timeout(service, session):
+    """It limits the look and the POST together."""
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(delay=60)
+    service.script.send_message(delay=60)
+    began = service.clock.now()
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await job.send("Again", timeout=15)
+    assert service.clock.now() - began == pytest.approx(15, abs=0.1)
+    assert caught.value.reason == "timeout"
+
+
+async def test_a_follow_up_is_sent_once_per_key(service):
+    """Two processes with one ledger: one POST, and both wait for the same turn."""
+    ledger = MemoryLedger()
+    async with service.session(ledger=ledger) as one, service.session(ledger=ledger) as two:
+        job = await one.create_job("Fix the typos")
+        await job
+        service.script.send_message(delay=5)
+        turns = await asyncio.gather(
+            job.send("Again", dedupe_key="k"), two.job("job_1").send("Again", dedupe_key="k")
+        )
+        again = await two.job("job_1").send("Again", dedupe_key="k")
+        assert len(service.requests.of("send_message")) == 1
+        for turn in (*turns, again):
+            assert isinstance(turn, Turn)
+            assert turn.ref == turns[0].ref
+            assert turn.ref.baseline == "completed"
+            assert turn.ref.sent_at == pytest.approx(turns[0].ref.sent_at, abs=0.01)
+        with pytest.raises(ConfigurationError, match="another prompt"):
+            await job.send("Another", dedupe_key="k")
+        with pytest.raises(ConfigurationError, match="another prompt"):
+            await one.create_job("Again", dedupe_key="k")
+    async with service.session() as plain:
+        with pytest.raises(ConfigurationError, match="ledger"):
+            await plain.job("job_1").send("Again", dedupe_key="k")
+
+
+async def test_a_refused_follow_up_frees_its_key(service):
+    """Nothing was started; an unknown outcome keeps it."""
+    async with service.session(ledger=MemoryLedger()) as session:
+        job = await session.create_job("Fix the typos")
+        service.script.send_message(status=409)
+        with pytest.raises(ConflictError):
+            await job.send("Again", dedupe_key="k")
+        service.script.send_message(status=500)
+        with pytest.raises(OutcomeUnknownError):
+            await job.send("Again", dedupe_key="k")
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await job.send("Again", dedupe_key="k")
+        assert (caught.value.operation, caught.value.reason) == ("send_message", "not_recorded")
+        assert len(service.requests.of("send_message")) == 2
+
+
+# What a session knows of a job -----------------------------------------------------------------
+
+
+async def test_two_handles_of_a_job_share_what_is_known(service, session):
+    """A handle made by id also waits for the follow-up that another one has sent."""
+    job = await session.create_job("Fix the typos")
+    await job
+    other = session.job("job_1")
+    service.script.send_message(life=JobLife(stale=20, seconds=30))
+    await job.send("Again")
+    assert other.ref.awaiting_turn
+    began = service.clock.now()
+    await other
+    assert service.clock.now() - began >= 50
+    assert session.with_options(fp="x").job("job_1").status == "completed"
+
+
+async def test_another_job_than_the_one_asked_for(service, session):
+    """A mixed-up answer is not believed; a wait bears it like an outage."""
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(fields={"id": "job_2"}, times=2)
+    with pytest.raises(UnexpectedResponseError, match="job_2"):
+        await job.refresh()
+    assert (await job).id == "job_1"
+
+
+async def test_an_answer_without_a_status(service, session):
+    """The job was created: its handle has no record yet."""
+    service.script.create_job(fields={"status": None})
+    job = await session.create_job("Fix the typos")
+    assert (job.id, job.status, job.job) == ("job_1", None, None)
+    assert (await job).status == "completed"
+    service.script.send_message(fields={"status": None})
+    turn = await job.send("Again")
+    assert turn.status == "completed"
+    assert (await turn).status == "completed"
+    assert service.requests.of("create_job") == [CREATE]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({"status": 500}, "server_error"),
+        ({"status": 200, "body": b"<html>"}, "unreadable_answer"),
+        ({"status": 201, "json": {"id": ""}}, "unreadable_answer"),
+        ({"fault": Reset()}, "connection_lost"),
+        ({"delay": 1000.0}, "timeout"),
+    ],
+)
+async def test_why_an_outcome_is_unknown(service, session, answer, reason):
+    """Each reason can be told apart."""
+    service.script.create_job(**answer)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await session.create_job("Fix the typos")
+    assert caught.value.reason == reason
+
+
+async def test_on_created_is_a_plain_function(service, session):
+    """A coroutine function would never run; nothing is sent."""
+
+    async def note(job):
+        pass
+
+    with pytest.raises(ConfigurationError) as caught:
+        await session.run_job("Fix the typos", on_created=note)
+    assert caught.value.field == "on_created"
+    assert service.requests == []
+
+
+async def test_a_pause_outlives_the_wait_that_was_told(service, session):
+    """A new wait for the job keeps the pause that the service has asked for."""
+    service.script.create_job(life=JobLife(seconds=300))
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(status=503, headers={"Retry-After": "100"})
+    with pytest.raises(JobTimeoutError):
+        await job.wait(timeout=5)
+    await job.wait()
+    first, second = (request.at for request in service.requests.of("get_job")[:2])
+    assert second - first >= 100
+
+
+async def test_a_429_slows_all_polls_of_the_project(service, session):
+    """The limit is the project's, not the job's."""
+    service.script.create_job(life=JobLife(seconds=300), times=3)
+    jobs = [await session.create_job(f"Job {number}") for number in range(3)]
+    service.script.get_job(status=429, headers={"Retry-After": "100"})
+    began = service.clock.now()
+    await wait_all(jobs)
+    looks = [request.at - began for request in service.requests.of("get_job")]
+    assert looks[0] == 0
+    assert looks[3] >= 100
+
+
+async def test_a_poll_has_a_limit_of_its_own(service, session):
+    """One that hangs is given up after 10 s, and the next comes."""
+    job = await session.create_job("Fix the typos")
+    service.script.get_job(delay=1000.0)
+    assert (await job).status == "completed"
+    assert service.clock.now() < 20
 
 
 # Many ------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks_left
 
 from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
+from mintlify_async.jobs.handle import begin_wait
 from mintlify_async.jobs.polling import PollPolicy, PollScheduler
+from mintlify_async.jobs.wait import WaitRules
 from mintlify_async.jobs.wait_all import wait_all
 
 
@@ -31,7 +33,7 @@ async def test_it_has_no_life_of_its_own():
     assert tasks_left() == []
     assert scheduler._timer is None
     await asyncio.sleep(0)
-    assert (len(scheduler), scheduler._heap, scheduler._running, scheduler._dying) == (0, [], set(), set())
+    assert (len(scheduler), scheduler._heap, scheduler._running, scheduler._dying) == (0, [], {}, set())
 
 
 async def test_waits_of_one_job_share_its_polls():
@@ -83,9 +85,9 @@ async def test_each_wait_keeps_its_own_rules():
 
 
 async def test_each_wait_bears_on_its_own():
-    """A handle that created the job bears a 404, a stranger to it does not."""
+    """A session that created the job bears a 404, a stranger to it does not."""
     agent = FakeAgent(at_times((0, refused(404)), (10, "completed")))
-    created, stranger = await asyncio.gather(agent.created(), agent.job(), return_exceptions=True)
+    created, stranger = await asyncio.gather(agent.created(), agent.elsewhere(), return_exceptions=True)
     assert created.status == "completed"
     assert isinstance(stranger, NotFoundError)
 
@@ -183,9 +185,93 @@ async def test_no_job_starves_under_the_cap():
 async def test_polls_under_way_are_bounded():
     """A service that hangs does not pile up requests."""
     agent = FakeAgent(poll=PollPolicy(concurrency=7, per_second=1000))
-    agent.latency = 30.0
+    agent.latency = 0.9
     await asyncio.gather(*agent.jobs(names(40), lambda: in_turn("completed")))
     assert agent.most_under_way == 7
+
+
+async def test_hung_polls_do_not_hold_the_places_of_others():
+    """Two hundred that are never answered: a healthy job is seen within four seconds."""
+    agent = FakeAgent(poll=PollPolicy(per_second=1000))
+    agent.latency = 1000.0
+    hung = [asyncio.create_task(job.wait()) for job in agent.jobs(names(200), lambda: in_turn("active"))]
+    await agent.clock.sleep(0.5)
+    agent.latency = 0.0
+    agent.scripts["healthy"] = in_turn("completed")
+    assert (await agent.job("healthy").wait(timeout=4)).status == "completed"
+    for wait in hung:
+        wait.cancel()
+    await asyncio.wait(hung)
+    assert tasks_left() == []
+
+
+@pytest.mark.parametrize("timeout", [60, 1800, None])
+async def test_a_new_wait_does_not_starve_behind_a_bulk(timeout):
+    """Its first look is among the next two, however many wait for theirs."""
+    agent = FakeAgent()
+    bulk = agent.jobs(names(50_000 if timeout == 60 else 4000), lambda: at_times((0, "active")))
+    everything = asyncio.create_task(wait_all(bulk, timeout=None))
+    await agent.clock.sleep(1)
+    agent.scripts["new"] = in_turn("completed")
+    assert (await agent.job("new").wait(timeout)).status == "completed"
+    assert agent.clock.now() < 2
+    everything.cancel()
+    await asyncio.wait([everything])
+
+
+async def test_a_last_look_goes_before_a_bulk():
+    """At its deadline a wait looks once more, also while others are late."""
+    agent = FakeAgent()
+    bulk = agent.jobs(names(4000), lambda: at_times((0, "active")))
+    agent.scripts["late"] = at_times((0, "active"), (29, "completed"))
+    late = asyncio.create_task(agent.job("late").wait(timeout=30))
+    await agent.clock.sleep(0.5)
+    everything = asyncio.create_task(wait_all(bulk, timeout=None))
+    assert (await late).status == "completed"
+    everything.cancel()
+    await asyncio.wait([everything])
+
+
+async def test_first_looks_are_not_all_of_the_newest():
+    """While new waits keep coming, the oldest gets its first look, too."""
+    agent = FakeAgent(poll=PollPolicy(per_second=10))
+    old = asyncio.create_task(wait_all(agent.jobs(names(20), lambda: in_turn("completed"))))
+    for number in range(60):
+        agent.scripts[f"new_{number}"] = in_turn("completed")
+        asyncio.create_task(agent.job(f"new_{number}").wait())  # noqa: RUF006 - it ends with the loop below
+        await agent.clock.sleep(0.1)
+    assert old.done()
+    await asyncio.gather(*(task for task in tasks_left()))
+
+
+async def test_leaving_costs_the_same_for_every_wait_of_a_job():
+    """Ten thousand waits for one job that leave in reverse, or in any order: each takes one step."""
+    agent = FakeAgent(in_turn("active"))
+    scheduler = agent.scheduler()
+    waits = [begin_wait(agent.job(), WaitRules(), 60.0) for _ in range(1000)]
+    for wait in waits:
+        scheduler.enter(wait)
+    (job,) = scheduler._jobs.values()
+    job.waiters = Counted(job.waiters)
+    for wait in (*reversed(waits[500:]), *waits[:500:7]):
+        scheduler.leave(wait)
+    assert job.waiters.searched == 0
+    assert [job.waiters[wait.place] for wait in waits if wait.place >= 0] == [
+        wait for wait in waits if wait.place >= 0
+    ]
+    for wait in waits:
+        scheduler.leave(wait)
+    assert len(scheduler) == 0
+
+
+class Counted(list):
+    """A list that counts what looks at every item."""
+
+    searched = 0
+
+    def remove(self, item):
+        self.searched += 1
+        super().remove(item)
 
 
 async def test_a_high_cap_gives_way_to_others():
@@ -342,7 +428,7 @@ def test_any_waits_of_any_jobs(ends, waits, latency, per_second):
         await asyncio.sleep(0)
         scheduler = agent.scheduler()
         assert (len(scheduler), scheduler._heap, scheduler._deadlines, scheduler._waiting) == (0, [], [], 0)
-        assert (scheduler._timer, scheduler._running, scheduler._dying) == (None, set(), set())
+        assert (scheduler._timer, scheduler._running, scheduler._dying) == (None, {}, set())
         assert tasks_left() == []
         assert all(
             after - before >= 1 / per_second - 1e-9 for before, after in itertools.pairwise(agent.looks)

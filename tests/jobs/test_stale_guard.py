@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
+import random
 
 import anyio
 import pytest
@@ -15,9 +18,7 @@ from mintlify_async.errors import (
     ConfigurationError,
     JobFailedError,
     JobTimeoutError,
-    NotFoundError,
     OutcomeUnknownError,
-    PermissionDeniedError,
     QuotaExceededError,
     ServerError,
     StateError,
@@ -40,9 +41,14 @@ PULL = "https://github.com/a/b/pull/"
 def test_active_after_an_end_is_evidence(baseline):
     """A job that had ended and is at work again works at the follow-up."""
     guard = StaleGuard(baseline)
-    guard.see(baseline, 0.0, POLICY)
+    guard.see(record(baseline), 0.0, POLICY)
     assert guard.settled_by is None
-    guard.see("active", 1.0, POLICY)
+    guard.see(record("active"), 1.0, POLICY)
+    assert guard.seen
+    assert guard.settled_by is None
+    guard.see(record(baseline), 59.9, POLICY)
+    assert guard.settled_by is None
+    guard.see(record(baseline), 60.0, POLICY)
     assert guard.settled_by == "evidence"
 
 
@@ -50,7 +56,7 @@ def test_active_after_an_end_is_evidence(baseline):
 def test_another_end_is_evidence(baseline, seen):
     """Another terminal status than the baseline's can only be newer."""
     guard = StaleGuard(baseline)
-    guard.see(seen, 0.0, POLICY)
+    guard.see(record(seen), 0.0, POLICY)
     assert guard.settled_by == "evidence"
 
 
@@ -59,13 +65,13 @@ def test_an_unknown_word_is_no_evidence(status):
     """A status that this version does not know proves nothing, and begins the window anew."""
     guard = StaleGuard("completed")
     for at in (0.0, 20.0, 40.0):
-        guard.see("completed", at, POLICY)
-    guard.see(status, 59.0, POLICY)
+        guard.see(record("completed"), at, POLICY)
+    guard.see(record(status), 59.0, POLICY)
     assert guard.settled_by is None
     for at in (61.0, 80.0, 100.0):
-        guard.see("completed", at, POLICY)
+        guard.see(record("completed"), at, POLICY)
     assert guard.settled_by is None
-    guard.see("completed", 121.0, POLICY)
+    guard.see(record("completed"), 121.0, POLICY)
     assert guard.settled_by == "grace"
 
 
@@ -74,11 +80,11 @@ def test_an_unknown_word_is_no_evidence(status):
 def test_without_a_terminal_baseline_nothing_is_evidence(baseline, end):
     """Of a job that was active, or not seen, the first end may be the turn before's: it must last."""
     guard = StaleGuard(baseline)
-    guard.see("active", 0.0, POLICY)
+    guard.see(record("active"), 0.0, POLICY)
     for at in (10.0, 30.0, 50.0, 69.9):
-        guard.see(end, at, POLICY)
+        guard.see(record(end), at, POLICY)
         assert guard.settled_by is None
-    guard.see(end, 70.0, POLICY)
+    guard.see(record(end), 70.0, POLICY)
     assert guard.settled_by == "grace"
 
 
@@ -86,15 +92,15 @@ def test_activity_begins_the_window_anew():
     """The first turn's end, then the second's work: only the second's end is believed."""
     guard = StaleGuard("active")
     for at in (0.0, 20.0, 40.0, 59.0):
-        guard.see("completed", at, POLICY)
-    guard.see("active", 60.0, POLICY)
+        guard.see(record("completed"), at, POLICY)
+    guard.see(record("active"), 60.0, POLICY)
     assert not guard.settling
-    guard.see("completed", 70.0, POLICY)
+    guard.see(record("completed"), 70.0, POLICY)
     assert guard.settled_by is None
     for at in (80.0, 100.0, 129.0):
-        guard.see("completed", at, POLICY)
+        guard.see(record("completed"), at, POLICY)
     assert guard.settled_by is None
-    guard.see("completed", 130.0, POLICY)
+    guard.see(record("completed"), 130.0, POLICY)
     assert guard.settled_by == "grace"
 
 
@@ -102,11 +108,11 @@ def test_another_end_in_the_window_begins_it_anew():
     """Completed, then failed: neither has lasted yet."""
     guard = StaleGuard("active")
     for at in (0.0, 20.0, 40.0):
-        guard.see("completed", at, POLICY)
-    guard.see("failed", 60.0, POLICY)
+        guard.see(record("completed"), at, POLICY)
+    guard.see(record("failed"), 60.0, POLICY)
     assert guard.settled_by is None
     for at in (80.0, 100.0, 120.0):
-        guard.see("failed", at, POLICY)
+        guard.see(record("failed"), at, POLICY)
     assert guard.settled_by == "grace"
 
 
@@ -114,9 +120,9 @@ def test_the_window_needs_four_looks():
     """Sixty seconds with three looks are not enough."""
     guard = StaleGuard("completed")
     for at in (0.0, 200.0, 400.0):
-        guard.see("completed", at, POLICY)
+        guard.see(record("completed"), at, POLICY)
         assert guard.settled_by is None
-    guard.see("completed", 600.0, POLICY)
+    guard.see(record("completed"), 600.0, POLICY)
     assert guard.settled_by == "grace"
 
 
@@ -124,9 +130,9 @@ def test_the_window_needs_sixty_seconds():
     """Forty looks in 59.9 seconds are not enough."""
     guard = StaleGuard("completed")
     for look in range(40):
-        guard.see("completed", look * 59.9 / 39, POLICY)
+        guard.see(record("completed"), look * 59.9 / 39, POLICY)
     assert guard.settled_by is None
-    guard.see("completed", 60.0, POLICY)
+    guard.see(record("completed"), 60.0, POLICY)
     assert guard.settled_by == "grace"
 
 
@@ -134,23 +140,23 @@ def test_time_without_sight_does_not_count():
     """Looks that failed are no looks, and the time until the next one is not part of the window."""
     guard = StaleGuard("completed")
     for at in (0.0, 5.0, 10.0, 15.0):
-        guard.see("completed", at, POLICY)
+        guard.see(record("completed"), at, POLICY)
     guard.miss()
     guard.miss()
-    guard.see("completed", 70.0, POLICY)
+    guard.see(record("completed"), 70.0, POLICY)
     assert guard.settled_by is None
-    guard.see("completed", 114.9, POLICY)
+    guard.see(record("completed"), 114.9, POLICY)
     assert guard.settled_by is None
-    guard.see("completed", 115.0, POLICY)
+    guard.see(record("completed"), 115.0, POLICY)
     assert guard.settled_by == "grace"
 
 
 def test_a_guard_that_ended_stays_ended():
     """What comes later is the turn's own course."""
     guard = StaleGuard("completed")
-    guard.see("active", 0.0, POLICY)
+    guard.see(record("active"), 0.0, POLICY)
     for at in range(1, 100):
-        guard.see("completed", float(at), POLICY)
+        guard.see(record("completed"), float(at), POLICY)
     assert guard.settled_by == "evidence"
 
 
@@ -202,7 +208,7 @@ async def test_a_turn_never_ends_with_the_first_answer(stale, poll, baseline, el
     turn = await job.send("Mention the CLI too")
     agent.scripts["job_1"] = at_times((0.0, stale_answer), (stale, "active"), (stale + 80.0, second()))
     if elsewhere:
-        turn = agent.job(JobRef.parse(str(turn.ref)))
+        turn = agent.elsewhere(JobRef.parse(str(turn.ref)))
     done = await turn
     assert done.pr_link == PULL + "2"
     assert agent.sent == [("job_1", "Mention the CLI too")]
@@ -302,7 +308,7 @@ async def test_the_window_begins_anew_elsewhere():
     turn = await agent.job().send("Again")
     with pytest.raises(JobTimeoutError) as caught:
         await turn.wait(timeout=50)
-    elsewhere = agent.job(str(caught.value.ref))
+    elsewhere = agent.elsewhere(str(caught.value.ref))
     assert isinstance(elsewhere, Turn)
     began = agent.clock.now()
     await elsewhere
@@ -310,18 +316,22 @@ async def test_the_window_begins_anew_elsewhere():
     assert agent.clock.now() - began >= 60
 
 
-async def test_evidence_disarms_the_reference():
-    """Once the turn was seen active, the next terminal state may be believed."""
+async def test_evidence_disarms_the_reference_after_the_window():
+    """Seen active within the window, a lagging poll may still show the end before; later, none may."""
     agent = FakeAgent(in_turn("completed"))
     turn = await agent.job().send("Again")
     assert turn.ref.awaiting_turn
     agent.scripts["job_1"] = in_turn("active")
     await turn.refresh()
+    assert turn.ref.awaiting_turn
+    assert turn.ref.turn_seen
+    await agent.clock.sleep(60)
+    await turn.refresh()
     assert turn.settled_by == "evidence"
     assert not turn.ref.awaiting_turn
     agent.scripts["job_1"] = in_turn("completed")
     began = agent.clock.now()
-    await agent.job(turn.ref)
+    await agent.elsewhere(turn.ref)
     assert agent.clock.now() == began
 
 
@@ -347,6 +357,86 @@ async def test_refresh_knows_of_the_guard():
         await turn.refresh()
     assert turn.done
     assert turn.settled_by == "grace"
+
+
+# Replicas that are behind ----------------------------------------------------------------------
+
+WHOLE = os.environ.get("STALE_GRID") == "whole"
+"""``STALE_GRID=whole python -m pytest tests/jobs/test_stale_guard.py -k grid`` runs the whole grid."""
+
+LAGS = range(0, 51, 5) if WHOLE else (0, 5, 20, 50)
+LENGTHS = (0.5, 3.0, 10.0, 30.0, 59.0, 61.0, 90.0, 200.0) if WHOLE else (3.0, 30.0, 90.0)
+LINKS = (None, "1", "2")  # of the turn before; the follow-up's is 1
+GRID_SCHEDULES = SCHEDULES[:5] if WHOLE else SCHEDULES[:2]
+
+
+def behind(kind, lag):
+    """Return a function that gives how far behind the replica is that answers the next poll."""
+    if kind == "random":
+        chance = random.Random(lag)
+        return lambda: chance.uniform(0, lag)
+    replicas = itertools.cycle({"constant": [lag], "two": [0, lag], "three": [lag / 2, 0, lag]}[kind])
+    return lambda: next(replicas)
+
+
+@pytest.mark.parametrize("waits", ["handle", "reference", "elsewhere", "elsewhere later"])
+@pytest.mark.parametrize("kind", ["constant", "random", "two", "three"])
+@pytest.mark.parametrize("lag", LAGS)
+@pytest.mark.parametrize("poll", GRID_SCHEDULES, ids=range(len(GRID_SCHEDULES)))
+async def test_the_grid_of_replicas_shows_no_turn_before(poll, lag, kind, waits):
+    """However polls are answered, as long as they are no more than 50 s behind."""
+    for length, link in itertools.product(LENGTHS, LINKS):
+        before = record("completed", pr_link=link and PULL + link, model="before")
+        after = record("completed", pr_link=PULL + "1", model="after")
+        agent = FakeAgent(in_turn(before), poll=poll)
+        turn = await agent.job().send("Again")
+        age = behind(kind, lag)
+
+        def show(now, age=age, before=before, after=after, length=length):
+            at = now - age()
+            return before if at < 0 else "active" if at < length else after
+
+        agent.scripts["job_1"] = show
+        if waits == "reference":
+            turn = agent.job(str(turn.ref))
+        elif waits == "elsewhere":
+            turn = agent.elsewhere(str(turn.ref))
+        elif waits == "elsewhere later":
+            with contextlib.suppress(JobTimeoutError):
+                await turn.wait(timeout=lag + 1)
+            turn = agent.elsewhere(str(turn.ref))
+        assert (await turn).model == "after", (length, link)
+        assert (await turn).model == "after", (length, link, "again")
+
+
+async def test_a_short_turn_ends_with_the_window():
+    """Seen active, with an equal record: believed 60 s after the follow-up, no later."""
+    agent = FakeAgent(in_turn(first()))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = at_times((0, "active"), (5, first()))
+    await turn
+    assert turn.settled_by == "evidence"
+    assert agent.clock.now() == 60
+
+
+@pytest.mark.parametrize(("end", "at_once"), [(second(), True), (record("archived"), True), (first(), False)])
+async def test_what_the_turn_before_cannot_have_shown_ends_at_once(end, at_once):
+    """Another status, or another pull request where there was one."""
+    agent = FakeAgent(in_turn(first()))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = at_times((0, "active"), (5, end))
+    await turn
+    assert (agent.clock.now() < 20) is at_once
+
+
+async def test_a_result_that_was_believed_does_not_bring_the_one_before_back():
+    """The next wait may be answered by a replica that is behind."""
+    agent = FakeAgent(in_turn(first()))
+    turn = await agent.job().send("Again")
+    agent.scripts["job_1"] = in_turn("active", second(), first(), second())
+    assert await turn == second()
+    assert await turn == second()
+    assert turn.ref.awaiting_turn
 
 
 # Sending ---------------------------------------------------------------------------------------
@@ -396,17 +486,17 @@ async def test_one_look_and_one_post():
     assert isinstance(turn, Turn)
 
 
-@pytest.mark.parametrize("status", [401, 403, 404])
-async def test_a_refusal_of_the_baseline_raises_before_the_post(status):
-    """A key that may not read, or a job that is not there, costs no follow-up."""
-    agent = FakeAgent(in_turn(refused(status)))
-    with pytest.raises((AuthenticationError, PermissionDeniedError, NotFoundError)):
+async def test_a_wrong_key_raises_before_the_post():
+    """The follow-up would be refused as well."""
+    agent = FakeAgent(in_turn(refused(401)))
+    with pytest.raises(AuthenticationError):
         await agent.job().send("Again")
     assert agent.sent == []
 
 
 @pytest.mark.parametrize(
-    "error", [lost(), down(), refused(429), refused(400), refused(409), UnexpectedResponseError("no job")]
+    "error",
+    [lost(), down(), *map(refused, (400, 403, 404, 405, 409, 429)), UnexpectedResponseError("no job")],
 )
 async def test_other_failures_leave_the_baseline_unseen(error):
     """The follow-up is sent all the same, and its result must settle."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import zlib
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,17 @@ REFS = [
     JobRef("docs", "job_1"),
     JobRef("docs", "job_1", awaiting_turn=True),
     JobRef("docs", "job_1", awaiting_turn=True, baseline="completed"),
+    JobRef("docs", "job_1", created_at=1795324592.125),
+    JobRef("docs", "job_1", awaiting_turn=True, sent_at=2.5, created_at=1.0),
+    JobRef(
+        "docs",
+        "job_1",
+        awaiting_turn=True,
+        baseline="completed",
+        baseline_pr_link="https://x/pull/1;a=b:c",
+        turn_seen=True,
+        sent_at=1795324592.1,
+    ),
     JobRef("a:b/c", "job 1?é:=", awaiting_turn=True, baseline="odd=word:x"),
 ]
 
@@ -32,6 +44,18 @@ def test_every_form_comes_back_as_it_went(ref):
     assert pickle.loads(pickle.dumps(ref)) == ref
     assert copy.deepcopy(ref) == copy.copy(ref) == ref
     assert len({ref, JobRef.parse(str(ref))}) == 1
+    assert JobRef.parse(str(ref)).to_dict() == ref.to_dict() == pickle.loads(pickle.dumps(ref)).to_dict()
+
+
+def sealed(body):
+    return f"{body}:{zlib.crc32(body.encode()):08x}"
+
+
+@pytest.mark.parametrize("state", ["armed", "", "Turn", "turn=completed;later=1", "plain;sent=soon"])
+def test_an_unknown_state_is_an_error(state):
+    """A later version's word must not be read as one that guards nothing."""
+    with pytest.raises(ConfigurationError):
+        JobRef.parse(sealed(f"mintlify-job:1:docs:job_1:{state}"))
 
 
 names = st.text(min_size=1).filter(

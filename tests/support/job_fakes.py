@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
-from mintlify_async.jobs.handle import JobHandle, handle_for
+from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
 from mintlify_async.jobs.polling import PollPolicy, PollScheduler
+from mintlify_async.jobs.stale_guard import JobStates
 from mintlify_async.model.job import Job
 from mintlify_async.model.job_ref import JobRef
 from mintlify_async.model.response_info import ResponseInfo
@@ -73,6 +74,7 @@ class FakeAgent:
         self.clock = VirtualClock()
         self.poll = poll or PollPolicy()
         self.project_id: str | None = "docs"
+        self.states = JobStates()
         self.roll = roll
         self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
         self.looks: list[float] = []
@@ -92,7 +94,7 @@ class FakeAgent:
     def random(self) -> float:
         return self.roll
 
-    async def get_job(self, job_id: str, *, project_id: str, retry: bool) -> Job:
+    async def get_job(self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None) -> Job:
         now = self.clock.now()
         self.looks.append(now)
         self.asked.append((project_id, job_id, retry))
@@ -135,7 +137,12 @@ class FakeAgent:
         return handle_for(self, named)
 
     def created(self) -> JobHandle:
-        return JobHandle(self, JobRef("docs", "job_1"), job=record("active"), created=True)
+        return created_handle(self, "docs", record("active"))
+
+    def elsewhere(self, named: JobRef | str = "job_1") -> JobHandle:
+        """Return a handle in another process, which knows only what *named* says."""
+        self.states = JobStates()
+        return self.job(named)
 
     def jobs(self, names: Iterable[str], script: Callable[[], Script]) -> list[JobHandle]:
         handles = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 
 import aiohttp
@@ -660,3 +661,32 @@ async def test_a_page_of_another_origin(make):
     _, _, headers = await client.ask("job")
     assert headers["Access-Control-Allow-Origin"] == "http://localhost:5173"
     assert "X-Thread-Id" in headers["Access-Control-Expose-Headers"]
+
+
+async def test_replicas_that_are_behind_answer_in_turn(client, clock):
+    """After a follow-up every other poll is 20 s behind."""
+    client.service.life = JobLife(seconds=1)
+    await client.create()
+    await clock.sleep(5)
+    client.service.script.send_message(life=JobLife(seconds=30, stale=(0, 20)))
+    await client.send()
+    seen = [(await client.look())[1]["status"] for _ in range(4)]
+    assert sorted(seen[:2]) == sorted(seen[2:]) == ["active", "completed"]
+    await clock.sleep(25)
+    assert [(await client.look())[1]["status"] for _ in range(2)] == ["active"] * 2
+
+
+def test_a_random_lag_is_the_same_in_every_run():
+    """It stays within its bounds, so that a test that fails fails again."""
+    life = JobLife(stale=5, stale_spread=10)
+    delays = list(itertools.islice(life.delays(), 50))
+    assert delays == list(itertools.islice(life.delays(), 50))
+    assert 5 <= min(delays) < max(delays) <= 15 == life.most_stale
+
+
+@pytest.mark.parametrize("stale", [-1, (), (3, -1)])
+def test_a_stale_time_is_checked(stale):
+    """It names the field."""
+    with pytest.raises(ConfigurationError) as caught:
+        JobLife(stale=stale)
+    assert caught.value.field == "stale"

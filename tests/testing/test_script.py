@@ -232,13 +232,13 @@ async def test_a_script_file(client, service, tmp_path):
     """The same arguments as the methods, as JSON."""
     answers = [
         {"operation": "create_job", "status": 429, "headers": {"Retry-After": "2"}},
-        {"operation": "create_job", "life": {"seconds": 60, "states": {"0": "queued"}}},
+        {"operation": "create_job", "life": {"seconds": 60, "states": {"0": "queued"}, "stale": [0, 20]}},
         {"operation": "ask", "events": [{"type": "start"}], "times": None},
         {"operation": "connect", "fault": {"kind": "reset"}},
         {"operation": "get_job", "fault": {"kind": "garbage", "data": "no"}},
     ]
     rules = load_script(written(tmp_path, {"answers": answers}), service.script)
-    assert rules[1].life == JobLife(seconds=60, states={0.0: "queued"})
+    assert rules[1].life == JobLife(seconds=60, states={0.0: "queued"}, stale=(0, 20))
     assert rules[2].times is None
     assert rules[3].fault == Reset()
     with pytest.raises(aiohttp.ClientOSError):
