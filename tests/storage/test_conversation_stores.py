@@ -215,7 +215,7 @@ async def test_a_file_that_cannot_be_used_is_told(tmp_path):
 
 async def test_a_locked_file_ends_in_an_error(tmp_path, monkeypatch):
     """A process that never lets go does not hang the others."""
-    monkeypatch.setattr("mintlify_async.storage.conversations.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("mintlify_async.storage.sqlite.BUSY_SECONDS", 0.05)
     path = tmp_path / "chats.sqlite"
     store = SQLiteConversationStore(path)
     await store.save("chat", "", owner="ada", revision=0)

@@ -18,23 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota.memory_store import MemoryQuotaStore
-from mintlify_async.quota.windows import (
-    FIRST_BLOCK,
-    LONGEST_DOUBLED_BLOCK,
-    SAME_PERIOD,
-    QuotaGate,
-    QuotaRemaining,
-    QuotaVerdict,
-    QuotaWindow,
-)
+from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
+from mintlify_async.quota.windows import FIRST_BLOCK, LONGEST_BLOCK, SAME_PERIOD
 
 from .scripts import Argument, RedisClient, RedisStore, Script, StoreAway, check_seconds, text
 
 if TYPE_CHECKING:
     from mintlify_async.runtime.clock import Clock
-
-__all__ = ["RedisQuotaStore"]
 
 _log = logging.getLogger("mintlify_async")
 
@@ -185,6 +175,9 @@ return 1
 """
 )
 
+# KEYS: state.
+_UNBLOCK = Script("return redis.call('HDEL', KEYS[1], 'blocked', 'allowance', 'until', 'pause', 'doubles')")
+
 # KEYS: state, windows ...; ARGV: kind, amount and µs of each window.
 _LEFT = Script(
     _PRELUDE
@@ -305,6 +298,20 @@ class RedisQuotaStore(RedisStore):
         if not await self._quietly(clock, _BLOCK, self._keys(gate)[:1], _block_args(gate, seconds)):
             self._untold.add(gate.key)
 
+    async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
+        """Forget what the service told, for every process that shares this store.
+
+        Raises:
+            QuotaExceededError: Redis cannot be reached.
+        """
+        await self._own.unblock(gate, clock=clock)
+        self._untold.discard(gate.key)
+        try:
+            await self._runner.run(_UNBLOCK, self._keys(gate)[:1], [])
+        except StoreAway as error:
+            self._went_away(error, clock)
+            raise self._refusal(clock) from None
+
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
         await self._own.learn(gate, remaining, reset, clock=clock)
@@ -326,7 +333,7 @@ class RedisQuotaStore(RedisStore):
                 self._came_back()
                 return tuple(_remaining(window, *one) for window, one in zip(gate.windows, told, strict=True))
         if self._sharers is None:
-            raise self._refusal()
+            raise self._refusal(clock)
         return await self._own.left(gate.share(self._sharers), clock=clock)
 
     # While Redis answers
@@ -434,7 +441,7 @@ class RedisQuotaStore(RedisStore):
 
     async def _take_share(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
         if self._sharers is None:
-            raise self._refusal()
+            raise self._refusal(clock)
         verdict = await self._own.take(gate.share(self._sharers), ahead=ahead, clock=clock)
         if verdict.slot is None:
             return verdict
@@ -465,10 +472,11 @@ class RedisQuotaStore(RedisStore):
             self._away = False
             _log.warning("the quota store on Redis is back")
 
-    def _refusal(self) -> QuotaExceededError:
+    def _refusal(self, clock: Clock | None) -> QuotaExceededError:
+        wait = self._probe_every if clock is None else max(0.001, self._probe_at - clock.now())
         error = QuotaExceededError(
             f"the quota store on Redis is away ({self._reason.reason}); nothing was sent",
-            retry_after=self._probe_every,
+            retry_after=min(wait, self._probe_every),
         )
         error.__cause__ = self._reason.cause()
         return error
@@ -492,7 +500,7 @@ def _windows(gate: QuotaGate) -> list[Argument]:
 
 def _block_args(gate: QuotaGate, seconds: float | None) -> list[Argument]:
     wait = -1 if seconds is None else _us(seconds)
-    return [wait, _us(FIRST_BLOCK), _us(LONGEST_DOUBLED_BLOCK), _us(gate.longest)]
+    return [wait, _us(FIRST_BLOCK), _us(LONGEST_BLOCK), _us(gate.longest)]
 
 
 def _remaining(window: QuotaWindow, left: int, wait: int, blocked: int) -> QuotaRemaining:

@@ -238,7 +238,7 @@ async def test_every_key_expires_and_names_nobody(redis_client: Any, clock: Syst
     keys = [key.decode() for key in await redis_client.keys("*")]
     assert len(keys) == 6
     for key in keys:
-        assert 0 < await redis_client.ttl(key) <= 32 * 86_400
+        assert 0 < await redis_client.ttl(key) <= 33 * 86_400
         assert key.startswith("mintlify:quota:{")
         assert not any(name in key for name in ("acme", "secret", "fp-1"))
 
@@ -362,7 +362,7 @@ async def test_closed_when_redis_is_away(
         with caplog.at_level(logging.WARNING, "mintlify_async"):
             with pytest.raises(QuotaExceededError, match=r"Redis is away.*nothing was sent") as refused:
                 await quota.acquire("create_job", ACME, clock=clock)
-            assert (refused.value.limit, refused.value.retry_after) == (None, 0.05)
+            assert (refused.value.limit, refused.value.retry_after) == (None, pytest.approx(0.05, rel=0.2))
             assert type(refused.value.__cause__).__name__ == "CauseSummary"
             assert await granted(quota, clock, 20) == 0
             server.start()
