@@ -16,13 +16,11 @@ from ..protocol.requests import Request, create_job_request, get_job_request, se
 from ..runtime.cancellation import finish_shielded
 from ..runtime.clock import Clock
 from ..runtime.per_event_loop import LoopLocal
-from ..storage.ledger import Ledger
+from ..storage.ledger import LEASE_MARGIN, Ledger
 from .create_once import create_once, fingerprint
 from .polling import PollPolicy, PollScheduler
 
 __all__ = ["AgentAPI", "LoopResources"]
-
-LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
 
 
 class LoopResources:
@@ -115,22 +113,24 @@ class AgentAPI:
             The job; or the id of the job that another caller has created with the same key.
         """
         http = self.http
+        fields = merged(http.extra_body, extra_body)
         request = create_job_request(
             http.assumptions,
             project_id,
             prompt,
             headers=merged(http.headers, headers),
-            extra_body=merged(http.extra_body, extra_body),
+            extra_body=fields,
         )
         if dedupe_key is None or ledger is None:
             return await self.post(request, timeout=timeout)
         return await create_once(
             ledger,
             dedupe_key,
-            fingerprint(project_id, prompt),
+            fingerprint(project_id, prompt, base_url=http.base_url, extra_body=fields),
             (timeout if timeout is not None else http.timeouts.request) + LEASE_MARGIN,
             lambda: self.post(request, timeout=timeout),
             http.clock,
+            self.loops.get().transport.unless_closed,
         )
 
     async def post(self, request: Request, *, timeout: float | None = None) -> Job:

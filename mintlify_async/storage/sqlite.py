@@ -35,7 +35,7 @@ _limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLi
 )
 
 
-class _Locked(Exception):
+class _LockedError(Exception):
     """Another connection holds the lock, and nothing was done."""
 
 
@@ -92,7 +92,7 @@ class SQLiteFile:
                 async with _limiter():
                     thread = anyio.to_thread.run_sync(self._try, step, wait, limiter=anyio.CapacityLimiter(1))
                     return await finish_shielded(thread)
-            except _Locked as error:
+            except _LockedError as error:
                 if clock() >= until:
                     reason = str(error)
                     break
@@ -114,7 +114,7 @@ class SQLiteFile:
                 sqlite3.SQLITE_BUSY,
                 sqlite3.SQLITE_LOCKED,
             )
-        raise _Locked(reason) if locked else self._unusable(reason)
+        raise _LockedError(reason) if locked else self._unusable(reason)
 
     @contextmanager
     def _transaction(self, wait: float) -> Generator[sqlite3.Connection]:
