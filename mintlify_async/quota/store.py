@@ -28,6 +28,7 @@ class QuotaStore(Protocol):
                 for them; the wait returned is the one for the slot after theirs.
             clock: The session's clock, for stores without a clock of their own.
         """
+        ...
 
     async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
         """Give *slot* back, because nothing was sent."""
@@ -43,3 +44,4 @@ class QuotaStore(Protocol):
 
     async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
         """Return what is left of each window of *gate*; *clock* is None before the first ``take``."""
+        ...

@@ -56,6 +56,7 @@ class ConversationStore(Protocol):
 
     async def load(self, id: str, *, owner: str) -> StoredConversation | None:
         """Return the conversation *id* of *owner*, or None."""
+        ...
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
         """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
@@ -63,12 +64,15 @@ class ConversationStore(Protocol):
         Raises:
             StoreConflictError: The text has another revision by now, or was deleted.
         """
+        ...
 
     async def delete(self, id: str, *, owner: str) -> bool:
         """Delete the conversation *id* of *owner* at any revision; return whether it existed."""
+        ...
 
     async def ids(self, *, owner: str) -> list[str]:
         """Return the ids of the conversations of *owner*, sorted."""
+        ...
 
 
 def check_name(name: object, field: str, *, max_characters: int = NAME_MAX_CHARACTERS) -> str:

@@ -58,6 +58,7 @@ class Ledger(Protocol):
 
     async def claim(self, claim: Claim) -> Claim:
         """Keep *claim* unless its key is taken; return the claim that the key has now."""
+        ...
 
     async def record(self, claim: Claim, job_id: str) -> None:
         """Add *job_id* to *claim*; do nothing when the key has another claim by now."""
@@ -67,9 +68,11 @@ class Ledger(Protocol):
 
     async def find(self, key: str) -> Claim | None:
         """Return the claim of *key*, or None."""
+        ...
 
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a job, the oldest first."""
+        ...
 
     async def resolve(self, key: str, job_id: str) -> None:
         """Close the open claim of *key* by hand: *job_id* is the job that was created."""

@@ -389,6 +389,43 @@ async def test_open_on_a_share_when_redis_is_away(own_redis: Callable[..., Redis
         assert (left.amount, left.left) == (10, 0)
 
 
+@pytest.mark.parametrize("operation", ["create_job", "ask"])
+async def test_an_outage_does_not_let_more_through_than_the_limit(
+    own_redis: Callable[..., RedisServer], clock: SystemClock, operation: Any
+):
+    """Each process begins its share at the last known use of all, and one that was refused begins none."""
+    server = own_redis()
+    async with server.client() as client:
+
+        def process() -> Quota:
+            store = RedisQuotaStore(client, on_store_error="local", sharers=4, timeout=5, probe_every=30)
+            return Quota.interface(create_job=40, ask_per_organization=40, store=store)
+
+        processes = [process() for _ in range(4)]
+        for _ in range(9):
+            for quota in processes:
+                assert await granted(quota, clock, 1, operation) == 1
+        server.kill()
+        assert sum([await granted(quota, clock, 40, operation) for quota in processes]) <= 4
+
+
+async def test_a_process_that_was_refused_begins_no_share(
+    own_redis: Callable[..., RedisServer], clock: SystemClock
+):
+    """Redis had said that no slot is free; its absence does not change that."""
+    server = own_redis()
+    async with server.client() as client:
+        stores = [
+            RedisQuotaStore(client, on_store_error="local", sharers=2, timeout=5, probe_every=30)
+            for _ in range(2)
+        ]
+        first, second = (Quota.interface(create_job=8, store=store) for store in stores)
+        assert await granted(first, clock, 8) == 8
+        assert await granted(second, clock, 1) == 0
+        server.kill()
+        assert await granted(second, clock, 8) == 0
+
+
 async def test_what_was_let_through_alone_is_entered_afterwards(
     own_redis: Callable[..., RedisServer], clock: SystemClock
 ):
