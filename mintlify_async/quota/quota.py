@@ -323,8 +323,9 @@ class Quota:
         if answer.at == math.inf or _too_late(answer.at, deadline):
             raise answer.error(clock)
         call = queue.join(answer.at if queue.changes == changes else clock.now())
+        served = False
         try:
-            while not isinstance(answer, str):
+            while True:
                 turn = queue.turn_of(call)
                 if _too_late(clock.now() if turn is None else turn, deadline):
                     raise answer.error(clock)
@@ -336,12 +337,13 @@ class Quota:
                     answer = await self._ask(gate, 0, clock)
                 finally:
                     queue.stop_asking()
-                if isinstance(answer, _Refused):
-                    queue.answered(answer.at, clock.now(), changes)
+                if isinstance(answer, str):
+                    served = True
+                    return self._lease(gate, answer, clock, waited=clock.now() - began)
+                queue.answered(answer.at, clock.now(), changes)
         finally:
-            queue.leave(call, served=isinstance(answer, str))
+            queue.leave(call, served=served)
             del queue  # or the traceback of a cancelled call would keep it
-        return self._lease(gate, answer, clock, waited=clock.now() - began)
 
     async def _ask(self, gate: QuotaGate, ahead: int, clock: Clock) -> str | _Refused:
         """Return a slot, or when to ask again."""

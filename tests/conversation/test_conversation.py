@@ -23,7 +23,7 @@ from mintlify_async.events import Finish, TextDelta
 from mintlify_async.messages import FilePart, Message, TextPart
 from mintlify_async.model.question import ContextItem
 from mintlify_async.model.thread import Thread
-from mintlify_async.storage.conversations import (
+from mintlify_async.storage import (
     MemoryConversationStore,
     SQLiteConversationStore,
     StoredConversation,

@@ -9,10 +9,7 @@ import anyio
 import pytest
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota.memory_store import MemoryQuotaStore
-from mintlify_async.quota.quota import Quota, QuotaScope
-from mintlify_async.quota.store import QuotaStore
-from mintlify_async.quota.windows import Limit
+from mintlify_async.quota import Limit, MemoryQuotaStore, Quota, QuotaScope, QuotaStore
 from mintlify_async.testing.virtual_clock import VirtualClock
 
 ACME = QuotaScope(project="acme")

@@ -34,7 +34,7 @@ from mintlify_async import (
     Timeouts,
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
-from mintlify_async.quota.memory_store import MemoryQuotaStore
+from mintlify_async.quota import MemoryQuotaStore
 from mintlify_async.runtime.per_event_loop import LoopLocal
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Raw, Redirect

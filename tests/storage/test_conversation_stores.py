@@ -14,7 +14,7 @@ import pytest
 
 from mintlify_async.contrib.redis import RedisConversationStore
 from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
-from mintlify_async.storage.conversations import (
+from mintlify_async.storage import (
     ConversationStore,
     MemoryConversationStore,
     SQLiteConversationStore,
@@ -168,7 +168,7 @@ def test_bad_names_are_refused(name):
 SAVE_ONCE_TOLD = """
 import asyncio, sys
 from mintlify_async.errors import StoreConflictError
-from mintlify_async.storage.conversations import SQLiteConversationStore
+from mintlify_async.storage import SQLiteConversationStore
 path, revision = sys.argv[1], int(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -24,7 +24,7 @@ from mintlify_async.errors import (
 )
 from mintlify_async.jobs.create_once import create_once, fingerprint, had_no_effect
 from mintlify_async.model.job import Job
-from mintlify_async.storage.ledger import Claim, MemoryLedger, SQLiteLedger
+from mintlify_async.storage import Claim, MemoryLedger, SQLiteLedger
 from mintlify_async.testing import VirtualClock
 
 LEASE = 65.0

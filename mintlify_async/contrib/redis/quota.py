@@ -357,10 +357,11 @@ class RedisQuotaStore(RedisStore):
         if granted > 0:
             self._known |= {window.key: (n, now) for window, n in zip(gate.windows, used, strict=False)}
             return QuotaVerdict(slot=f"{slot} {text(at)} {self._own.note(gate, clock=clock)}")
-        if which:
-            self._known[gate.windows[which - 1].key] = (gate.windows[which - 1].amount, now)
-        window = gate.windows[max(0, which - 1)].name if gate.windows else None
-        return QuotaVerdict(wait=max(wait, 1) / MICROSECONDS, limit=window, blocked=which == 0)
+        window = gate.windows[max(0, int(which) - 1)] if gate.windows else None
+        if which and window is not None:
+            self._known[window.key] = (window.amount, now)
+        name = window.name if window is not None else None
+        return QuotaVerdict(wait=max(wait, 1) / MICROSECONDS, limit=name, blocked=which == 0)
 
     async def _ask(self, gate: QuotaGate, slot: str, ahead: int) -> list[Any]:
         known = self._epochs.get(gate.key, "")
