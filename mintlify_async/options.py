@@ -20,13 +20,13 @@ from .http.retry import RetryPolicy
 from .http.timeouts import Timeouts
 from .http.transport import TransportSettings
 from .jobs.polling import PollPolicy
+from .model.job_ref import path_segment
 from .protocol.api_keys import Key, KeySource
 from .protocol.argument_checks import (
     check_base_url,
     check_headers,
     check_seconds,
     host_of,
-    path_segment,
 )
 from .protocol.assumptions import Assumptions
 

@@ -101,13 +101,12 @@ from mintlify_async.messages import (
     UnknownPart,
 )
 from mintlify_async.model.response_info import ResponseInfo
-from mintlify_async.quota.windows import QuotaRemaining
+from mintlify_async.quota import QuotaRemaining
 from mintlify_async.rendering.edits import Edits
 from mintlify_async.rendering.sources import Suggestion
 from mintlify_async.rendering.splitting import Edit
 from mintlify_async.runtime.clock import Clock
-from mintlify_async.storage.conversations import ConversationStore, StoredConversation
-from mintlify_async.storage.ledger import Claim, Ledger
+from mintlify_async.storage import Claim, ConversationStore, Ledger, StoredConversation
 
 
 async def sessions() -> None:

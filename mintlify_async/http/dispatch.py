@@ -6,6 +6,7 @@ when nothing of it went out, or when the service refused it with 429.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -29,6 +30,7 @@ from ..protocol.api_keys import Key
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request
 from ..protocol.responses import Answer, lower_headers, read_job, request_id, safe_headers, status_error
+from ..runtime.cancellation import cancel_requests, mark_unsent
 from ..runtime.clock import Clock
 from .observer import Fact, Observation, Observer
 from .response_body import LiveResponse
@@ -194,10 +196,7 @@ class Dispatcher:
         slot: Lease | None = None
         key = self.keys[call.request.key_kind].at_hand
         if key is None or previous is not None or self.quota is not None:
-            # Closing the session ends the waiting.
-            waiting = call.transport.unless_closed(self._ready(call, previous))
-            ready: tuple[str, Lease | None] = await waiting
-            key, slot = ready
+            key, slot = await self._unless_cancelled(call, previous)
         attempt = self._begin(call, previous, key, slot)
         error: SendError
         try:
@@ -217,6 +216,25 @@ class Dispatcher:
         if not attempt.answered:
             self._note(attempt, None, error)
         return FailedAttempt(attempt, error)
+
+    async def _unless_cancelled(
+        self, call: Call[Any], previous: FailedAttempt | None
+    ) -> tuple[str, Lease | None]:
+        """Wait for what an attempt needs. An error says that nothing was sent; so does a cancellation."""
+        cancelled = cancel_requests()
+        slot = None
+        try:
+            # Closing the session ends the waiting.
+            key, slot = await call.transport.unless_closed(self._ready(call, previous))
+            if cancel_requests() > cancelled:  # a key function or a store of the user's swallowed it
+                raise asyncio.CancelledError
+        except BaseException as error:
+            if call.request.is_agent_post:  # which is repeated only when it had no effect before
+                mark_unsent(error)
+            if slot is not None:
+                await slot.refund()
+            raise
+        return key, slot
 
     async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[str, Lease | None]:
         """Wait for what an attempt needs: the pause after the previous one, the key, a slot."""

@@ -18,12 +18,10 @@ from ..protocol.requests import Request, create_job_request, get_job_request, se
 from ..runtime.cancellation import finish_shielded
 from ..runtime.clock import Clock
 from ..runtime.per_event_loop import LoopLocal
-from ..storage.ledger import Ledger
+from ..storage.ledger import LEASE_MARGIN, Ledger
 from .create_once import check_key, create_once, fingerprint, send_once
 from .polling import PollPolicy, PollScheduler
 from .stale_guard import JobStates
-
-LEASE_MARGIN = 5.0  # seconds that a claim in the ledger stays valid after its request must have ended
 
 
 class LoopResources:
@@ -121,12 +119,13 @@ class AgentAPI:
             the answer has no status.
         """
         http = self.http
+        fields = merged(http.extra_body, extra_body)
         request = create_job_request(
             http.assumptions,
             project_id,
             prompt,
             headers=merged(http.headers, headers),
-            extra_body=merged(http.extra_body, extra_body),
+            extra_body=fields,
         )
         if dedupe_key is None or ledger is None:
             created: Job | str = await self.post(request, timeout=timeout)
@@ -134,10 +133,11 @@ class AgentAPI:
             created = await create_once(
                 ledger,
                 dedupe_key,
-                fingerprint(project_id, prompt),
+                fingerprint(project_id, prompt, base_url=http.base_url, extra_body=fields),
                 (timeout if timeout is not None else http.timeouts.request) + LEASE_MARGIN,
                 lambda: self.post(request, timeout=timeout),
                 http.clock,
+                self.loops.get().transport.unless_closed,
             )
         return created if isinstance(created, str) or created.status else created.id
 
@@ -215,12 +215,17 @@ class AgentAPI:
         *,
         project_id: str,
         timeout: float | None,
+        extra_body: Mapping[str, Any] | None,
     ) -> str:
         """Call *send* unless *dedupe_key* has a turn already; return the turn's reference."""
         limit = timeout if timeout is not None else self.http.timeouts.request
-        identity = fingerprint(f"{project_id}/{job_id}", prompt)
+        fields = merged(self.http.extra_body, extra_body)
+        identity = fingerprint(
+            f"{project_id}/{job_id}", prompt, base_url=self.http.base_url, extra_body=fields
+        )
         ledger = self._turn_ledger()
-        return await send_once(ledger, dedupe_key, identity, limit + LEASE_MARGIN, send, self.clock)
+        wait = self.loops.get().transport.unless_closed
+        return await send_once(ledger, dedupe_key, identity, limit + LEASE_MARGIN, send, self.clock, wait)
 
     def _turn_ledger(self) -> Ledger:
         if self.ledger is None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from ..errors import (
     APIConnectionError,
@@ -23,10 +24,9 @@ from ..errors import (
     printable,
 )
 from ..model.job import Job
-from ..runtime.cancellation import finish_shielded
+from ..runtime.cancellation import finish_shielded, is_unsent
 from ..runtime.clock import Clock
-from ..storage.conversations import check_name
-from ..storage.ledger import Claim, Ledger
+from ..storage import Claim, Ledger, check_name
 
 _log = logging.getLogger("mintlify_async")
 
@@ -41,14 +41,25 @@ LONGEST_PAUSE: Final = 1.0
 """Longest pause between two such reads, in seconds."""
 
 
-def fingerprint(project_id: str, prompt: str) -> str:
-    """Return a hash that identifies the project and the prompt without containing them."""
-    text = f"{len(project_id)}:{project_id}{prompt}"
+LONGEST_LEASE: Final = 86_400.0
+"""Longest time that other calls wait for the outcome of a claim, in seconds."""
+
+PATIENCE: Final = 0.25
+"""How long a ledger's step goes on after the call was cancelled, in seconds."""
+
+
+def fingerprint(
+    project_id: str, prompt: str, *, base_url: str = "", extra_body: Mapping[str, Any] | None = None
+) -> str:
+    """Return a hash that identifies what is created, and where, without containing it."""
+    text = json.dumps([base_url, project_id, prompt, extra_body or {}], sort_keys=True, default=repr)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def had_no_effect(error: BaseException) -> bool:
     """Return whether *error* proves that a POST started nothing: it was not sent, or was refused."""
+    if is_unsent(error):
+        return True
     if isinstance(error, APIConnectionError):
         return error.sent == "no"
     if isinstance(error, APIStatusError):
@@ -63,6 +74,7 @@ async def create_once(
     lease: float,
     send: Callable[[], Awaitable[Job]],
     clock: Clock,
+    unless_closed: Callable[[Awaitable[None]], Awaitable[None]] | None = None,
 ) -> str | Job:
     """Create a job unless *key* already has one; never send its request twice.
 
@@ -74,6 +86,7 @@ async def create_once(
             timeout and a little more.
         send: Sends the one POST.
         clock: The session's clock.
+        unless_closed: Ends a pause when the session is closed.
 
     Returns:
         The new job; or the id of the job that the key already has.
@@ -85,6 +98,7 @@ async def create_once(
             when the error proves that nothing was started.
     """
     check_name(key, "dedupe_key", max_characters=KEY_MAX_CHARACTERS)
+    lease = min(lease, LONGEST_LEASE)
     while True:
         now = clock.wall()
         ours = Claim(
@@ -93,7 +107,7 @@ async def create_once(
         held = await _claim(ledger, ours)
         if held.token == ours.token:
             return await _send(ledger, ours, send)
-        job_id = await _outcome_of(ledger, held, ours, clock)
+        job_id = await _outcome_of(ledger, held, ours, clock, unless_closed)
         if job_id is not None:
             return job_id
 
@@ -104,7 +118,13 @@ def check_key(key: object) -> str:
 
 
 async def send_once(
-    ledger: Ledger, key: str, fingerprint: str, lease: float, send: Callable[[], Awaitable[str]], clock: Clock
+    ledger: Ledger,
+    key: str,
+    fingerprint: str,
+    lease: float,
+    send: Callable[[], Awaitable[str]],
+    clock: Clock,
+    unless_closed: Callable[[Awaitable[None]], Awaitable[None]] | None = None,
 ) -> str:
     """Send a follow-up unless *key* already has one; return its turn's reference.
 
@@ -116,7 +136,7 @@ async def send_once(
         return Job(id=await send(), status="active")  # the ledger keeps the id
 
     try:
-        turn = await create_once(ledger, key, fingerprint, lease, post, clock)
+        turn = await create_once(ledger, key, fingerprint, lease, post, clock, unless_closed)
     except OutcomeUnknownError as error:
         if error.operation == "create_job":  # another call's claim: the text is about creations
             error.operation = "send_message"
@@ -132,10 +152,10 @@ async def send_once(
 async def _claim(ledger: Ledger, ours: Claim) -> Claim:
     """Claim the key. When the call is cancelled meanwhile, release the claim: nothing was sent yet."""
     try:
-        held = await finish_shielded(ledger.claim(ours))
+        held = await finish_shielded(ledger.claim(ours), patience=PATIENCE)
         await asyncio.sleep(0)  # the last point at which a cancellation is certain to have sent nothing
-    except BaseException:
-        await _release(ledger, ours)
+    except asyncio.CancelledError:
+        await _release(ledger, ours, hurry=True)
         raise
     return held
 
@@ -144,29 +164,38 @@ async def _send(ledger: Ledger, ours: Claim, send: Callable[[], Awaitable[Job]])
     """Send the request and record its job. An outcome that is not certain leaves the claim open."""
     try:
         job = await send()
-    except Exception as error:
+    except BaseException as error:
         if had_no_effect(error):
-            await _release(ledger, ours)
+            await _release(ledger, ours, hurry=isinstance(error, asyncio.CancelledError))
         raise
     try:
-        await finish_shielded(ledger.record(ours, job.id))
+        await finish_shielded(ledger.record(ours, job.id), patience=PATIENCE)
     except Exception:  # the job exists and is paid for: a broken ledger must not lose it
         _log.exception("job %s was created, but the ledger did not record it", printable(job.id))
     return job
 
 
-async def _release(ledger: Ledger, ours: Claim) -> None:
+async def _release(ledger: Ledger, ours: Claim, *, hurry: bool) -> None:
     """Release the claim. When the ledger fails, the claim stays open and the first error is raised."""
     try:
-        await finish_shielded(ledger.release(ours))
-    except Exception:
+        await finish_shielded(ledger.release(ours), patience=PATIENCE, hurry=hurry)
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and not hurry:
+            raise
         _log.exception("the ledger did not release a claim whose request was not sent; see open_claims()")
 
 
-async def _outcome_of(ledger: Ledger, held: Claim, ours: Claim, clock: Clock) -> str | None:
+async def _outcome_of(
+    ledger: Ledger,
+    held: Claim,
+    ours: Claim,
+    clock: Clock,
+    unless_closed: Callable[[Awaitable[None]], Awaitable[None]] | None,
+) -> str | None:
     """Wait for the outcome of another call's claim; return its job id, or None when it was released."""
     pause = FIRST_PAUSE
     found: Claim | None = held
+    token, ends = "", 0.0
     while found is not None:
         if found.fingerprint != ours.fingerprint:
             raise ConfigurationError(
@@ -176,9 +205,14 @@ async def _outcome_of(ledger: Ledger, held: Claim, ours: Claim, clock: Clock) ->
         if found.job_id is not None:
             return found.job_id
         left = found.lease_until - clock.wall()
+        if found.token != token:  # not by the wall clock alone: one that is stepped back prolongs a lease
+            lease = min(found.lease_until - found.claimed_at, LONGEST_LEASE)
+            token, ends = found.token, clock.now() + min(lease, left)
+        left = min(left, ends - clock.now())
         if left <= 0:
             raise _unknown(found)
-        await clock.sleep(min(pause, left))
+        nap = clock.sleep(min(pause, left))
+        await (nap if unless_closed is None else unless_closed(nap))
         pause = min(LONGEST_PAUSE, pause * 2)
         found = await ledger.find(ours.key)
     return None

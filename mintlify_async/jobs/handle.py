@@ -261,7 +261,13 @@ class JobHandle:
             await send()
             return Turn(calls, state)
         recorded = await calls.send_once(
-            self.id, prompt, dedupe_key, send, project_id=self.project_id, timeout=timeout
+            self.id,
+            prompt,
+            dedupe_key,
+            send,
+            project_id=self.project_id,
+            timeout=timeout,
+            extra_body=extra_body,
         )
         ref = JobRef.of(recorded, self.project_id)
         if not ref.awaiting_turn:  # a person has resolved the claim with the job's id

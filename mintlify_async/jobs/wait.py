@@ -85,6 +85,7 @@ class AgentCalls(PollCalls, Protocol):
         *,
         project_id: str,
         timeout: float | None,
+        extra_body: Mapping[str, object] | None,
     ) -> str:
         """Call *send* unless *dedupe_key* has a turn already; return the turn's reference."""
         ...

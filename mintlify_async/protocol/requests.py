@@ -12,6 +12,7 @@ from attrs import define, field
 
 from ..errors import ConfigurationError, printable
 from ..messages import Message
+from ..model.job_ref import path_segment
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from .argument_checks import (
@@ -24,7 +25,6 @@ from .argument_checks import (
     check_headers,
     check_page_size,
     check_prompt,
-    path_segment,
 )
 from .assumptions import Assumptions
 

@@ -18,8 +18,6 @@ from .windows import (
 if TYPE_CHECKING:
     from ..runtime.clock import Clock
 
-__all__ = ["MemoryQuotaStore"]
-
 SWEEP_AT: Final = 256
 """Entries from which expired ones are dropped now and then, so that ten thousand projects do not pile up."""
 
@@ -69,6 +67,11 @@ class MemoryQuotaStore:
         """Refuse every call for *seconds*; None is 60 s, doubling."""
         with self._lock:
             self._server.setdefault(gate.key, ServerLimits()).block(seconds, self._now(clock))
+
+    async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
+        """Forget what the service told."""
+        with self._lock:
+            self._server.pop(gate.key, None)
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""

@@ -21,27 +21,39 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
+from weakref import WeakValueDictionary
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..errors import ConfigurationError, QuotaExceededError
 from .memory_store import MemoryQuotaStore
 from .store import QuotaStore
 from .waiters import SHORTEST_SLEEP, WaitQueue
-from .windows import HOUR, Limit, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow, read_rate_headers
+from .windows import (
+    HOUR,
+    LONGEST_BLOCK,
+    Limit,
+    QuotaGate,
+    QuotaRemaining,
+    QuotaVerdict,
+    QuotaWindow,
+    read_rate_headers,
+)
 
 if TYPE_CHECKING:
     from ..runtime.clock import Clock
-
-__all__ = ["Lease", "Limit", "MemoryQuotaStore", "Quota", "QuotaRemaining", "QuotaScope", "QuotaStore"]
 
 CountedOperation = Literal["create_job", "send_message", "ask"]
 Mode = Literal["raise", "wait"]
 
 DAY: Final = 24 * HOUR
-MONTH: Final = 30 * DAY
-"""The interface says "per month" and no more; thirty days is the assumption."""
+MONTH: Final = 31 * DAY
+"""The interface says "per month" and no more; the longest month never allows too much."""
+
+STORE_PAUSE: Final = 1.0
+"""Seconds until a waiting call tries a store again that failed without saying for how long."""
 
 WAIT_MARGIN: Final = 0.01
 LONGEST_WAIT_MARGIN: Final = 1.0
@@ -119,7 +131,9 @@ class Quota:
         self.together = together
         self.store: QuotaStore = store if store is not None else MemoryQuotaStore()
         self._address = address
-        self._queues: dict[str, WaitQueue] = {}
+        # Of the calls that wait, by the gate's key; each of these calls keeps its queue alive.
+        self._queues: WeakValueDictionary[str, WaitQueue] = WeakValueDictionary()
+        self._lock = Lock()
         self._clock: Clock | None = None
 
     def __repr__(self) -> str:
@@ -151,7 +165,7 @@ class Quota:
         Args:
             create_job: Jobs created for a project in any hour.
             send_message: Follow-ups sent for a project in any hour.
-            ask_per_key: Questions with one assistant key in 30 days.
+            ask_per_key: Questions with one assistant key in 31 days.
             ask_per_organization: Questions to one domain in an hour.
             ask_per_address: Questions from one network address in a day.
             together: Whether creates and follow-ups share one count, the smaller of their two limits.
@@ -198,13 +212,12 @@ class Quota:
         """
         self._clock = clock
         gate = self._gate(operation, scope)
-        ahead = len(self._queues.get(gate.key, ()))
-        verdict = await self.store.take(gate, ahead=ahead, clock=clock)
-        if verdict.slot is not None:
-            return self._lease(gate, verdict.slot, clock)
-        if self.mode == "raise":
+        if self.mode == "wait":
+            return await self._wait(gate, deadline, clock)
+        verdict = await self.store.take(gate, ahead=0, clock=clock)
+        if verdict.slot is None:
             raise _refusal(verdict)
-        return await self._wait(gate, verdict, deadline, clock)
+        return self._lease(gate, verdict.slot, clock)
 
     async def observe(
         self,
@@ -219,7 +232,8 @@ class Quota:
         """Adjust to an answer of the service. A store that fails does not make this raise.
 
         A 429 stops all calls that share the limit: for *retry_after* seconds,
-        else until the reset in the headers, else for 60 s, doubling.
+        else until the reset in the headers, else for 60 s, doubling; an hour at most.
+        :meth:`unblock` ends it.
         """
         clock = clock or self._clock
         if clock is None:  # nothing was ever acquired, so nothing was sent through this quota
@@ -227,9 +241,27 @@ class Quota:
         gate = self._gate(operation, scope)
         remaining, reset = read_rate_headers(headers, wall=clock.wall())
         if status == 429:
-            await self.store.block(gate, _sane(retry_after, reset, gate.longest), clock=clock)
+            await self.store.block(gate, _sane(retry_after, reset), clock=clock)
         elif remaining is not None and reset:
-            await self.store.learn(gate, remaining, min(reset, gate.longest), clock=clock)
+            await self.store.learn(gate, remaining, min(reset, LONGEST_BLOCK), clock=clock)
+
+    async def unblock(
+        self, operation: CountedOperation, scope: QuotaScope, *, clock: Clock | None = None
+    ) -> None:
+        """Forget what the service told about the limit of *operation*: a 429's pause, and how much is left.
+
+        Calls that wait ask again at once. The slots that were counted here stay taken.
+
+        Raises:
+            QuotaExceededError: The store cannot be reached.
+        """
+        clock = clock or self._clock
+        if clock is None:  # nothing was sent through this quota, so nothing was told
+            return
+        gate = self._gate(operation, scope)
+        await self.store.unblock(gate, clock=clock)
+        if (queue := self._queues.get(gate.key)) is not None:
+            queue.all_freed(clock.now())
 
     async def left(
         self, operation: CountedOperation, scope: QuotaScope, *, clock: Clock | None = None
@@ -248,7 +280,7 @@ class Quota:
         project = _fingerprint(scope.project or "")
         limit = self.limits.get(name)
         key = f"{name}:{project}"
-        windows = () if limit is None else (_window(name, key, limit, exact=True),)
+        windows = () if limit is None else (QuotaWindow.of(name, key, limit),)
         return QuotaGate(key=key, tag=project, windows=windows)
 
     def _assistant_gate(self, scope: QuotaScope) -> QuotaGate:
@@ -258,7 +290,7 @@ class Quota:
             "ask_per_address": self._address,
         }
         windows = tuple(
-            _window(name, f"{name}:{_fingerprint(holder)}", limit, exact=False)
+            QuotaWindow.of(name, f"{name}:{_fingerprint(holder)}", limit, exact=False)
             for name, holder in holders.items()
             if (limit := self.limits.get(name)) is not None
         )
@@ -269,30 +301,77 @@ class Quota:
         async def give_back() -> None:
             await self.store.refund(gate, slot, clock=clock)
             if (queue := self._queues.get(gate.key)) is not None:
-                queue.give_up_slot()
+                queue.slot_freed(clock.now())
 
         return Lease(give_back, waited=waited)
 
-    async def _wait(
-        self, gate: QuotaGate, verdict: QuotaVerdict, deadline: float | None, clock: Clock
-    ) -> Lease:
-        queue = self._queues.setdefault(gate.key, WaitQueue())
-        call = queue.join()
-        began = clock.now()
+    def _queue(self, gate: QuotaGate) -> WaitQueue:
+        with self._lock:
+            queue = self._queues.get(gate.key)
+            if queue is None:
+                queue = self._queues[gate.key] = WaitQueue()
+            return queue
+
+    async def _wait(self, gate: QuotaGate, deadline: float | None, clock: Clock) -> Lease:
+        queue = self._queue(gate)
+        began, changes, ahead = clock.now(), queue.changes, queue.ahead()
+        answer = await self._ask(gate, ahead, clock)
+        if isinstance(answer, str):
+            if ahead:  # more slots are free than the waiting calls know
+                queue.slot_freed(clock.now())
+            return self._lease(gate, answer, clock)
+        if answer.at == math.inf or _too_late(answer.at, deadline):
+            raise answer.error(clock)
+        call = queue.join(answer.at if queue.changes == changes else clock.now())
+        served = False
         try:
             while True:
-                margin = _margin(gate, verdict)
-                until = clock.now() + max(verdict.wait + margin, SHORTEST_SLEEP)
-                if until == math.inf or (deadline is not None and until >= deadline):
-                    raise _refusal(verdict)
-                await queue.sleep(call, until, margin, clock)
-                verdict = await queue.take(call, self.store, gate, clock)
-                if verdict.slot is not None:
-                    return self._lease(gate, verdict.slot, clock, waited=clock.now() - began)
+                turn = queue.turn_of(call)
+                if _too_late(clock.now() if turn is None else turn, deadline):
+                    raise answer.error(clock)
+                if turn is None or turn > clock.now():
+                    await call.sleep(clock, deadline if turn is None else turn)
+                    continue
+                changes = queue.ask()
+                try:
+                    answer = await self._ask(gate, 0, clock)
+                finally:
+                    queue.stop_asking()
+                if isinstance(answer, str):
+                    served = True
+                    return self._lease(gate, answer, clock, waited=clock.now() - began)
+                queue.answered(answer.at, clock.now(), changes)
         finally:
-            queue.leave(call, served=verdict.slot is not None)
-            if not queue:
-                self._queues.pop(gate.key, None)
+            queue.leave(call, served=served)
+            del queue  # or the traceback of a cancelled call would keep it
+
+    async def _ask(self, gate: QuotaGate, ahead: int, clock: Clock) -> str | _Refused:
+        """Return a slot, or when to ask again."""
+        try:
+            verdict = await self.store.take(gate, ahead=ahead, clock=clock)
+        except QuotaExceededError as error:  # the store cannot be reached, which may pass
+            return _Refused(clock.now() + (error.retry_after or STORE_PAUSE), error)
+        if verdict.slot is not None:
+            return verdict.slot
+        return _Refused(clock.now() + max(verdict.wait + _margin(gate, verdict), SHORTEST_SLEEP), verdict)
+
+
+@frozen
+class _Refused:
+    """When a waiting call asks the store again, and why it has no slot yet."""
+
+    at: float
+    why: QuotaVerdict | QuotaExceededError
+
+    def error(self, clock: Clock) -> QuotaExceededError:
+        """Return the error for a call that does not wait until then."""
+        if isinstance(self.why, QuotaExceededError):
+            return self.why
+        return _refusal(evolve(self.why, wait=min(self.why.wait, max(0.0, self.at - clock.now()))))
+
+
+def _too_late(at: float, deadline: float | None) -> bool:
+    return deadline is not None and at >= deadline
 
 
 def _margin(gate: QuotaGate, verdict: QuotaVerdict) -> float:
@@ -312,20 +391,16 @@ def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:
         raise ConfigurationError(f"{name}: {error}", field=name) from None
 
 
-def _window(name: str, key: str, limit: Limit, *, exact: bool) -> QuotaWindow:
-    return QuotaWindow(name=name, key=key, amount=limit.amount, seconds=limit.per, exact=exact)
-
-
 def _fingerprint(text: str) -> str:
     """Return the hash under which a project, domain, key or address is counted in a store."""
     return hashlib.sha256(b"mintlify-async quota\0" + text.encode()).hexdigest()[:20]
 
 
-def _sane(retry_after: float | None, reset: float | None, longest: float) -> float | None:
-    """Return the first of the two that is positive and finite, at most *longest*; None when neither is."""
+def _sane(retry_after: float | None, reset: float | None) -> float | None:
+    """Return the first of the two that is positive and finite, at most an hour; None when neither is."""
     for seconds in (retry_after, reset):
         if seconds is not None and 0 < seconds < math.inf:
-            return min(seconds, longest)
+            return min(seconds, LONGEST_BLOCK)
     return None
 
 

@@ -9,14 +9,12 @@ from .windows import QuotaGate, QuotaRemaining, QuotaVerdict
 if TYPE_CHECKING:
     from ..runtime.clock import Clock
 
-__all__ = ["QuotaStore"]
-
 
 @runtime_checkable
 class QuotaStore(Protocol):
     """Where slots are counted. All quotas that use one store share its counts.
 
-    ``take`` and ``left`` may raise :class:`~mintlify_async.errors.QuotaExceededError`
+    ``take``, ``left`` and ``unblock`` may raise :class:`~mintlify_async.errors.QuotaExceededError`
     when the store cannot be reached. The other three methods never raise: they are
     called after an answer of the service, which an error would lose.
     """
@@ -34,15 +32,15 @@ class QuotaStore(Protocol):
 
     async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
         """Give *slot* back, because nothing was sent."""
-        ...
 
     async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
         """Refuse every call for *seconds*; None lets the store choose: 60 s, doubling."""
-        ...
+
+    async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
+        """Forget what ``block`` and ``learn`` were told about *gate*."""
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
-        ...
 
     async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
         """Return what is left of each window of *gate*; *clock* is None before the first ``take``."""

@@ -1,98 +1,106 @@
-"""Calls that wait for a slot of a quota, served in the order in which they arrived.
+"""Calls of this process that wait for a slot, served in the order in which they arrived.
 
-Each call asks the store for the slot that matches its place in the queue.
-Otherwise every waiting call would ask for every slot that becomes free.
+Only the first call in a line asks the store. The line keeps the times at which
+slots are expected, one per waiting call and sorted, apart from the calls: a call
+that gives up takes the latest time with it, and a slot that is given back adds
+the present. So no time is ever later than the slot that it stands for. One that
+is too early only costs a question to the store.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from typing import TYPE_CHECKING, Final
+from bisect import bisect, insort
+from collections import OrderedDict
+from threading import Lock
+from typing import Final
 
-from .store import QuotaStore
-from .windows import QuotaGate, QuotaVerdict
-
-if TYPE_CHECKING:
-    from ..runtime.clock import Clock
-
-__all__ = ["SHORTEST_SLEEP", "QueuedCall", "WaitQueue"]
+from ..runtime.wakeup import Wakeup
 
 SHORTEST_SLEEP: Final = 0.001
 """Shortest sleep, in seconds: one that rounding made shorter than the clock's steps would loop for ever."""
 
-SLEEP_PARTS: Final = 8
-"""A wait is slept in eighths of what is left, to notice slots that were given up: some 60 sleeps per hour."""
-
-
-class QueuedCall:
-    """One waiting call of this process."""
-
-    __slots__ = ("asking", "number")
-
-    def __init__(self, number: int) -> None:
-        """Keep its number; numbers grow in the order of arrival."""
-        self.number = number
-        self.asking = False
-
 
 class WaitQueue:
-    """The calls of this process that wait at one gate.
+    """The calls that wait at one gate, on any event loop and thread.
 
-    When a slot is given up, only the first call in the queue asks again early.
+    Attributes:
+        changes: Counts what may bring a slot forward. An answer of the store that was asked for before
+            a change says too late a time.
     """
-
-    __slots__ = ("_calls", "_last_number", "_slots_given_up")
 
     def __init__(self) -> None:
         """Start empty."""
-        self._calls: dict[int, QueuedCall] = {}
-        self._last_number = 0
-        self._slots_given_up = 0
+        self._calls: OrderedDict[Wakeup, None] = OrderedDict()
+        self._times: list[float] = []
+        self._lock = Lock()
+        self._asking = False
+        self.changes = 0
 
-    def __len__(self) -> int:
-        """Return how many calls wait."""
-        return len(self._calls)
+    def ahead(self) -> int:
+        """Return for how many waiting calls a newcomer leaves slots."""
+        # Not for the one that is asking at this moment: the store serves it by itself.
+        return max(0, len(self._calls) - self._asking)
 
-    def join(self) -> QueuedCall:
-        """Add a call at the end."""
-        self._last_number += 1
-        call = self._calls[self._last_number] = QueuedCall(self._last_number)
+    def join(self, at: float) -> Wakeup:
+        """Add a call at the end; the slot of the last place is expected at *at*."""
+        call = Wakeup()
+        with self._lock:
+            self._calls[call] = None
+            insort(self._times, at)
         return call
 
-    def leave(self, call: QueuedCall, *, served: bool) -> None:
+    def leave(self, call: Wakeup, *, served: bool) -> None:
         """Remove *call*, which was *served* with a slot or gave up."""
-        del self._calls[call.number]
-        if not served:
-            self.give_up_slot()
+        with self._lock:
+            was_first = self._first() is call
+            del self._calls[call]
+            self._times.pop(0 if served else -1)
+            self.changes += 1
+            if was_first:
+                self._wake_first()
 
-    def give_up_slot(self) -> None:
-        """Note that a slot is free earlier than the waiting calls expect."""
-        self._slots_given_up += 1
+    def slot_freed(self, now: float) -> None:
+        """Note that a slot is free earlier than expected."""
+        with self._lock:
+            self.changes += 1
+            if self._times:
+                insort(self._times, now)
+                self._times.pop()
+                self._wake_first()
 
-    async def take(self, call: QueuedCall, store: QuotaStore, gate: QuotaGate, clock: Clock) -> QuotaVerdict:
-        """Ask *store* for the slot that matches the place of *call*."""
-        first = self._is_first(call)
-        call.asking = True
-        try:
-            verdict = await store.take(gate, ahead=self._ahead_of(call), clock=clock)
-        finally:
-            call.asking = False
-        if first:
-            self._slots_given_up = max(0, self._slots_given_up - 1) if verdict.slot is not None else 0
-        return verdict
+    def all_freed(self, now: float) -> None:
+        """Note that nothing is known any more of when slots are free."""
+        with self._lock:
+            self.changes += 1
+            self._times = [now] * len(self._times)
+            self._wake_first()
 
-    async def sleep(self, call: QueuedCall, until: float, margin: float, clock: Clock) -> None:
-        """Sleep until *until*; the first call in the queue returns early when a slot was given up."""
-        while (rest := until - clock.now()) > 0:
-            await clock.sleep(min(rest, max(rest / SLEEP_PARTS, margin, SHORTEST_SLEEP)))
-            if self._slots_given_up and self._is_first(call):
-                return
+    def turn_of(self, call: Wakeup) -> float | None:
+        """Return when *call* asks the store; None while it is not the first."""
+        with self._lock:
+            return self._times[0] if self._first() is call else None
 
-    def _ahead_of(self, call: QueuedCall) -> int:
-        # A call that is asking at this moment is not counted: the store gives it its slot by itself.
-        numbers = list(self._calls)
-        before = numbers[: bisect_left(numbers, call.number)]
-        return sum(not self._calls[number].asking for number in before)
+    def ask(self) -> int:
+        """Note that the first call asks the store; return the number of changes so far."""
+        self._asking = True
+        return self.changes
 
-    def _is_first(self, call: QueuedCall) -> bool:
-        return next(iter(self._calls)) == call.number
+    def answered(self, at: float, now: float, changes: int) -> None:
+        """Note that the first call was refused: the next slot is expected at *at*."""
+        with self._lock:
+            if self.changes != changes:
+                self._times[0] = now
+            else:
+                earlier = max(1, bisect(self._times, at))
+                self._times[:earlier] = [at] * earlier
+
+    def stop_asking(self) -> None:
+        """Note that the store has answered."""
+        self._asking = False
+
+    def _first(self) -> Wakeup | None:
+        return next(iter(self._calls), None)
+
+    def _wake_first(self) -> None:
+        if (first := self._first()) is not None:
+            first.set()

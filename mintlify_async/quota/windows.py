@@ -19,20 +19,7 @@ from attrs import evolve, field, frozen
 
 from ..errors import ConfigurationError
 
-__all__ = [
-    "FIRST_BLOCK",
-    "LONGEST_DOUBLED_BLOCK",
-    "SAME_PERIOD",
-    "BucketCounter",
-    "Limit",
-    "QuotaGate",
-    "QuotaRemaining",
-    "QuotaVerdict",
-    "QuotaWindow",
-    "ServerLimits",
-    "SlidingLog",
-    "read_rate_headers",
-]
+__all__ = ["FIRST_BLOCK", "LONGEST_BLOCK", "SAME_PERIOD"]
 
 HOUR = 3600.0
 
@@ -41,8 +28,8 @@ BUCKETS = 60
 
 FIRST_BLOCK = 60.0
 """Seconds to stop after a 429 that does not say for how long. Doubles when further ones follow."""
-LONGEST_DOUBLED_BLOCK = HOUR
-"""Longest stop after doubling, in seconds: the shortest window of the interface."""
+LONGEST_BLOCK = HOUR
+"""Longest stop, in seconds, whatever a header says: the shortest window of the interface."""
 
 SAME_PERIOD = 2.0
 """Resets that differ by less, in seconds, belong to the same period: the headers are in whole seconds."""
@@ -94,6 +81,11 @@ class QuotaWindow:
     seconds: float
     exact: bool = True
 
+    @classmethod
+    def of(cls, name: str, key: str, limit: Limit, *, exact: bool = True) -> QuotaWindow:
+        """Make the window of *limit*."""
+        return cls(name=name, key=key, amount=limit.amount, seconds=limit.per, exact=exact)
+
     @property
     def bucket_seconds(self) -> float:
         """The length of one part of a counted window, in seconds."""
@@ -116,7 +108,7 @@ class QuotaGate:
 
     @property
     def longest(self) -> float:
-        """The longest window, or an hour, in seconds. A longer block would make no sense."""
+        """The longest window, or an hour, in seconds: how long a store remembers the gate."""
         return max([HOUR, *(window.seconds for window in self.windows)])
 
     def share(self, sharers: int) -> QuotaGate:
@@ -166,8 +158,6 @@ class QuotaRemaining:
 class SlidingLog:
     """Stores when each slot was taken: exact in any window."""
 
-    __slots__ = ("_times",)
-
     def __init__(self) -> None:
         """Start with every slot free."""
         self._times: deque[float] = deque()
@@ -210,8 +200,6 @@ class SlidingLog:
 class BucketCounter:
     """Counts slots per sixtieth of the window: small, and never more than the limit in any window."""
 
-    __slots__ = ("_counts",)
-
     def __init__(self) -> None:
         """Start with every slot free."""
         self._counts: dict[int, int] = {}
@@ -253,8 +241,6 @@ class BucketCounter:
 class ServerLimits:
     """What the service itself told about one gate: a block after a 429, and how many calls are left."""
 
-    __slots__ = ("allowance", "allowance_until", "blocked_until", "doubles_until", "pause")
-
     def __init__(self) -> None:
         """Start with nothing told."""
         self.blocked_until = -math.inf
@@ -268,9 +254,7 @@ class ServerLimits:
         if seconds is None:
             if now < self.blocked_until:  # the answer to a call that was sent before the block
                 return
-            self.pause = (
-                min(self.pause * 2, LONGEST_DOUBLED_BLOCK) if now < self.doubles_until else FIRST_BLOCK
-            )
+            self.pause = min(self.pause * 2, LONGEST_BLOCK) if now < self.doubles_until else FIRST_BLOCK
             self.doubles_until = now + 2 * self.pause
             seconds = self.pause
         self.blocked_until = max(self.blocked_until, now + seconds)

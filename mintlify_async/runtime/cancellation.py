@@ -10,8 +10,6 @@ from typing import Any, Self, TypeVar
 
 from .clock import Clock, Timer
 
-__all__ = ["Deadline", "finish_shielded"]
-
 T = TypeVar("T")
 
 
@@ -78,8 +76,17 @@ class Deadline:
             raise TimeoutError from error
 
 
-async def finish_shielded(step: Coroutine[Any, Any, T]) -> T:
-    """Finish *step* even if the caller is cancelled; the cancellation is raised afterwards."""
+async def finish_shielded(
+    step: Coroutine[Any, Any, T], *, patience: float | None = None, hurry: bool = False
+) -> T:
+    """Finish *step* even if the caller is cancelled; the cancellation is raised afterwards.
+
+    Args:
+        step: What to finish.
+        patience: How long to wait after a cancellation until *step* is cancelled, too, in seconds;
+            None waits for good.
+        hurry: Whether the caller was cancelled before, so that *patience* begins now.
+    """
     import anyio  # imported on use: it takes a tenth of the session's import time
 
     task = asyncio.ensure_future(step)
@@ -87,11 +94,29 @@ async def finish_shielded(step: Coroutine[Any, Any, T]) -> T:
     with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel every await again
         while not task.done():
             try:
-                await asyncio.wait([task])
+                await asyncio.wait([task], timeout=patience if hurry else None)
             except asyncio.CancelledError as error:
-                cancelled = error
+                cancelled, hurry = error, True
+            else:
+                task.cancel()  # its time is over, or it is done
     if cancelled is not None:
         if not task.cancelled():
             task.exception()  # retrieved, or asyncio logs that it never was
         raise cancelled
     return task.result()
+
+
+def cancel_requests() -> int:
+    """Return how often the running task was cancelled; more than before means that code swallowed one."""
+    task = asyncio.current_task()
+    return task.cancelling() if task is not None else 0
+
+
+def mark_unsent(error: BaseException) -> None:
+    """Note on *error*, which may be a cancellation, that nothing was sent."""
+    error.__dict__["nothing_sent"] = True
+
+
+def is_unsent(error: BaseException) -> bool:
+    """Return whether :func:`mark_unsent` noted that nothing was sent."""
+    return "nothing_sent" in error.__dict__

@@ -21,22 +21,8 @@ from .sqlite import SQLiteFile
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = [
-    "ConversationStore",
-    "MemoryConversationStore",
-    "SQLiteConversationStore",
-    "StoredConversation",
-    "check_name",
-    "check_revision",
-    "first_revision",
-    "store_conflict",
-]
-
 NAME_MAX_CHARACTERS: Final = 200
 """Longest id and owner: short enough for the keys of every common database."""
-
-BUSY_SECONDS: Final = 5.0
-"""How long a step waits for another process's lock on the file, in seconds."""
 
 
 @frozen(kw_only=True)
@@ -73,13 +59,7 @@ class ConversationStore(Protocol):
         ...
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Replace the text that has *revision* by *data*, and return the new revision.
-
-        Args:
-            id: The conversation's id.
-            data: The whole text.
-            owner: The conversation's owner.
-            revision: The revision that *data* was made from; 0 for a new conversation.
+        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
 
         Raises:
             StoreConflictError: The text has another revision by now, or was deleted.
@@ -204,8 +184,9 @@ class SQLiteConversationStore:
     """Conversations in a SQLite file, safe among threads, event loops and processes of one computer.
 
     Each step is one transaction on its own connection, in a worker thread; no
-    connection stays open. The same file may also hold a
-    :class:`~mintlify_async.storage.ledger.SQLiteLedger`.
+    connection stays open. A step raises ``StateError`` when the file cannot be
+    used, or stays locked for 5 s; a cancelled step ends within a second. The same
+    file may also hold a :class:`SQLiteLedger`.
 
     The file contains threads' keys in clear: a new file is readable by its owner
     alone.
@@ -225,7 +206,6 @@ class SQLiteConversationStore:
             holds="conversation store",
             in_memory="MemoryConversationStore",
             table=_TABLE,
-            busy_seconds=BUSY_SECONDS,
             private=True,
         )
 
@@ -252,19 +232,17 @@ class SQLiteConversationStore:
         check_revision(revision)
         new = revision + 1 if revision else first_revision()
 
-        def step(db: sqlite3.Connection) -> int:
-            if revision:
-                return db.execute(_UPDATE, (data, new, owner, id, revision)).rowcount
-            return db.execute(_INSERT, (data, new, owner, id)).rowcount
-
-        if not await self._file.run(step):
+        if revision:
+            saved = await self._file.change(_UPDATE, data, new, owner, id, revision)
+        else:
+            saved = await self._file.change(_INSERT, data, new, owner, id)
+        if not saved:
             raise store_conflict(id)
         return new
 
     async def delete(self, id: str, *, owner: str) -> bool:
         """Delete the conversation *id* of *owner*; return whether it existed."""
-        change = "DELETE FROM conversations WHERE owner = ? AND id = ?"
-        return await self._file.run(lambda db: db.execute(change, (owner, id)).rowcount > 0)
+        return await self._file.change("DELETE FROM conversations WHERE owner = ? AND id = ?", owner, id) > 0
 
     async def ids(self, *, owner: str) -> list[str]:
         """Return the ids of the conversations of *owner*, sorted."""

@@ -7,6 +7,7 @@ be sent again.
 
 from __future__ import annotations
 
+import math
 import threading
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -19,10 +20,12 @@ from .sqlite import SQLiteFile
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Claim", "Ledger", "MemoryLedger", "SQLiteLedger", "check_job_id", "no_open_claim"]
+LEASE_MARGIN: Final = 5.0
+"""Seconds that a claim stays valid after its request must have ended."""
 
-BUSY_SECONDS: Final = 30.0
-"""How long a step waits for another process's write, in seconds. A write takes milliseconds."""
+SHORTEST_BUSY: Final = 0.1
+LONGEST_BUSY: Final = 30.0
+"""A claim waits this long for another process's lock, in seconds, within what its call may last."""
 
 
 @frozen(kw_only=True)
@@ -59,11 +62,9 @@ class Ledger(Protocol):
 
     async def record(self, claim: Claim, job_id: str) -> None:
         """Add *job_id* to *claim*; do nothing when the key has another claim by now."""
-        ...
 
     async def release(self, claim: Claim) -> None:
         """Delete *claim* while it is open; do nothing when the key has another claim, or none."""
-        ...
 
     async def find(self, key: str) -> Claim | None:
         """Return the claim of *key*, or None."""
@@ -75,11 +76,9 @@ class Ledger(Protocol):
 
     async def resolve(self, key: str, job_id: str) -> None:
         """Close the open claim of *key* by hand: *job_id* is the job that was created."""
-        ...
 
     async def forget(self, key: str) -> None:
         """Delete *key* by hand; its request can be sent again."""
-        ...
 
 
 def check_job_id(job_id: object) -> str:
@@ -170,28 +169,37 @@ CREATE TABLE IF NOT EXISTS claims (
 )"""
 
 _COLUMNS = "key, fingerprint, token, claimed_at, lease_until, job_id"
+_INSERT = f"INSERT INTO claims ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_RECORD = "UPDATE claims SET job_id = ? WHERE key = ? AND token = ?"
+_RELEASE = "DELETE FROM claims WHERE key = ? AND token = ? AND job_id IS NULL"
+_RESOLVE = "UPDATE claims SET job_id = ? WHERE key = ? AND (job_id IS NULL OR job_id = ?)"
+_EXPIRE = "DELETE FROM claims WHERE job_id IS NOT NULL AND claimed_at < ?"
 
 
 class SQLiteLedger:
     """A ledger in a SQLite file, safe among threads, event loops and processes of one computer.
 
     Each step is one transaction on its own connection, in a worker thread; no
-    connection stays open. Every step raises ``StateError`` when the file cannot
-    be used, or stays locked for 30 s.
+    connection stays open. A step raises ``StateError`` when the file cannot be
+    used, or stays locked for 5 s, a claim's for as long as its call may last; a
+    cancelled step ends within a second.
 
     Args:
         path: The file; it is created when it does not exist. Not on a network drive, whose
             locks cannot be trusted.
+        keep: How long a key is kept after it was claimed, in seconds, once its job is recorded;
+            None keeps it for good. Open claims are always kept.
 
     Raises:
-        ConfigurationError: *path* is not a path, or is ``:memory:``.
+        ConfigurationError: *path* is not a path, or is ``:memory:``; or *keep* is not above 0.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], *, keep: float | None = None) -> None:
         """Keep the path; the file is not opened yet."""
-        self._file = SQLiteFile(
-            path, holds="ledger", in_memory="MemoryLedger", table=_TABLE, busy_seconds=BUSY_SECONDS
-        )
+        if keep is not None and not 0 < keep < math.inf:
+            raise ConfigurationError(f"keep must be a number of seconds above 0, not {keep!r}", field="keep")
+        self._file = SQLiteFile(path, holds="ledger", in_memory="MemoryLedger", table=_TABLE)
+        self._keep = keep
 
     def __repr__(self) -> str:
         """Show the path."""
@@ -199,29 +207,23 @@ class SQLiteLedger:
 
     async def claim(self, claim: Claim) -> Claim:
         """Keep *claim* unless its key is taken; return the claim that the key has now."""
-        insert = f"INSERT INTO claims ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 
         def step(db: sqlite3.Connection) -> Claim:
-            db.execute(insert, astuple(claim))
+            if self._keep is not None:
+                db.execute(_EXPIRE, (claim.claimed_at - self._keep,))
+            db.execute(_INSERT, astuple(claim))
             return _find(db, claim.key) or claim
 
-        return await self._file.run(step)
+        seconds = claim.lease_until - claim.claimed_at - LEASE_MARGIN
+        return await self._file.run(step, busy_seconds=min(max(seconds, SHORTEST_BUSY), LONGEST_BUSY))
 
     async def record(self, claim: Claim, job_id: str) -> None:
         """Add *job_id* to *claim*; do nothing when the key has another claim by now."""
-        await self._file.run(
-            lambda db: db.execute(
-                "UPDATE claims SET job_id = ? WHERE key = ? AND token = ?", (job_id, claim.key, claim.token)
-            )
-        )
+        await self._file.change(_RECORD, job_id, claim.key, claim.token)
 
     async def release(self, claim: Claim) -> None:
         """Delete *claim* while it is open."""
-        await self._file.run(
-            lambda db: db.execute(
-                "DELETE FROM claims WHERE key = ? AND token = ? AND job_id IS NULL", (claim.key, claim.token)
-            )
-        )
+        await self._file.change(_RELEASE, claim.key, claim.token)
 
     async def find(self, key: str) -> Claim | None:
         """Return the claim of *key*, or None."""
@@ -238,15 +240,12 @@ class SQLiteLedger:
         Raises:
             ConfigurationError: The key has no open claim.
         """
-        check_job_id(job_id)
-        change = "UPDATE claims SET job_id = ? WHERE key = ? AND (job_id IS NULL OR job_id = ?)"
-        changed = await self._file.run(lambda db: db.execute(change, (job_id, key, job_id)).rowcount)
-        if not changed:
+        if not await self._file.change(_RESOLVE, check_job_id(job_id), key, job_id):
             raise no_open_claim(key)
 
     async def forget(self, key: str) -> None:
         """Delete *key*; its request can be sent again."""
-        await self._file.run(lambda db: db.execute("DELETE FROM claims WHERE key = ?", (key,)))
+        await self._file.change("DELETE FROM claims WHERE key = ?", key)
 
 
 def _find(db: sqlite3.Connection, key: str) -> Claim | None:

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ConfigurationError, StateError, printable
+from ..runtime.cancellation import finish_shielded
 
 if TYPE_CHECKING:
+    import asyncio
     import sqlite3
 
-__all__ = ["SQLiteFile"]
+    import anyio
 
 T = TypeVar("T")
+
+BUSY_SECONDS: Final = 5.0
+"""How long a step waits for another process's lock, in seconds. A write takes milliseconds."""
+
+TRY_SECONDS: Final = 0.25
+"""Longest time of one try in a worker thread, in seconds; a cancelled step ends after the try."""
+
+THREADS: Final = 8
+"""Worker threads of each event loop for all files, apart from those that others use."""
+
+_limiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+class _LockedError(Exception):
+    """Another connection holds the lock, and nothing was done."""
 
 
 class SQLiteFile:
@@ -30,7 +50,6 @@ class SQLiteFile:
         holds: What the file holds, for error messages: ``"ledger"``.
         in_memory: The class to use for a store in memory, for error messages.
         table: The ``CREATE TABLE IF NOT EXISTS`` statement.
-        busy_seconds: How long a step waits for another process's lock.
         private: Make a new file readable by its owner alone.
 
     Raises:
@@ -38,14 +57,7 @@ class SQLiteFile:
     """
 
     def __init__(
-        self,
-        path: str | PathLike[str],
-        *,
-        holds: str,
-        in_memory: str,
-        table: str,
-        busy_seconds: float,
-        private: bool = False,
+        self, path: str | PathLike[str], *, holds: str, in_memory: str, table: str, private: bool = False
     ) -> None:
         """Keep the settings; the file is not opened yet."""
         try:
@@ -56,43 +68,78 @@ class SQLiteFile:
             raise ConfigurationError(f"path must name a file; in memory, use {in_memory}()", field="path")
         self._holds = holds
         self._table = table
-        self._busy_seconds = busy_seconds
         self._private = private
 
-    async def run(self, step: Callable[[sqlite3.Connection], T]) -> T:
+    async def change(self, statement: str, *values: object) -> int:
+        """Run *statement* and return how many rows it changed."""
+        return await self.run(lambda db: db.execute(statement, values).rowcount)
+
+    async def run(self, step: Callable[[sqlite3.Connection], T], *, busy_seconds: float | None = None) -> T:
         """Run *step* in one transaction, in a worker thread, and return its result.
 
+        A cancelled step ends after its present try, done or not.
+
         Raises:
-            StateError: The file cannot be used, or stays locked.
+            StateError: The file cannot be used, or stays locked for *busy_seconds*; None is 5 s.
         """
         import anyio.to_thread  # loaded when it is used: few programs keep anything in a file
 
-        return await anyio.to_thread.run_sync(self._run_in_thread, step)
+        clock = anyio.current_time
+        until = clock() + (BUSY_SECONDS if busy_seconds is None else busy_seconds)
+        while True:
+            wait = min(TRY_SECONDS, max(0.0, until - clock()))
+            try:
+                async with _limiter():
+                    thread = anyio.to_thread.run_sync(self._try, step, wait, limiter=anyio.CapacityLimiter(1))
+                    return await finish_shielded(thread)
+            except _LockedError as error:
+                if clock() >= until:
+                    reason = str(error)
+                    break
+        raise self._unusable(reason)
 
-    def _run_in_thread(self, step: Callable[[sqlite3.Connection], T]) -> T:
+    def _unusable(self, reason: str) -> StateError:
+        return StateError(f"the {self._holds} {self.path!r} cannot be used: {printable(reason)}")
+
+    def _try(self, step: Callable[[sqlite3.Connection], T], wait: float) -> T:
         import sqlite3  # loaded when it is used, as above
 
         try:
-            with self._transaction() as db:
+            with self._transaction(wait) as db:
                 return step(db)
         except (sqlite3.Error, OSError) as error:
-            reason = printable(str(error))
-        raise StateError(f"the {self._holds} {self.path!r} cannot be used: {reason}")
+            reason = str(error)
+            # The lowest eight bits are the error's kind, the others say more about it.
+            locked = getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+                sqlite3.SQLITE_BUSY,
+                sqlite3.SQLITE_LOCKED,
+            )
+        raise _LockedError(reason) if locked else self._unusable(reason)
 
     @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
+    def _transaction(self, wait: float) -> Generator[sqlite3.Connection]:
         import sqlite3
 
         if self._private and not Path(self.path).exists():
             # SQLite would create the file with the mode that the umask gives.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        with closing(sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None)) as db:
+        with closing(sqlite3.connect(self.path, timeout=wait, isolation_level=None)) as db:
             db.execute("PRAGMA synchronous = FULL")  # a claim lost in a power cut would be sent twice
             db.execute("BEGIN IMMEDIATE")  # take the write lock first: nothing changes between read and write
             try:
                 db.execute(self._table)
                 yield db
+                db.execute("COMMIT")
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # SQLite itself rolls back when the disk is full
+                    db.execute("ROLLBACK")
                 raise
-            db.execute("COMMIT")
+
+
+def _limiter() -> Any:
+    """Return the running loop's limiter, so that a locked file takes no thread from anyone else."""
+    import asyncio
+
+    import anyio
+
+    return _limiters.setdefault(asyncio.get_running_loop(), anyio.CapacityLimiter(THREADS))

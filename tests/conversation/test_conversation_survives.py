@@ -22,7 +22,7 @@ from mintlify_async.errors import (
     StoreConflictError,
     StreamError,
 )
-from mintlify_async.storage.conversations import SQLiteConversationStore
+from mintlify_async.storage import SQLiteConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
 

@@ -11,7 +11,7 @@ import pytest
 
 from mintlify_async.conversation.turn_lock import TurnLock, shared_lock
 from mintlify_async.errors import StateError
-from mintlify_async.storage.conversations import MemoryConversationStore
+from mintlify_async.storage import MemoryConversationStore
 
 
 class Holder:

@@ -19,8 +19,7 @@ from mintlify_async import (
     RateLimitError,
     Timeouts,
 )
-from mintlify_async.quota.memory_store import MemoryQuotaStore
-from mintlify_async.quota.quota import QuotaScope
+from mintlify_async.quota import MemoryQuotaStore, QuotaScope
 from mintlify_async.testing import Limits, LocalService, Reset, VirtualClock
 
 

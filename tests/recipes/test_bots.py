@@ -18,7 +18,7 @@ from bots import telegram_bot
 from bots.answers import content, events_of, long_answer
 from bots.fake_telegram import FakeTelegram
 
-from mintlify_async.storage.conversations import MemoryConversationStore, SQLiteConversationStore
+from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
 

@@ -14,7 +14,7 @@ from bots.answers import content, events_of, long_answer
 from bots.fake_slack import FakeSlack
 
 from mintlify_async.errors import StreamInterruptedError
-from mintlify_async.storage.conversations import MemoryConversationStore
+from mintlify_async.storage import MemoryConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
 

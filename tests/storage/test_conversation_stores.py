@@ -14,7 +14,7 @@ import pytest
 
 from mintlify_async.contrib.redis import RedisConversationStore
 from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
-from mintlify_async.storage.conversations import (
+from mintlify_async.storage import (
     ConversationStore,
     MemoryConversationStore,
     SQLiteConversationStore,
@@ -168,7 +168,7 @@ def test_bad_names_are_refused(name):
 SAVE_ONCE_TOLD = """
 import asyncio, sys
 from mintlify_async.errors import StoreConflictError
-from mintlify_async.storage.conversations import SQLiteConversationStore
+from mintlify_async.storage import SQLiteConversationStore
 path, revision = sys.argv[1], int(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -215,7 +215,7 @@ async def test_a_file_that_cannot_be_used_is_told(tmp_path):
 
 async def test_a_locked_file_ends_in_an_error(tmp_path, monkeypatch):
     """A process that never lets go does not hang the others."""
-    monkeypatch.setattr("mintlify_async.storage.conversations.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("mintlify_async.storage.sqlite.BUSY_SECONDS", 0.05)
     path = tmp_path / "chats.sqlite"
     store = SQLiteConversationStore(path)
     await store.save("chat", "", owner="ada", revision=0)

@@ -11,7 +11,7 @@ import pytest
 from child_process import child_environment
 from ledger_process import KEY, STEPS
 
-from mintlify_async.storage.ledger import SQLiteLedger
+from mintlify_async.storage import SQLiteLedger
 
 PROGRAM = Path(__file__).parents[1] / "support" / "ledger_process.py"
 

@@ -15,7 +15,7 @@ from mintlify_async.errors import OutcomeUnknownError
 from mintlify_async.jobs.create_once import create_once, fingerprint
 from mintlify_async.model.job import Job
 from mintlify_async.runtime.clock import SystemClock
-from mintlify_async.storage.ledger import Claim, SQLiteLedger
+from mintlify_async.storage import Claim, SQLiteLedger
 
 STEPS = [
     "before the claim",

@@ -10,16 +10,9 @@ from __future__ import annotations
 import hashlib
 import uuid
 
-from mintlify_async.storage.conversations import (
-    StoredConversation,
-    check_revision,
-    first_revision,
-    store_conflict,
-)
+from mintlify_async.storage import StoredConversation, check_revision, first_revision, store_conflict
 
 from .scripts import Argument, RedisStore, Script, text
-
-__all__ = ["RedisConversationStore"]
 
 # KEYS: conversation.
 _LOAD = Script("return redis.call('HMGET', KEYS[1], 'data', 'revision')")

@@ -14,11 +14,9 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from mintlify_async.storage.ledger import Claim, check_job_id, no_open_claim
+from mintlify_async.storage import Claim, check_job_id, no_open_claim
 
 from .scripts import Argument, RedisStore, Script, text
-
-__all__ = ["RedisLedger"]
 
 SKEW: Final = 1.0
 """Differences between two computers' clocks up to this, in seconds, are ignored."""

@@ -18,23 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import anyio
 
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
-from mintlify_async.quota.memory_store import MemoryQuotaStore
-from mintlify_async.quota.windows import (
-    FIRST_BLOCK,
-    LONGEST_DOUBLED_BLOCK,
-    SAME_PERIOD,
-    QuotaGate,
-    QuotaRemaining,
-    QuotaVerdict,
-    QuotaWindow,
-)
+from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
+from mintlify_async.quota.windows import FIRST_BLOCK, LONGEST_BLOCK, SAME_PERIOD
 
 from .scripts import Argument, RedisClient, RedisStore, Script, StoreAway, check_seconds, text
 
 if TYPE_CHECKING:
     from mintlify_async.runtime.clock import Clock
-
-__all__ = ["RedisQuotaStore"]
 
 _log = logging.getLogger("mintlify_async")
 
@@ -110,12 +100,13 @@ keep(KEYS[1], s, longest)
 if ARGV[3] ~= '' and ARGV[3] ~= s.epoch then return {-1, 0, 0, int(now), s.epoch} end
 local wait = service_wait(s, ahead)
 if wait > 0 then return {0, wait, 0, int(now), s.epoch} end
-local which = 0
+local which, granted = 0, {1, 0, 0, int(now), s.epoch}
 for i = 2, #KEYS do
   local a = 3 * i
   local kind, amount, win = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
   if kind == 'exact' and redis.call('ZSCORE', KEYS[i], ARGV[1]) then return {1, 0, 0, int(now), s.epoch} end
-  local w = wait_of(KEYS[i], kind, amount, win, ahead)
+  local w, used = wait_of(KEYS[i], kind, amount, win, ahead)
+  granted[i + 4] = used + 1
   if w > wait then wait = w; which = i - 1 end
 end
 if wait > 0 then return {0, math.ceil(wait), which, int(now), s.epoch} end
@@ -127,7 +118,7 @@ for i = 2, #KEYS do
   redis.call('PEXPIRE', KEYS[i], int(math.ceil(win * 62 / 60 / 1000) + 1000))
 end
 if s.till > now then redis.call('HINCRBY', KEYS[1], 'allowance', -1) end
-return {1, 0, 0, int(now), s.epoch}
+return granted
 """
 )
 
@@ -185,6 +176,9 @@ return 1
 """
 )
 
+# KEYS: state.
+_UNBLOCK = Script("return redis.call('HDEL', KEYS[1], 'blocked', 'allowance', 'until', 'pause', 'doubles')")
+
 # KEYS: state, windows ...; ARGV: kind, amount and µs of each window.
 _LEFT = Script(
     _PRELUDE
@@ -231,7 +225,8 @@ class RedisQuotaStore(RedisStore):
         on_store_error: What happens while Redis cannot be reached: ``"raise"`` refuses every call,
             ``"local"`` gives this process its share of each limit, counted here.
         sharers: How many processes share the limits, for ``"local"``: the share is the limit
-            divided by this, rounded down.
+            divided by this, rounded down. It counts what all of them were last known to have used,
+            so a process that was refused before has no share until the window has passed.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
         probe_every: How long Redis is not tried again after a failure, in seconds.
 
@@ -268,6 +263,9 @@ class RedisQuotaStore(RedisStore):
         self._own = MemoryQuotaStore()  # what this process was granted, and what the service told it
         self._epochs: dict[str, str] = {}
         self._owed: dict[str, list[float]] = {}  # slots taken while Redis was away
+        self._known: dict[
+            str, tuple[int, float]
+        ] = {}  # by the window's key: how many slots were in use, when
         self._untold: set[str] = set()  # blocks that Redis has not been told
         self._telling: set[str] = set()  # gates for which a call is telling Redis at this moment
         self._away = False
@@ -305,6 +303,20 @@ class RedisQuotaStore(RedisStore):
         if not await self._quietly(clock, _BLOCK, self._keys(gate)[:1], _block_args(gate, seconds)):
             self._untold.add(gate.key)
 
+    async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
+        """Forget what the service told, for every process that shares this store.
+
+        Raises:
+            QuotaExceededError: Redis cannot be reached.
+        """
+        await self._own.unblock(gate, clock=clock)
+        self._untold.discard(gate.key)
+        try:
+            await self._runner.run(_UNBLOCK, self._keys(gate)[:1], [])
+        except StoreAway as error:
+            self._went_away(error, clock)
+            raise self._refusal(clock) from None
+
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
         """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
         await self._own.learn(gate, remaining, reset, clock=clock)
@@ -326,7 +338,7 @@ class RedisQuotaStore(RedisStore):
                 self._came_back()
                 return tuple(_remaining(window, *one) for window, one in zip(gate.windows, told, strict=True))
         if self._sharers is None:
-            raise self._refusal()
+            raise self._refusal(clock)
         return await self._own.left(gate.share(self._sharers), clock=clock)
 
     # While Redis answers
@@ -334,28 +346,33 @@ class RedisQuotaStore(RedisStore):
     async def _take_shared(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
         await self._catch_up(gate, clock)
         slot = f"{self._name}-{next(self._numbers)}"
-        granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
+        granted, wait, which, at, epoch, *used = await self._ask(gate, slot, ahead)
         if granted < 0:  # the server has lost its data
             await self._enter_own(gate, clock)
             self._epochs[gate.key] = text(epoch)  # only now: it lets other calls take slots
-            granted, wait, which, at, epoch = await self._ask(gate, slot, ahead)
+            granted, wait, which, at, epoch, *used = await self._ask(gate, slot, ahead)
         self._came_back()
         self._epochs[gate.key] = text(epoch)
+        now = clock.now()
         if granted > 0:
+            self._known |= {window.key: (n, now) for window, n in zip(gate.windows, used, strict=False)}
             return QuotaVerdict(slot=f"{slot} {text(at)} {self._own.note(gate, clock=clock)}")
-        window = gate.windows[max(0, which - 1)].name if gate.windows else None
-        return QuotaVerdict(wait=max(wait, 1) / MICROSECONDS, limit=window, blocked=which == 0)
+        window = gate.windows[max(0, int(which) - 1)] if gate.windows else None
+        if which and window is not None:
+            self._known[window.key] = (window.amount, now)
+        name = window.name if window is not None else None
+        return QuotaVerdict(wait=max(wait, 1) / MICROSECONDS, limit=name, blocked=which == 0)
 
-    async def _ask(self, gate: QuotaGate, slot: str, ahead: int) -> tuple[int, int, int, Any, Any]:
+    async def _ask(self, gate: QuotaGate, slot: str, ahead: int) -> list[Any]:
         known = self._epochs.get(gate.key, "")
         args: list[Argument] = [slot, ahead, known, uuid.uuid4().hex, _us(gate.longest), *_windows(gate)]
         try:
-            reply = await self._runner.run(_TAKE, self._keys(gate), args)
+            reply: list[Any] = await self._runner.run(_TAKE, self._keys(gate), args)
         except anyio.get_cancelled_exc_class():  # the slot may have been granted, and will not be used
             with anyio.CancelScope(shield=True):
                 await self._give_back_unseen(gate, slot)
             raise
-        return reply[0], reply[1], reply[2], reply[3], reply[4]
+        return reply
 
     async def _give_back_unseen(self, gate: QuotaGate, slot: str) -> None:
         try:
@@ -434,8 +451,14 @@ class RedisQuotaStore(RedisStore):
 
     async def _take_share(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
         if self._sharers is None:
-            raise self._refusal()
-        verdict = await self._own.take(gate.share(self._sharers), ahead=ahead, clock=clock)
+            raise self._refusal(clock)
+        share, now = gate.share(self._sharers), clock.now()
+        for window in share.windows:  # the count begins at the last known use, of all who share the limit
+            used, at = self._known.get(window.key, (0, now))
+            used += len(self._owed.get(gate.key, ()))
+            if used >= window.amount and now - at < window.seconds and window.key in self._known:
+                return QuotaVerdict(wait=at + window.seconds - now, limit=window.name)
+        verdict = await self._own.take(share, ahead=ahead, clock=clock)
         if verdict.slot is None:
             return verdict
         self._owed.setdefault(gate.key, []).append(float(verdict.slot))
@@ -465,10 +488,11 @@ class RedisQuotaStore(RedisStore):
             self._away = False
             _log.warning("the quota store on Redis is back")
 
-    def _refusal(self) -> QuotaExceededError:
+    def _refusal(self, clock: Clock | None) -> QuotaExceededError:
+        wait = self._probe_every if clock is None else max(0.001, self._probe_at - clock.now())
         error = QuotaExceededError(
             f"the quota store on Redis is away ({self._reason.reason}); nothing was sent",
-            retry_after=self._probe_every,
+            retry_after=min(wait, self._probe_every),
         )
         error.__cause__ = self._reason.cause()
         return error
@@ -492,7 +516,7 @@ def _windows(gate: QuotaGate) -> list[Argument]:
 
 def _block_args(gate: QuotaGate, seconds: float | None) -> list[Argument]:
     wait = -1 if seconds is None else _us(seconds)
-    return [wait, _us(FIRST_BLOCK), _us(LONGEST_DOUBLED_BLOCK), _us(gate.longest)]
+    return [wait, _us(FIRST_BLOCK), _us(LONGEST_BLOCK), _us(gate.longest)]
 
 
 def _remaining(window: QuotaWindow, left: int, wait: int, blocked: int) -> QuotaRemaining:

@@ -27,20 +27,12 @@ except ImportError as error:  # pragma: no cover - tested in an environment with
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
 
-__all__ = [
-    "Argument",
-    "RedisClient",
-    "RedisStore",
-    "Runner",
-    "Script",
-    "StoreAway",
-    "check_seconds",
-    "text",
-]
-
 Argument = str | int | float
 
 T = TypeVar("T")
+
+PARTS: Final = 8
+"""A timeout is waited for in eighths, to tell a slow Redis from a busy event loop."""
 
 CONNECTIONS: Final = 32
 """Steps at a time on one client. More would not be faster: Redis runs scripts one after the other."""
@@ -51,11 +43,9 @@ class RedisClient(Protocol):
 
     def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
         """Run the script that the server has cached under *sha*."""
-        ...
 
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
         """Run *script*, and let the server cache it."""
-        ...
 
 
 @frozen
@@ -88,6 +78,38 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 """Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
 
 
+class Places:
+    """How many steps one client takes at a time, from all stores that use it."""
+
+    def __init__(self, client: RedisClient) -> None:
+        """Keep within the connections of the client's pool, which refuses steps beyond them."""
+        self.pool = getattr(client, "connection_pool", None)
+        self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
+        self._home: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    def at_home(self) -> bool:
+        """Return whether the client's connections belong to the running loop.
+
+        Raises:
+            ConfigurationError: They belong to another loop, and cannot be made again on this one.
+        """
+        loop = asyncio.get_running_loop()
+        if self._home is None:
+            self._home = weakref.ref(loop)
+        if self.pool is None or self._home() is loop:
+            return True
+        if type(self.pool) is not ConnectionPool:
+            raise ConfigurationError(
+                f"client: the connections of a {type(self.pool).__name__} belong to the event loop that used "
+                "it first; make a client and a store for each loop, or use a ConnectionPool",
+                field="client",
+            )
+        return False
+
+
+_places: weakref.WeakKeyDictionary[object, Places] = weakref.WeakKeyDictionary()
+
+
 class Runner:
     """Runs scripts on one client, within a time limit, on any event loop.
 
@@ -104,10 +126,6 @@ class Runner:
         """Keep the client; nothing is sent yet."""
         self._client = client
         self._timeout = check_seconds(timeout, "timeout")
-        self._home: weakref.ref[asyncio.AbstractEventLoop] | None = None
-        # The pool refuses steps beyond its connections (100 since redis 8), and its owner uses it, too.
-        pool = getattr(client, "connection_pool", None)
-        self._places = asyncio.Semaphore(min(CONNECTIONS, getattr(pool, "max_connections", CONNECTIONS)))
         self._failures = 0
         self._last: StoreAway | None = None
 
@@ -116,44 +134,62 @@ class Runner:
 
         Raises:
             StoreAway: There was no answer in time, or it was an error.
+            ConfigurationError: The client's connections belong to another event loop.
         """
-        if not self._at_home():
-            return await self._visit(script, keys, args)
+        places = _places.get(self._client) or _places.setdefault(self._client, Places(self._client))
+        if not places.at_home():
+            return await self._bounded(_visit(cast("ConnectionPool", places.pool), script, keys, args))
         failures = self._failures
-        async with self._places:
+        async with places.free:
             if self._last is not None and self._failures != failures:
                 raise self._last  # a call ahead failed meanwhile: do not wait for another timeout
             return await self._bounded(_evaluate(self._client, script, keys, args))
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
         try:
-            with anyio.fail_after(self._timeout):
-                return await step
+            return await _in_own_task(step, self._timeout)
         except FAILURES as error:
             self._failures += 1
             self._last = StoreAway(error)
         raise self._last
 
-    async def _visit(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        async def step() -> Any:
-            async with self._visitor() as client:
-                return await _evaluate(client, script, keys, args)
 
-        return await self._bounded(step())
+async def _visit(pool: ConnectionPool, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+    """Run *script* with the pool's settings on a connection of the running loop."""
+    options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
+    own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
+    async with Redis.from_pool(own_pool) as client:
+        return await _evaluate(client, script, keys, args)
 
-    def _at_home(self) -> bool:
-        loop = asyncio.get_running_loop()
-        if self._home is None:
-            self._home = weakref.ref(loop)
-        return (
-            self._home() is loop or type(getattr(self._client, "connection_pool", None)) is not ConnectionPool
-        )
 
-    def _visitor(self) -> Redis:
-        """Return a client with the settings of the user's, for one step on another loop."""
-        pool: ConnectionPool = cast("Redis", self._client).connection_pool
-        options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
-        return Redis.from_pool(ConnectionPool(pool.connection_class, max_connections=1, **options))
+async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
+    """Run *step*, which redis-py does, in a task of its own.
+
+    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio
+    alone, so its cancellation is always raised, and so is the timeout.
+
+    Raises:
+        TimeoutError: *step* took longer than *seconds*, in which a busy event loop does not count.
+    """
+    task = asyncio.ensure_future(step)
+    clock = asyncio.get_running_loop().time
+    part = seconds / PARTS
+    try:
+        while not task.done() and seconds > 0:
+            began = clock()
+            await asyncio.wait([task], timeout=part)
+            # A part that lasted much longer was the loop's work: the answer may be there, unread.
+            seconds -= part if clock() - began < 2 * part else part / PARTS
+    finally:
+        if not task.done():
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        if task.done() and not task.cancelled():
+            task.exception()  # retrieved, or asyncio logs that it never was
+    if task.cancelled():
+        raise TimeoutError(f"no answer within the timeout of {PARTS * part:g} s")
+    return task.result()
 
 
 class RedisStore:

@@ -16,7 +16,7 @@ from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, State
 from mintlify_async.jobs.create_once import create_once
 from mintlify_async.model.job import Job
 from mintlify_async.runtime.clock import SystemClock
-from mintlify_async.storage.ledger import Claim
+from mintlify_async.storage import Claim
 
 
 def a_claim(key: str = "k", token: str = "t1", at: float | None = None, lease: float = 65.0) -> Claim:

@@ -5,7 +5,7 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from mintlify_async import MintlifySession, extras_markdown
-from mintlify_async.storage.conversations import ConversationStore
+from mintlify_async.storage import ConversationStore
 
 
 async def answer(
