@@ -162,8 +162,8 @@ def session_keys(
 
 
 def transport_settings(
-    *,
-    base_url: str,
+    assumptions: Assumptions,
+    base_url: str | None,
     allow_insecure_http: bool,
     client_session: aiohttp.ClientSession | None,
     proxy: str | None,
@@ -173,9 +173,13 @@ def transport_settings(
     """Return how a session connects, checked."""
     _check_client_session(client_session)
     _check_proxy(proxy)
-    _check_ssl(ssl)
+    if not isinstance(ssl, ssl_module.SSLContext | None):
+        raise ConfigurationError(
+            "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
+        )
+    address = from_environment(base_url, "MINTLIFY_BASE_URL") or assumptions.base_url
     return TransportSettings(
-        base_url=check_base_url(base_url, allow_insecure_http=allow_insecure_http),
+        base_url=check_base_url(address, allow_insecure_http=allow_insecure_http),
         client_session=client_session,
         proxy=proxy,
         ssl=ssl,
@@ -199,11 +203,4 @@ def _check_proxy(value: object) -> None:
         # aiohttp would ignore a proxy without a host and connect directly
         raise ConfigurationError(
             "proxy must be a URL that begins with http:// or https:// and names a host", field="proxy"
-        )
-
-
-def _check_ssl(value: object) -> None:
-    if not isinstance(value, ssl_module.SSLContext | None):
-        raise ConfigurationError(
-            "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from attrs import define
+from attrs import define, evolve
 
 from ..http.dispatch import Dispatcher
 from ..http.observer import Fact, Observation
@@ -14,10 +14,7 @@ from ..http.timeouts import Timeouts
 from ..messages import Question, clean_text
 from ..protocol.argument_checks import check_messages, check_thread, merged
 from ..protocol.requests import Request, ask_request, new_message_id
-from ..runtime.per_event_loop import session_closed
 from .prepared_question import PreparedQuestion, ReplySettings
-
-__all__ = ["AssistantAPI"]
 
 
 @define(eq=False, repr=False)
@@ -27,17 +24,15 @@ class AssistantAPI:
     Args:
         http: Sends the question.
         timeouts: The limits on it.
-        closed: Returns whether the session is closed. A bound method of the session keeps it alive
+        check_open: Raises when the session is closed. A bound method of the session keeps it alive
             for as long as the question may still be sent.
-        max_event_bytes: The largest single event of an answer.
-        max_reply_bytes: The largest whole answer.
+        settings: The session's settings that its replies need.
     """
 
     http: Dispatcher
     timeouts: Timeouts
-    closed: Callable[[], bool]
-    max_event_bytes: int
-    max_reply_bytes: int
+    check_open: Callable[[], None]
+    settings: ReplySettings
 
     def prepare(
         self,
@@ -76,14 +71,9 @@ class AssistantAPI:
         if http.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
         continued = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        settings = ReplySettings(
-            assumptions=http.assumptions,
-            thread_headers=(http.assumptions.thread_id_header, http.assumptions.thread_key_header),
-            max_event_bytes=self.max_event_bytes,
-            max_reply_bytes=self.max_reply_bytes,
-            comments_are_activity=self.timeouts.comments_are_activity,
-            clock=http.clock,
-        )
+        settings = self.settings  # the session's, nearly always
+        if settings.comments_are_activity != self.timeouts.comments_are_activity:
+            settings = evolve(settings, comments_are_activity=self.timeouts.comments_are_activity)
         return PreparedQuestion(self, request, settings, continued)
 
     def open(self, request: Request) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
@@ -92,8 +82,7 @@ class AssistantAPI:
         Raises:
             StateError: The session is closed.
         """
-        if self.closed():
-            raise session_closed()
+        self.check_open()
         return self.http.open(request, self.timeouts)
 
     def observe(self, request: Request) -> Observation | None:

@@ -27,7 +27,6 @@ class ReplySettings:
 
     Args:
         assumptions: What is assumed of the service.
-        thread_headers: The names of the headers with a thread's id and its key.
         max_event_bytes: The largest event, in bytes.
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment resets the limit on silence.
@@ -35,7 +34,6 @@ class ReplySettings:
     """
 
     assumptions: Assumptions
-    thread_headers: tuple[str, str]
     max_event_bytes: int
     max_reply_bytes: int
     comments_are_activity: bool

@@ -46,6 +46,7 @@ log = logging.getLogger("mintlify_async")
 log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
+QuotaOperation = Literal["create_job", "send_message", "ask"]
 SHORTEST_SECRET = 8  # a shorter key is a test's, and may be part of other words
 LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
@@ -254,7 +255,7 @@ class Dispatcher:
             return None
         try:
             return await self.quota.acquire(
-                request.operation, _scope(request, key), deadline=call.deadline, clock=self.clock
+                request.operation, _scope_of(request, key), deadline=call.deadline, clock=self.clock
             )
         except QuotaExceededError:
             if previous is None:
@@ -277,7 +278,9 @@ class Dispatcher:
         answer = await call.transport.send_whole(
             call.request, attempt.key, attempt.limit, call.timeouts.connect
         )
-        await self._receive(attempt, answer)
+        self._receive(attempt, answer)
+        if self.quota is not None:
+            await self._tell_quota(self.quota, attempt, answer)
         if not 200 <= answer.status < 300:
             raise self._refusal(call.request, answer)
         return read_job(self.assumptions, answer, attempt.number)
@@ -287,12 +290,14 @@ class Dispatcher:
         answer = await call.transport.open_stream(
             call.request, attempt.key, attempt.limit, call.timeouts, call.deadline
         )
-        await self._receive(attempt, answer)
+        self._receive(attempt, answer)
+        if self.quota is not None:
+            await self._tell_quota(self.quota, attempt, answer)
         if isinstance(answer, Answer):
             raise self._refusal(call.request, answer)
         return answer, attempt.number
 
-    async def _receive(self, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+    def _receive(self, attempt: Attempt, answer: LiveResponse | Answer) -> None:
         """Mask secrets in an answer, and take note of what its headers say."""
         attempt.answered = True
         request = attempt.call.request
@@ -302,12 +307,15 @@ class Dispatcher:
             _hide_secrets(answer, request, attempt.key)
         self._note(attempt, answer, None)
         _warn_of_sunset(answer.headers)
-        if self.quota is None or request.operation == "get_job":
+
+    async def _tell_quota(self, quota: Quota, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+        request = attempt.call.request
+        if request.operation == "get_job":
             return
         wait = retry_after_seconds(answer.headers, self.clock.wall()) if answer.status == 429 else None
-        scope = _scope(request, attempt.key)
+        scope = _scope_of(request, attempt.key)
         try:
-            await self.quota.observe(request.operation, scope, answer.status, answer.headers, wait)
+            await quota.observe(request.operation, scope, answer.status, answer.headers, wait)
         except BaseException:
             if isinstance(answer, LiveResponse):
                 answer.close()  # the caller does not have it yet
@@ -373,20 +381,12 @@ class Dispatcher:
                 observation.set("retry_in", failed.pause)
             observation.end(failed.error)
 
-    async def left_of_agent(
-        self, operation: Literal["create_job", "send_message"], project_id: str
-    ) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of the limit that counts *operation*; nothing when there is no quota."""
+    async def quota_left(self, operation: QuotaOperation, place: str) -> tuple[QuotaRemaining, ...]:
+        """Return what is left of the limits that count *operation* for *place*, a domain or a project."""
         if self.quota is None:
             return ()
-        return await self.quota.left(operation, _project_scope(project_id), clock=self.clock)
-
-    async def left_of_assistant(self, domain: str) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of the limits that count a question; nothing when there is no quota."""
-        if self.quota is None:
-            return ()
-        key = await self.keys["assistant"].reveal()
-        return await self.quota.left("ask", _assistant_scope(domain, key), clock=self.clock)
+        key = await self.keys["assistant"].reveal() if operation == "ask" else ""
+        return await self.quota.left(operation, _scope(operation == "ask", place, key), clock=self.clock)
 
 
 def _facts(request: Request, number: int) -> dict[str, Fact]:
@@ -449,22 +449,16 @@ def _outcome_unknown(request: Request, failed: FailedAttempt) -> OutcomeUnknownE
     )
 
 
-def _scope(request: Request, key: str) -> QuotaScope:
-    if request.is_question:
-        return _assistant_scope(request.domain, key)
-    return _project_scope(request.project_id)
+def _scope_of(request: Request, key: str) -> QuotaScope:
+    return _scope(request.is_question, request.domain or request.project_id or "", key)
 
 
-def _project_scope(project_id: str | None) -> QuotaScope:
+def _scope(question: bool, place: str, key: str) -> QuotaScope:
     from ..quota.quota import QuotaScope  # imported on use: most sessions have no quota
 
-    return QuotaScope(project=project_id)
-
-
-def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
-    from ..quota.quota import QuotaScope
-
-    return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+    if question:
+        return QuotaScope(domain=place, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+    return QuotaScope(project=place)
 
 
 def _hide_secrets(answer: Answer, request: Request, key: str) -> None:

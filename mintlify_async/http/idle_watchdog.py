@@ -35,7 +35,7 @@ class WatchedStream(Protocol):
 class IdleWatchdog:
     """Checks each open stream twice a second, and sooner when a limit is due sooner.
 
-    The first read starts it; it stops when no stream is left. Of thousands of streams it checks a
+    The first read starts it; it stops at a check that finds no stream. Of thousands of streams it checks a
     slice in each step, so that no event has to wait until all are checked.
 
     Attributes:
@@ -66,8 +66,6 @@ class IdleWatchdog:
     def forget(self, stream: WatchedStream) -> None:
         """Watch *stream* no longer."""
         self._streams.discard(stream)
-        if not self._streams:
-            self.stop()
 
     def start(self, limit: float | None) -> None:
         """Begin to check, within a quarter of *limit* seconds when it is given."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Self, cast
+from typing import Any, Final, cast
 
 import attrs
 from attrs import frozen
@@ -23,7 +23,6 @@ from .wire_value import (
     UNCOMPARED,
     Lenient,
     WireValue,
-    instant_text,
     read_instant,
     read_value,
     write_value,
@@ -93,7 +92,7 @@ class Job(WireValue):
     archived_at: Lenient[datetime] = None
     extra: Mapping[str, Any] = EMPTY
     raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
-    # The service's words for instants that would be written in other ones, by their field.
+    # The service's words for its instants, by their field.
     _instants: Mapping[str, str] = attrs.field(default=EMPTY, alias="instants", metadata=UNCOMPARED)
 
     @property
@@ -109,7 +108,7 @@ class Job(WireValue):
             wire["source"] = self.source.to_wire()
         for name, instant in (("createdAt", self.created_at), ("archivedAt", self.archived_at)):
             sent = self._instants.get(name)
-            if sent is not None and instant is not None and read_instant(sent) == instant:
+            if sent is not None and instant is not None and _is_instant(sent, instant):
                 wire[name] = sent
         return wire
 
@@ -121,20 +120,26 @@ class Job(WireValue):
             UnexpectedResponseError: It is not an object, or ``id`` or ``status`` is not a string.
         """
         try:
-            job = read_value(cls, wire, raw=raw)
+            job = read_value(cls, wire, raw=raw, instants=_instants_in(wire))
         except DecodeProblem as error:
             problem = str(error)
         else:
             if job.id and job.status:
-                return job._with_instants(cast("Mapping[str, Any]", wire))
+                return job
             problem = ".status is empty" if job.id else ".id is empty"
         raise _not_a_job(problem, wire, raw)
 
-    def _with_instants(self, wire: Mapping[str, Any]) -> Self:
-        """Return the job with the words of *wire* for instants that would be written in other ones."""
-        instants = {"createdAt": self.created_at, "archivedAt": self.archived_at}
-        sent = {name: wire[name] for name, at in instants.items() if at and instant_text(at) != wire[name]}
-        return attrs.evolve(self, instants=sent) if sent else self
+
+def _instants_in(wire: object) -> Mapping[str, str]:
+    sent = cast("dict[str, Any]", wire) if isinstance(wire, dict) else EMPTY
+    return {name: text for name in ("createdAt", "archivedAt") if isinstance(text := sent.get(name), str)}
+
+
+def _is_instant(text: str, instant: datetime) -> bool:
+    try:
+        return read_instant(text) == instant
+    except DecodeProblem:
+        return False
 
 
 def _not_a_job(problem: str, wire: object, raw: ResponseInfo | None) -> UnexpectedResponseError:

@@ -124,7 +124,7 @@ def check_extra_body(extra_body: object) -> Mapping[str, Any]:
     Raises:
         ConfigurationError: It is not a mapping.
     """
-    if extra_body is None:
+    if extra_body is None or extra_body == {}:
         return EMPTY
     if not isinstance(extra_body, Mapping):
         raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
@@ -177,7 +177,7 @@ def check_fp(fp: object) -> str:
 
 def check_page_size(value: object) -> float:
     """Return *value* when JSON can hold it as a number; its range is the service's affair."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
         return value
     raise ConfigurationError(
         f"retrieval_page_size must be a finite number; got {_shown(value)}", field="retrieval_page_size"

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aioresponses import aioresponses
+from hypothesis import given
+from hypothesis import strategies as st
 from secret_guard import Keys
 
 from mintlify_async import (
@@ -484,6 +486,19 @@ def test_a_plain_question_is_written_as_it_is(text: str, fp: str, size: int) -> 
     body = ask_request(Assumptions(), "acme", [message], fp=fp, retrieval_page_size=size).body
     assert body is not None
     expected = {"fp": fp, "messages": [message.to_wire()], "retrievalPageSize": size}
+    assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
+
+
+@pytest.mark.parametrize("size", [5, 0, -1, 10**30, 2.5, 1e300])
+@pytest.mark.parametrize("fp", ["anonymous", 'a"\\', "\ud83d", "Zoë\n"])
+@given(text=st.text(min_size=1) | st.text(st.characters(categories=["Cs", "Cc"]), min_size=1))
+def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:
+    """The shortcut for a plain question gives the bytes of json.dumps."""
+    body = ask_request(Assumptions(), "acme", text, fp=fp, retrieval_page_size=size).body
+    assert body is not None
+    (sent,) = json.loads(body)["messages"]
+    message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}
+    expected = {"fp": fp, "messages": [message], "retrievalPageSize": size}
     assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
 
 
