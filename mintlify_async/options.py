@@ -29,6 +29,7 @@ from .protocol.argument_checks import (
     path_segment,
 )
 from .protocol.assumptions import Assumptions
+from .protocol.secret import hidden
 
 if TYPE_CHECKING:
     import aiohttp
@@ -150,8 +151,8 @@ def session_keys(
     admin: KeySource | None, assistant: KeySource | None, assumptions: Assumptions, *, check_kind: bool
 ) -> dict[str, Key]:
     """Return the two keys of a session, each from its argument or its environment variable."""
-    admin = from_environment(admin, "MINTLIFY_ADMIN_API_KEY")
-    assistant = from_environment(assistant, "MINTLIFY_ASSISTANT_API_KEY")
+    admin = hidden(from_environment(admin, "MINTLIFY_ADMIN_API_KEY"))
+    assistant = hidden(from_environment(assistant, "MINTLIFY_ASSISTANT_API_KEY"))
     keys = {
         "admin": Key("admin", admin, assumptions, check_kind=check_kind),
         "assistant": Key("assistant", assistant, assumptions, check_kind=check_kind),

@@ -45,6 +45,7 @@ from .protocol.api_keys import KeySource
 from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
 from .protocol.requests import DEFAULT_RETRIEVAL_PAGE_SIZE
+from .protocol.secret import hidden
 from .runtime.clock import Clock, SystemClock
 from .runtime.per_event_loop import LoopLocal, session_closed
 
@@ -147,6 +148,7 @@ class MintlifySession:
         observer: Observer | None = None,
     ) -> None:
         """Check the arguments. Nothing is opened."""
+        admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._owner = True
         self._parent: MintlifySession | None = None

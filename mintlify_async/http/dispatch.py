@@ -29,6 +29,7 @@ from ..protocol.api_keys import Key
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request
 from ..protocol.responses import Answer, lower_headers, read_job, request_id, safe_headers, status_error
+from ..protocol.secret import Secret
 from ..runtime.clock import Clock
 from .observer import Fact, Observation, Observer
 from .response_body import LiveResponse
@@ -91,7 +92,7 @@ class Attempt:
 
     call: Call[Any]
     number: int
-    key: str
+    key: Secret
     slot: Lease | None
     limit: Limit
     began: float
@@ -197,7 +198,7 @@ class Dispatcher:
         if key is None or previous is not None or self.quota is not None:
             # Closing the session ends the waiting.
             waiting = call.transport.unless_closed(self._ready(call, previous))
-            ready: tuple[str, Lease | None] = await waiting
+            ready: tuple[Secret, Lease | None] = await waiting
             key, slot = ready
         attempt = self._begin(call, previous, key, slot)
         error: SendError
@@ -219,7 +220,7 @@ class Dispatcher:
             self._note(attempt, None, error)
         return FailedAttempt(attempt, error)
 
-    async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[str, Lease | None]:
+    async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[Secret, Lease | None]:
         """Wait for what an attempt needs: the pause after the previous one, the key, a slot."""
         if previous is not None:
             await self.clock.sleep(previous.pause or 0.0)
@@ -227,7 +228,7 @@ class Dispatcher:
         secret = await (self._made_key(key, call) if key.is_made else key.reveal())
         return secret, await self._take_slot(call, secret, previous)
 
-    async def _made_key(self, key: Key, call: Call[Any]) -> str:
+    async def _made_key(self, key: Key, call: Call[Any]) -> Secret:
         """Return the key that the user's function makes; it has as long as the answer would have."""
         operation = call.request.operation
         limit = self._limit(call)
@@ -249,7 +250,7 @@ class Dispatcher:
         question = call.request.is_question
         return attempt_limit(call.timeouts, self.clock.now(), call.deadline, question=question)
 
-    async def _take_slot(self, call: Call[Any], key: str, previous: FailedAttempt | None) -> Lease | None:
+    async def _take_slot(self, call: Call[Any], key: Secret, previous: FailedAttempt | None) -> Lease | None:
         request = call.request
         if self.quota is None or request.operation == "get_job":
             return None
@@ -264,7 +265,7 @@ class Dispatcher:
         raise previous.error from previous.error.__cause__
 
     def _begin(
-        self, call: Call[Any], previous: FailedAttempt | None, key: str, slot: Lease | None
+        self, call: Call[Any], previous: FailedAttempt | None, key: Secret, slot: Lease | None
     ) -> Attempt:
         number = previous.attempt.number + 1 if previous is not None else 1
         observation = None

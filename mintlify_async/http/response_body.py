@@ -9,21 +9,10 @@ from typing import Any, cast
 import aiohttp
 
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
+from ..protocol.secret import Secret
 from .failures import FOREIGN_ERRORS, summarize
 from .idle_watchdog import IdleWatchdog
 from .timeouts import Timeouts
-
-__all__ = ["LiveResponse", "Secret"]
-
-
-class Secret(str):
-    """A string that ``repr`` does not show: containers and tracebacks print that."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        """Show no character of it."""
-        return "'****'"
 
 
 class LiveResponse:

@@ -21,13 +21,14 @@ from multidict import CIMultiDict
 from ..errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
 from ..protocol.requests import Request
 from ..protocol.responses import Answer, lower_headers
+from ..protocol.secret import Secret
 from ..runtime.cancellation import Deadline
 from ..runtime.clock import Clock
 from ..runtime.per_event_loop import session_closed
 from ..version import __version__
 from .failures import FOREIGN_ERRORS, cut_short, log_known_flaw, summarize, timed_out, translate
 from .idle_watchdog import IdleWatchdog
-from .response_body import LiveResponse, Secret
+from .response_body import LiveResponse
 from .timeouts import Limit, Timeouts
 
 __all__ = ["Transport", "TransportSettings"]
@@ -139,7 +140,7 @@ class Transport:
             self._waiting.discard(waiting)
         raise session_closed()
 
-    async def send_whole(self, request: Request, key: str, limit: Limit, connect: float) -> Answer:
+    async def send_whole(self, request: Request, key: Secret, limit: Limit, connect: float) -> Answer:
         """Send *request* and return its whole answer.
 
         Args:
@@ -160,7 +161,7 @@ class Transport:
         return await self._refusal(response, limit)
 
     async def open_stream(
-        self, request: Request, key: str, limit: Limit, timeouts: Timeouts, total_at: float | None
+        self, request: Request, key: Secret, limit: Limit, timeouts: Timeouts, total_at: float | None
     ) -> LiveResponse | Answer:
         """Send *request* and return its body while it arrives, or the whole answer when it is a refusal.
 
@@ -179,10 +180,12 @@ class Transport:
         started = self._clock.now()
         response = await self._send(request, key, limit, timeouts.connect)
         if 200 <= response.status < 300:
-            return LiveResponse(response, self._watchdog, timeouts, started, total_at, Secret(key))
+            return LiveResponse(response, self._watchdog, timeouts, started, total_at, key)
         return await self._refusal(response, limit)
 
-    async def _send(self, request: Request, key: str, limit: Limit, connect: float) -> aiohttp.ClientResponse:
+    async def _send(
+        self, request: Request, key: Secret, limit: Limit, connect: float
+    ) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
         session = self._session(request)
         deadline = Deadline(self._clock, limit.at)
@@ -212,7 +215,7 @@ class Transport:
             failure.sent_at = body.sent_at
         raise failure from cause
 
-    def _headers(self, request: Request, key: str) -> CIMultiDict[str]:
+    def _headers(self, request: Request, key: Secret) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
         if self._settings.client_session is not None:  # our own sessions have them for all requests
             headers.update(COMMON_HEADERS)

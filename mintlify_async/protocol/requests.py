@@ -28,6 +28,7 @@ from .argument_checks import (
     path_segment,
 )
 from .assumptions import Assumptions
+from .secret import Secret
 
 __all__ = ["KeyKind", "Operation", "Request"]
 
@@ -174,7 +175,7 @@ def ask_request(
         "retrievalPageSize": check_page_size(retrieval_page_size),
     }
     if thread is not None:
-        body.update(thread.to_dict())
+        body |= {name: Secret(value) for name, value in thread.to_dict().items()}
     if filter is not None:
         body["filter"] = check_filter(filter)
     if context is not None:

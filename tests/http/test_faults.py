@@ -10,11 +10,13 @@ import asyncio
 import json
 import sys
 import time
+import traceback
 from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
 from fault_catalogue import BODY, BROKEN_BODIES, LOST, STREAM_CUTS, WHOLE_EVENTS
+from secret_guard import reprs
 
 from mintlify_async import (
     APIConnectionError,
@@ -611,3 +613,24 @@ async def test_a_total_limit_bounds_the_whole_answer(session, service, clock):
     assert caught.value.text == "Hello "
     assert isinstance(caught.value.__cause__, APITimeoutError)
     assert caught.value.__cause__.phase == "total"
+
+
+# Frame locals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ALL)
+@pytest.mark.parametrize("fault", ["nobody listens", "no answer", "refused"])
+async def test_no_frame_of_an_error_holds_a_key(service, operation, fault):
+    """What Sentry, loguru and ``pytest --showlocals`` print of a traceback shows no key."""
+    address = "http://127.0.0.1:9" if fault == "nobody listens" else service.base_url
+    answer = {"fault": NoAnswer()} if fault == "no answer" else {"status": 400}
+    script(service, operation, **answer)
+    async with service.session(base_url=address, retry=RetryPolicy(attempts=1)) as session:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - the guard looks at its frames, too
+            await call(session, operation)
+        frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+        ours = [f for f in frames if f.f_globals["__name__"].startswith("mintlify_async.http")]
+        assert ours
+        shown = " ".join(reprs(frame.f_locals) for frame in ours)
+        assert service.admin_key not in shown
+        assert service.assistant_key not in shown

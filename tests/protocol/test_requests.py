@@ -489,7 +489,7 @@ def test_a_plain_question_is_written_as_it_is(text: str, fp: str, size: int) -> 
     assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
 
 
-@pytest.mark.parametrize("size", [5, 0, -1, 10**30, 2.5, 1e300])
+@pytest.mark.parametrize("size", [5, 0, -1, 10**30, 2.5, 1e299])
 @pytest.mark.parametrize("fp", ["anonymous", 'a"\\', "\ud83d", "Zoë\n"])
 @given(text=st.text(min_size=1) | st.text(st.characters(categories=["Cs", "Cc"]), min_size=1))
 def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:

@@ -54,10 +54,26 @@ def examine(error: BaseException) -> None:
         seen.add(id(link))
         note(f"{name}: repr, str or attributes of {type(link).__name__}", f"{link!r} {link} {link.args!r}")
         note(f"{name}: attributes of {type(link).__name__}", repr(vars(link)))
+        for frame, _ in traceback.walk_tb(link.__traceback__):
+            # Only the package's frames and those that it calls: a test's own may hold its keys.
+            if frame.f_globals.get("__name__", "").partition(".")[0] in ("mintlify_async", "aiohttp"):
+                note(f"{name}: locals of {frame.f_code.co_name}", reprs(frame.f_locals))
         todo += [link.__cause__, link.__context__]
     note(f"{name}: traceback", "".join(traceback.format_exception(error)))
     if type(error).__module__.startswith("mintlify_async"):
         note(f"{name}: pickle", pickle.dumps(error).decode("latin-1"))
+
+
+def reprs(values: dict[str, Any]) -> str:
+    """Return what a debugger, Sentry or loguru shows of a frame's variables."""
+    return " ".join(f"{name}={_repr(value)}" for name, value in values.items())
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:  # an object that is not made yet, or an int of thousands of digits
+        return object.__repr__(value)
 
 
 class _Listener(logging.Handler):
