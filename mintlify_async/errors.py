@@ -272,6 +272,9 @@ class OutcomeUnknownError(MintlifyError):
         request_id: The service's id of the request, or None.
         sent_at: When the request was sent, in seconds since the epoch, or None.
         prompt_sha256: SHA-256 of the prompt, to recognize it without storing it.
+        reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a success that is not a job),
+            ``server_error`` (5xx), ``session_closed`` (the session was closed meanwhile), or
+            ``not_recorded`` (another call with the same ``dedupe_key`` has left no outcome).
     """
 
     def __init__(
@@ -287,6 +290,7 @@ class OutcomeUnknownError(MintlifyError):
         request_id: str | None = None,
         sent_at: float | None = None,
         prompt_sha256: str | None = None,
+        reason: str = "connection_lost",
     ) -> None:
         """Store the message, the request that was sent, and what is known of the answer."""
         super().__init__(message)
@@ -299,6 +303,7 @@ class OutcomeUnknownError(MintlifyError):
         self.request_id = request_id
         self.sent_at = sent_at
         self.prompt_sha256 = prompt_sha256
+        self.reason = reason
 
 
 class APIStatusError(MintlifyError):

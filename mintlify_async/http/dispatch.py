@@ -31,6 +31,8 @@ from ..protocol.requests import Request
 from ..protocol.responses import Answer, lower_headers, read_job, request_id, safe_headers, status_error
 from ..protocol.secret import Secret
 from ..runtime.clock import Clock
+from ..runtime.per_event_loop import session_closed
+from .failures import CLOSED
 from .observer import Fact, Observation, Observer
 from .response_body import LiveResponse
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
@@ -336,6 +338,8 @@ class Dispatcher:
         """Return the seconds until the next attempt, or None when none may follow."""
         if call.single or getattr(failed.error, "headers", {}).get("x-should-retry") == "false":
             return None
+        if getattr(failed.error, "reason", None) == CLOSED:
+            return None
         pause = self.retry.delay(_failure(call.request, failed.error), failed.attempt.number, self.random())
         if pause is None:
             return None
@@ -346,7 +350,8 @@ class Dispatcher:
     def _verdict(self, request: Request, failed: FailedAttempt) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
         if not request.is_agent_post or _outcome(failed.error) != "unknown":
-            return failed.error
+            closed = getattr(failed.error, "reason", None) == CLOSED
+            return session_closed(request.operation) if closed else failed.error
         return _outcome_unknown(request, failed)
 
     def _note(self, attempt: Attempt, answer: LiveResponse | Answer | None, error: SendError | None) -> None:
@@ -447,7 +452,16 @@ def _outcome_unknown(request: Request, failed: FailedAttempt) -> OutcomeUnknownE
         request_id=getattr(error, "request_id", None),
         sent_at=getattr(error, "sent_at", None) or failed.attempt.sent_at,
         prompt_sha256=request.prompt_sha256,
+        reason=_unknown_reason(error),
     )
+
+
+def _unknown_reason(error: SendError) -> str:
+    if isinstance(error, APIConnectionError):
+        if error.reason == "protocol":
+            return "unreadable_answer"
+        return error.reason if error.reason in ("timeout", CLOSED) else "connection_lost"
+    return "server_error" if isinstance(error, APIStatusError) else "unreadable_answer"
 
 
 def _scope_of(request: Request, key: str) -> QuotaScope:

@@ -23,8 +23,8 @@ class WatchedStream(Protocol):
         """Give up when a limit has passed; return when the next one is due, or None."""
         ...
 
-    def close(self) -> None:
-        """Close its connection."""
+    def close_with_session(self) -> None:
+        """Close its connection; its reader is told that the session was closed."""
         ...
 
     def close_from_anywhere(self, *, report: bool) -> None:

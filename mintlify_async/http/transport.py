@@ -26,7 +26,7 @@ from ..runtime.cancellation import Deadline
 from ..runtime.clock import Clock
 from ..runtime.per_event_loop import session_closed
 from ..version import __version__
-from .failures import FOREIGN_ERRORS, cut_short, log_known_flaw, summarize, timed_out, translate
+from .failures import FOREIGN_ERRORS, closed_here, cut_short, log_known_flaw, summarize, timed_out, translate
 from .idle_watchdog import IdleWatchdog
 from .response_body import LiveResponse
 from .timeouts import Limit, Timeouts
@@ -190,6 +190,7 @@ class Transport:
         session = self._session(request)
         deadline = Deadline(self._clock, limit.at)
         body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
+        self._waiting.add(deadline)  # close() ends it
         try:
             with deadline:
                 return await session.request(
@@ -206,11 +207,15 @@ class Transport:
         except FOREIGN_ERRORS as error:
             written = body.sent_at is not None if body is not None else None
             failure = translate(error, request.operation, written=written, limit=limit, connect=connect)
+            if self._closed:  # by us: whatever was raised is no trouble of the network
+                failure = closed_here(request.operation, "maybe" if written else "no")
             cause = summarize(error)
         except asyncio.CancelledError:
             if request.is_agent_post and body is not None and body.sent_at is not None:
                 log.warning("%s was cancelled after it was sent: it may have been done", request.operation)
             raise
+        finally:
+            self._waiting.discard(deadline)
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
@@ -254,14 +259,16 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
+        deadline = Deadline(self._clock, limit.at)
         content = response.content
         if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
             # The body came with the headers, as a job's record does: 4 % of a request are saved.
             body = content.read_nowait()
             response.close()
             return Answer(status=response.status, headers=response.headers, body=body)
+        self._waiting.add(deadline)
         try:
-            with Deadline(self._clock, limit.at):
+            with deadline:
                 whole = await _read_up_to(content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return Answer(status=response.status, headers=response.headers, body=b"".join(pieces))
@@ -278,7 +285,10 @@ class Transport:
             failure = cut_short(request.operation, response.status)
             cause = summarize(error)
         finally:
+            self._waiting.discard(deadline)
             response.close()
+        if self._closed:
+            failure = closed_here(request.operation, "maybe")
         raise failure from cause
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: Limit) -> Answer:
@@ -301,7 +311,7 @@ class Transport:
         for waiting in self._waiting:
             waiting.end()
         for stream in self._watchdog.streams():
-            stream.close()
+            stream.close_with_session()
         self._watchdog.stop()
         for session in self._take_own_sessions():
             await session.close()

@@ -55,8 +55,10 @@ def examine(error: BaseException) -> None:
         note(f"{name}: repr, str or attributes of {type(link).__name__}", f"{link!r} {link} {link.args!r}")
         note(f"{name}: attributes of {type(link).__name__}", repr(vars(link)))
         for frame, _ in traceback.walk_tb(link.__traceback__):
-            # Only the package's frames and those that it calls: a test's own may hold its keys.
-            if frame.f_globals.get("__name__", "").partition(".")[0] in ("mintlify_async", "aiohttp"):
+            # A test's own frames may hold its keys, and those that read an answer what a service repeated.
+            if re.match(
+                r"aiohttp|mintlify_async\.(?!assistant|testing)", frame.f_globals.get("__name__", "")
+            ):
                 note(f"{name}: locals of {frame.f_code.co_name}", reprs(frame.f_locals))
         todo += [link.__cause__, link.__context__]
     note(f"{name}: traceback", "".join(traceback.format_exception(error)))
