@@ -178,7 +178,7 @@ def transport_settings(
         raise ConfigurationError(
             "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
         )
-    address = from_environment(base_url, "MINTLIFY_BASE_URL") or assumptions.base_url
+    address = os.environ.get("MINTLIFY_BASE_URL", assumptions.base_url) if base_url is None else base_url
     return TransportSettings(
         base_url=check_base_url(address, allow_insecure_http=allow_insecure_http),
         client_session=client_session,

@@ -274,12 +274,16 @@ class Dispatcher:
         sent_at = self.clock.wall()
         if self.attempts is not None:
             observation = self.attempts.start("attempt", _facts(call.request, number))
-        return Attempt(call, number, key, slot, self._limit(call), self.clock.now(), sent_at, observation)
+        limit, now = self._limit(call), self.clock.now()
+        if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
+            # A pooled connection may be dead without a sign; half the time is left for a fresh one.
+            limit = Limit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
+        return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 
     async def _exchange_job(self, attempt: Attempt) -> Job:
         call = attempt.call
         answer = await call.transport.send_whole(
-            call.request, attempt.key, attempt.limit, call.timeouts.connect
+            call.request, attempt.key, attempt.limit, call.timeouts.connect, fresh=attempt.number > 1
         )
         self._receive(attempt, answer)
         if self.quota is not None:

@@ -37,6 +37,7 @@ ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
 ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
 ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
 WRITE_BYTES = 64 * 1024
+KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
 
 log = logging.getLogger("mintlify_async")
@@ -84,6 +85,7 @@ class RequestBody(payload.Payload):
         self._clock = clock
         self._deadline = deadline
         self.sent_at: float | None = None
+        self._transport: asyncio.WriteTransport | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self._bytes.decode(encoding, errors)
@@ -91,15 +93,22 @@ class RequestBody(payload.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         # aiohttp holds the request's headers back until the first byte of the body
         # is written, so before this point the server has seen nothing.
-        if self._deadline is not None and self._deadline.ended:
-            # aiohttp runs this in a task of its own, which may begin after the request was cancelled.
+        if self._deadline is not None and self._deadline.over:
+            self._deadline.end()
+            # aiohttp runs this in a task of its own, which may begin after the limit.
             raise ConnectionAbortedError("the limit came before the first byte")
         transport = getattr(writer, "transport", None)
+        self._transport = transport
         if transport is None or not transport.is_closing():
             self.sent_at = self._clock.wall()
         view = memoryview(self._bytes)
         for start in range(0, len(view), WRITE_BYTES):
             await writer.write(view[start : start + WRITE_BYTES])
+
+    def abort_unwritten(self) -> None:
+        """Drop the connection if it holds bytes that the server does not take: closing it waits for them."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self._transport.abort()
 
 
 class Transport:
@@ -140,7 +149,9 @@ class Transport:
             self._waiting.discard(waiting)
         raise session_closed()
 
-    async def send_whole(self, request: Request, key: Secret, limit: Limit, connect: float) -> Answer:
+    async def send_whole(
+        self, request: Request, key: Secret, limit: Limit, connect: float, *, fresh: bool = False
+    ) -> Answer:
         """Send *request* and return its whole answer.
 
         Args:
@@ -148,6 +159,7 @@ class Transport:
             key: The key to send with it.
             limit: When the answer must be there.
             connect: The limit on connecting, in seconds.
+            fresh: Whether it needs a new connection.
 
         Raises:
             APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
@@ -155,7 +167,7 @@ class Transport:
             UnexpectedResponseError: The answer is too large.
             StateError: The session, the borrowed aiohttp session or the loop is closed.
         """
-        response = await self._send(request, key, limit, connect)
+        response = await self._send(request, key, limit, connect, fresh=fresh)
         if 200 <= response.status < 300:
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
@@ -184,10 +196,10 @@ class Transport:
         return await self._refusal(response, limit)
 
     async def _send(
-        self, request: Request, key: Secret, limit: Limit, connect: float
+        self, request: Request, key: Secret, limit: Limit, connect: float, *, fresh: bool = False
     ) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
-        session = self._session(request)
+        session = self._session(request, fresh=fresh)
         deadline = Deadline(self._clock, limit.at)
         body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
         self._waiting.add(deadline)  # close() ends it
@@ -213,9 +225,13 @@ class Transport:
         except asyncio.CancelledError:
             if request.is_agent_post and body is not None and body.sent_at is not None:
                 log.warning("%s was cancelled after it was sent: it may have been done", request.operation)
+            if body is not None:
+                body.abort_unwritten()
             raise
         finally:
             self._waiting.discard(deadline)
+        if body is not None:
+            body.abort_unwritten()
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
@@ -231,12 +247,12 @@ class Transport:
         headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
         return headers
 
-    def _session(self, request: Request) -> aiohttp.ClientSession:
+    def _session(self, request: Request, *, fresh: bool = False) -> aiohttp.ClientSession:
         if self._closed:
             raise session_closed(request.operation)
         if self._settings.client_session is not None:
             _check_loop(self._settings.client_session, request)
-        if request.is_agent_post:
+        if request.is_agent_post or fresh:
             if self._one_use is None:
                 self._one_use = self._new_session(force_close=True)
             return self._one_use
@@ -246,7 +262,11 @@ class Transport:
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         # limit=0: with aiohttp's default the 101st stream would wait in silence.
-        connector = aiohttp.TCPConnector(limit=0, force_close=force_close)
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            force_close=force_close,
+            keepalive_timeout=None if force_close else KEEP_ALIVE_SECONDS,
+        )
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),

@@ -243,6 +243,10 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
     """
     if not isinstance(value, str):
         raise _wrong_url(f"must be a string; got {type(value).__name__}")
+    if not value.strip():
+        raise _wrong_url(
+            "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own address"
+        )
     if not value.isprintable() or not value.isascii() or " " in value:
         raise _wrong_url("must be visible ASCII characters")
     try:
