@@ -174,7 +174,7 @@ def transport_settings(
     """Return how a session connects, checked."""
     _check_client_session(client_session)
     _check_proxy(proxy)
-    if not isinstance(ssl, ssl_module.SSLContext | None):
+    if not isinstance(ssl, ssl_module.SSLContext | None):  # pyright: ignore[reportUnnecessaryIsInstance] - any
         raise ConfigurationError(
             "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
         )

@@ -24,6 +24,7 @@ PREFIXES = ("mint_test_", "mint_dsc_test_", "mint_us_test_", "thread_key_")
 """What the keys of tests begin with: admin, assistant, another product's, a thread's."""
 
 _SECRET = re.compile(r"mint_(?:dsc_|us_)?test_\w{4,}|thread_key_(?:test_)?[A-Za-z0-9]{10,}")
+WATCHED_FRAMES = re.compile(r"mintlify_async\.(http|protocol|session|options|runtime|jobs|quota)\b")
 _seen: list[tuple[str, str]] = []
 
 
@@ -55,10 +56,9 @@ def examine(error: BaseException) -> None:
         note(f"{name}: repr, str or attributes of {type(link).__name__}", f"{link!r} {link} {link.args!r}")
         note(f"{name}: attributes of {type(link).__name__}", repr(vars(link)))
         for frame, _ in traceback.walk_tb(link.__traceback__):
-            # A test's own frames may hold its keys, and those that read an answer what a service repeated.
-            if re.match(
-                r"aiohttp|mintlify_async\.(?!assistant|testing)", frame.f_globals.get("__name__", "")
-            ):
+            # The frames through which keys travel. A test's own may hold them, those that read an answer hold
+            # what a service repeated, and stores hold what is stored, a thread's key too.
+            if WATCHED_FRAMES.match(frame.f_globals.get("__name__", "")):
                 note(f"{name}: locals of {frame.f_code.co_name}", reprs(frame.f_locals))
         todo += [link.__cause__, link.__context__]
     note(f"{name}: traceback", "".join(traceback.format_exception(error)))
