@@ -29,6 +29,7 @@ from .protocol.argument_checks import (
     host_of,
 )
 from .protocol.assumptions import Assumptions
+from .protocol.secret import hidden
 
 if TYPE_CHECKING:
     import aiohttp
@@ -150,8 +151,8 @@ def session_keys(
     admin: KeySource | None, assistant: KeySource | None, assumptions: Assumptions, *, check_kind: bool
 ) -> dict[str, Key]:
     """Return the two keys of a session, each from its argument or its environment variable."""
-    admin = from_environment(admin, "MINTLIFY_ADMIN_API_KEY")
-    assistant = from_environment(assistant, "MINTLIFY_ASSISTANT_API_KEY")
+    admin = hidden(from_environment(admin, "MINTLIFY_ADMIN_API_KEY"))
+    assistant = hidden(from_environment(assistant, "MINTLIFY_ASSISTANT_API_KEY"))
     keys = {
         "admin": Key("admin", admin, assumptions, check_kind=check_kind),
         "assistant": Key("assistant", assistant, assumptions, check_kind=check_kind),
@@ -162,8 +163,8 @@ def session_keys(
 
 
 def transport_settings(
-    *,
-    base_url: str,
+    assumptions: Assumptions,
+    base_url: str | None,
     allow_insecure_http: bool,
     client_session: aiohttp.ClientSession | None,
     proxy: str | None,
@@ -173,9 +174,13 @@ def transport_settings(
     """Return how a session connects, checked."""
     _check_client_session(client_session)
     _check_proxy(proxy)
-    _check_ssl(ssl)
+    if not isinstance(ssl, ssl_module.SSLContext | None):  # pyright: ignore[reportUnnecessaryIsInstance] - any
+        raise ConfigurationError(
+            "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
+        )
+    address = os.environ.get("MINTLIFY_BASE_URL", assumptions.base_url) if base_url is None else base_url
     return TransportSettings(
-        base_url=check_base_url(base_url, allow_insecure_http=allow_insecure_http),
+        base_url=check_base_url(address, allow_insecure_http=allow_insecure_http),
         client_session=client_session,
         proxy=proxy,
         ssl=ssl,
@@ -199,11 +204,4 @@ def _check_proxy(value: object) -> None:
         # aiohttp would ignore a proxy without a host and connect directly
         raise ConfigurationError(
             "proxy must be a URL that begins with http:// or https:// and names a host", field="proxy"
-        )
-
-
-def _check_ssl(value: object) -> None:
-    if not isinstance(value, ssl_module.SSLContext | None):
-        raise ConfigurationError(
-            "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
         )

@@ -10,12 +10,11 @@ import ssl as ssl_module
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .assistant.assistant_api import AssistantAPI, PreparedQuestion
+from .assistant.assistant_api import AssistantAPI, PreparedQuestion, ReplySettings
 from .assistant.reply import Reply
 from .errors import ConfigurationError, JobReference, ThreadReference
 from .http.dispatch import Dispatcher
@@ -42,14 +41,10 @@ from .model.thread import Thread
 from .model.wire_value import load_converter
 from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .protocol.api_keys import KeySource
-from .protocol.argument_checks import (
-    ANONYMOUS,
-    check_seconds,
-)
+from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
-from .protocol.requests import (
-    DEFAULT_RETRIEVAL_PAGE_SIZE,
-)
+from .protocol.requests import DEFAULT_RETRIEVAL_PAGE_SIZE
+from .protocol.secret import hidden
 from .runtime.caller import caller
 from .runtime.clock import Clock, SystemClock
 from .runtime.per_event_loop import LoopLocal, session_closed
@@ -153,6 +148,7 @@ class MintlifySession:
         observer: Observer | None = None,
     ) -> None:
         """Check the arguments. Nothing is opened."""
+        admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._owner = True
         self._parent: MintlifySession | None = None
@@ -160,14 +156,9 @@ class MintlifySession:
         self._clock: Clock = clock or SystemClock()
         self._keys = session_keys(admin_key, assistant_key, self._assumptions, check_kind=check_key_kind)
         self._transport_settings = transport_settings(
-            base_url=base_url or from_environment(None, "MINTLIFY_BASE_URL") or self._assumptions.base_url,
-            allow_insecure_http=allow_insecure_http,
-            client_session=client_session,
-            proxy=proxy,
-            ssl=ssl,
-            trust_env=trust_env,
+            self._assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
         )
-        self._options = Options(
+        options = Options(
             project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID"),
             domain=from_environment(domain, "MINTLIFY_DOMAIN"),
             fp=fp,
@@ -184,9 +175,8 @@ class MintlifySession:
             callbacks=CallbackObserver.of(on_request, on_response, on_retry),
             observer=observer,
         )
-        self._budget = RetryBudget(self._options.retry.budget)
-        self._agent = self._first_agent_api()
-        self._shared: weakref.ref[AgentAPI] | None = None
+        self._budget = RetryBudget(options.retry.budget)
+        self._connect(options)
         self._made_at = caller()
         load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
         self._closed = False
@@ -237,20 +227,12 @@ class MintlifySession:
         return await self._create(self._agent, prompt, project_id, dedupe_key, timeout, headers, extra_body)
 
     async def _create(
-        self,
-        agent: AgentAPI,
-        prompt: str,
-        project_id: str | None,
-        dedupe_key: str | None,
-        timeout: float | None,
-        headers: Mapping[str, str] | None,
-        extra_body: Mapping[str, Any] | None,
+        self, agent: AgentAPI, prompt: str, project_id: str | None, dedupe_key: str | None, *rest: Any
     ) -> JobHandle:
-        options = self._options
-        project = options.project(project_id)
+        project = self._options.project(project_id)
         self._check_open()
-        ledger = None if dedupe_key is None else options.creation_ledger()
-        job = await agent.create(project, prompt, dedupe_key, ledger, timeout, headers, extra_body)
+        ledger = None if dedupe_key is None else self._options.creation_ledger()
+        job = await agent.create(project, prompt, dedupe_key, ledger, *rest)
         return created_handle(self._for_handles(), project, job)
 
     def job(self, ref: JobReference | str, *, project_id: str | None = None) -> JobHandle:
@@ -309,24 +291,19 @@ class MintlifySession:
 
             done = await session.run_job("Fix the typos in the quickstart", timeout=900)
         """
-
-        async def run(agent: AgentAPI) -> Job:
-            handle = await self._create(agent, prompt, project_id, dedupe_key, None, headers, extra_body)
-            if on_created is not None:
-                on_created(handle)
-            waiting = handle_over(handle, agent.owned_by(self))
-            return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
-
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
         if on_created is not None and not is_plain_function(on_created):
             raise ConfigurationError(
                 "on_created must be a plain function of one JobHandle", field="on_created"
             )
         observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
-        if observation is None:
-            return await run(self._agent)
+        agent = evolve(self._agent, observation=observation)
         with following(observation):
-            return await run(evolve(self._agent, observation=observation))
+            handle = await self._create(agent, prompt, project_id, dedupe_key, None, headers, extra_body)
+            if on_created is not None:
+                on_created(handle)
+            waiting = handle_over(handle, agent.owned_by(self))
+            return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
 
     def ask(
         self,
@@ -407,19 +384,15 @@ class MintlifySession:
         """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
         self._check_open()
         options = self._options
-        assistant = AssistantAPI(
-            self._agent.http,
-            with_total(timeouts or options.timeouts, timeout),
-            self._is_closed,
-            options.max_event_bytes,
-            options.max_reply_bytes,
-        )
-        return assistant.prepare(
+        limits = options.timeouts
+        if timeout is not None or timeouts is not None:
+            limits = with_total(limits if timeouts is None else timeouts, timeout)
+        return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings).prepare(
             question,
             domain=options.site(domain),
-            fp=fp if fp is not None else options.fp,
+            fp=options.fp if fp is None else fp,
             retrieval_page_size=(
-                retrieval_page_size if retrieval_page_size is not None else options.retrieval_page_size
+                options.retrieval_page_size if retrieval_page_size is None else retrieval_page_size
             ),
             **arguments,
         )
@@ -521,13 +494,13 @@ class MintlifySession:
                 print(limit.limit, limit.left, "of", limit.amount, "next in", limit.next_in)
         """
         self._check_open()
-        if operation == "ask":
-            return await self._agent.http.left_of_assistant(self._options.site(None))
-        if operation not in ("create_job", "send_message"):
+        if operation not in ("create_job", "send_message", "ask"):
             raise ConfigurationError(
                 f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
             )
-        return await self._agent.http.left_of_agent(operation, self._options.project(None))
+        options = self._options
+        where = options.site(None) if operation == "ask" else options.project(None)
+        return await self._agent.http.quota_left(operation, where)
 
     def with_options(
         self,
@@ -561,9 +534,7 @@ class MintlifySession:
         other.__dict__.update(self.__dict__)
         other._owner = False
         other._parent = self  # keeps it alive: its __del__ would close the shared connections
-        other._options = options
-        other._agent = other._agent_api(self._agent.loops, self._agent.http.transport, self._agent.states)
-        other._shared = None
+        other._use(options, self._agent.loops, self._agent.http.transport, self._agent.states)
         return other
 
     async def close(self) -> None:
@@ -596,9 +567,7 @@ class MintlifySession:
         self._check_open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Close the session."""
         await self.close()
 
@@ -633,10 +602,7 @@ class MintlifySession:
         if self._closed:
             raise session_closed()
 
-    def _is_closed(self) -> bool:
-        return self._closed
-
-    def _first_agent_api(self) -> AgentAPI:
+    def _connect(self, options: Options) -> None:
         # The factory must not keep the session alive, or leaving without closing would go unnoticed.
         settings, clock = self._transport_settings, self._clock
 
@@ -644,13 +610,15 @@ class MintlifySession:
             return LoopResources(Transport(settings, clock), PollScheduler(agent))
 
         loops = LoopLocal(make)
-        agent = self._agent_api(loops, lambda: loops.get().transport, JobStates())
-        return agent
+        agent = self._use(options, loops, lambda: loops.get().transport, JobStates())
 
-    def _agent_api(
-        self, loops: LoopLocal[LoopResources], transport: Callable[[], Transport], states: JobStates
+    def _use(
+        self,
+        options: Options,
+        loops: LoopLocal[LoopResources],
+        transport: Callable[[], Transport],
+        states: JobStates,
     ) -> AgentAPI:
-        options = self._options
         http = Dispatcher(
             assumptions=self._assumptions,
             transport=transport,
@@ -667,7 +635,8 @@ class MintlifySession:
             headers=options.headers,
             extra_body=options.extra_body,
         )
-        return AgentAPI(
+        self._options = options
+        self._agent = AgentAPI(
             http=http,
             loops=loops,
             poll=options.poll,
@@ -675,6 +644,15 @@ class MintlifySession:
             states=states,
             ledger=options.ledger,
         )
+        self._reply_settings = ReplySettings(
+            assumptions=self._assumptions,
+            max_event_bytes=options.max_event_bytes,
+            max_reply_bytes=options.max_reply_bytes,
+            comments_are_activity=options.timeouts.comments_are_activity,
+            clock=self._clock,
+        )
+        self._shared: weakref.ref[AgentAPI] | None = None
+        return self._agent
 
     def _for_handles(self) -> AgentAPI:
         """Return what all handles call: it keeps the session alive, and the session not it."""

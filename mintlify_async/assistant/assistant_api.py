@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from attrs import define
+from attrs import define, evolve
 
 from ..http.dispatch import Dispatcher
 from ..http.observer import Fact, Observation
@@ -18,7 +18,6 @@ from ..protocol.argument_checks import check_messages, check_thread, merged
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request, ask_request, new_message_id
 from ..runtime.clock import Clock
-from ..runtime.per_event_loop import session_closed
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
@@ -27,7 +26,6 @@ class ReplySettings:
 
     Args:
         assumptions: What is assumed of the service.
-        thread_headers: The names of the headers with a thread's id and its key.
         max_event_bytes: The largest event, in bytes.
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment resets the limit on silence.
@@ -35,7 +33,6 @@ class ReplySettings:
     """
 
     assumptions: Assumptions
-    thread_headers: tuple[str, str]
     max_event_bytes: int
     max_reply_bytes: int
     comments_are_activity: bool
@@ -120,17 +117,15 @@ class AssistantAPI:
     Args:
         http: Sends the question.
         timeouts: The limits on it.
-        closed: Returns whether the session is closed. A bound method of the session keeps it alive
+        check_open: Raises when the session is closed. A bound method of the session keeps it alive
             for as long as the question may still be sent.
-        max_event_bytes: The largest single event of an answer.
-        max_reply_bytes: The largest whole answer.
+        settings: The session's settings that its replies need.
     """
 
     http: Dispatcher
     timeouts: Timeouts
-    closed: Callable[[], bool]
-    max_event_bytes: int
-    max_reply_bytes: int
+    check_open: Callable[[], None]
+    settings: ReplySettings
 
     def prepare(
         self,
@@ -169,14 +164,9 @@ class AssistantAPI:
         if http.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
         continued = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        settings = ReplySettings(
-            assumptions=http.assumptions,
-            thread_headers=(http.assumptions.thread_id_header, http.assumptions.thread_key_header),
-            max_event_bytes=self.max_event_bytes,
-            max_reply_bytes=self.max_reply_bytes,
-            comments_are_activity=self.timeouts.comments_are_activity,
-            clock=http.clock,
-        )
+        settings = self.settings  # the session's, nearly always
+        if settings.comments_are_activity != self.timeouts.comments_are_activity:
+            settings = evolve(settings, comments_are_activity=self.timeouts.comments_are_activity)
         return PreparedQuestion(self, request, settings, continued)
 
     def open(self, request: Request) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
@@ -185,8 +175,7 @@ class AssistantAPI:
         Raises:
             StateError: The session is closed.
         """
-        if self.closed():
-            raise session_closed()
+        self.check_open()
         return self.http.open(request, self.timeouts)
 
     def observe(self, request: Request) -> Observation | None:

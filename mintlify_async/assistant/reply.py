@@ -371,7 +371,8 @@ class Reply:
         self._stream = stream = MessageStream(
             message=self._message, thread=self._thread, max_event_bytes=settings.max_event_bytes
         )
-        stream.begin(live.headers, settings.thread_headers, live.secret)
+        names = settings.assumptions
+        stream.begin(live.headers, (names.thread_id_header, names.thread_key_header), live.secret)
         if self._closed:  # by another task, while it was being opened
             live.close()
 

@@ -30,8 +30,11 @@ from ..protocol.api_keys import Key
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request
 from ..protocol.responses import Answer, lower_headers, read_job, request_id, safe_headers, status_error
+from ..protocol.secret import Secret
 from ..runtime.cancellation import cancel_requests, mark_unsent
 from ..runtime.clock import Clock
+from ..runtime.per_event_loop import session_closed
+from .failures import CLOSED
 from .observer import Fact, Observation, Observer
 from .response_body import LiveResponse
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
@@ -48,6 +51,7 @@ log = logging.getLogger("mintlify_async")
 log.addHandler(logging.NullHandler())
 
 T = TypeVar("T")
+QuotaOperation = Literal["create_job", "send_message", "ask"]
 SHORTEST_SECRET = 8  # a shorter key is a test's, and may be part of other words
 LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
@@ -92,7 +96,7 @@ class Attempt:
 
     call: Call[Any]
     number: int
-    key: str
+    key: Secret
     slot: Lease | None
     limit: Limit
     began: float
@@ -219,7 +223,7 @@ class Dispatcher:
 
     async def _unless_cancelled(
         self, call: Call[Any], previous: FailedAttempt | None
-    ) -> tuple[str, Lease | None]:
+    ) -> tuple[Secret, Lease | None]:
         """Wait for what an attempt needs. An error says that nothing was sent; so does a cancellation."""
         cancelled = cancel_requests()
         slot = None
@@ -236,7 +240,7 @@ class Dispatcher:
             raise
         return key, slot
 
-    async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[str, Lease | None]:
+    async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[Secret, Lease | None]:
         """Wait for what an attempt needs: the pause after the previous one, the key, a slot."""
         if previous is not None:
             await self.clock.sleep(previous.pause or 0.0)
@@ -244,7 +248,7 @@ class Dispatcher:
         secret = await (self._made_key(key, call) if key.is_made else key.reveal())
         return secret, await self._take_slot(call, secret, previous)
 
-    async def _made_key(self, key: Key, call: Call[Any]) -> str:
+    async def _made_key(self, key: Key, call: Call[Any]) -> Secret:
         """Return the key that the user's function makes; it has as long as the answer would have."""
         operation = call.request.operation
         limit = self._limit(call)
@@ -266,13 +270,13 @@ class Dispatcher:
         question = call.request.is_question
         return attempt_limit(call.timeouts, self.clock.now(), call.deadline, question=question)
 
-    async def _take_slot(self, call: Call[Any], key: str, previous: FailedAttempt | None) -> Lease | None:
+    async def _take_slot(self, call: Call[Any], key: Secret, previous: FailedAttempt | None) -> Lease | None:
         request = call.request
         if self.quota is None or request.operation == "get_job":
             return None
         try:
             return await self.quota.acquire(
-                request.operation, _scope(request, key), deadline=call.deadline, clock=self.clock
+                request.operation, _scope_of(request, key), deadline=call.deadline, clock=self.clock
             )
         except QuotaExceededError:
             if previous is None:
@@ -281,21 +285,27 @@ class Dispatcher:
         raise previous.error from previous.error.__cause__
 
     def _begin(
-        self, call: Call[Any], previous: FailedAttempt | None, key: str, slot: Lease | None
+        self, call: Call[Any], previous: FailedAttempt | None, key: Secret, slot: Lease | None
     ) -> Attempt:
         number = previous.attempt.number + 1 if previous is not None else 1
         observation = None
         sent_at = self.clock.wall()
         if self.attempts is not None:
             observation = self.attempts.start("attempt", _facts(call.request, number))
-        return Attempt(call, number, key, slot, self._limit(call), self.clock.now(), sent_at, observation)
+        limit, now = self._limit(call), self.clock.now()
+        if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
+            # A pooled connection may be dead without a sign; half the time is left for a fresh one.
+            limit = Limit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
+        return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 
     async def _exchange_job(self, attempt: Attempt) -> Job:
         call = attempt.call
         answer = await call.transport.send_whole(
-            call.request, attempt.key, attempt.limit, call.timeouts.connect
+            call.request, attempt.key, attempt.limit, call.timeouts.connect, fresh=attempt.number > 1
         )
-        await self._receive(attempt, answer)
+        self._receive(attempt, answer)
+        if self.quota is not None:
+            await self._tell_quota(self.quota, attempt, answer)
         if not 200 <= answer.status < 300:
             raise self._refusal(call.request, answer)
         return read_job(self.assumptions, answer, attempt.number, id_is_enough=call.request.is_agent_post)
@@ -305,12 +315,14 @@ class Dispatcher:
         answer = await call.transport.open_stream(
             call.request, attempt.key, attempt.limit, call.timeouts, call.deadline
         )
-        await self._receive(attempt, answer)
+        self._receive(attempt, answer)
+        if self.quota is not None:
+            await self._tell_quota(self.quota, attempt, answer)
         if isinstance(answer, Answer):
             raise self._refusal(call.request, answer)
         return answer, attempt.number
 
-    async def _receive(self, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+    def _receive(self, attempt: Attempt, answer: LiveResponse | Answer) -> None:
         """Mask secrets in an answer, and take note of what its headers say."""
         attempt.answered = True
         request = attempt.call.request
@@ -320,12 +332,15 @@ class Dispatcher:
             _hide_secrets(answer, request, attempt.key)
         self._note(attempt, answer, None)
         _warn_of_sunset(answer.headers)
-        if self.quota is None or request.operation == "get_job":
+
+    async def _tell_quota(self, quota: Quota, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+        request = attempt.call.request
+        if request.operation == "get_job":
             return
         wait = retry_after_seconds(answer.headers, self.clock.wall()) if answer.status == 429 else None
-        scope = _scope(request, attempt.key)
+        scope = _scope_of(request, attempt.key)
         try:
-            await self.quota.observe(request.operation, scope, answer.status, answer.headers, wait)
+            await quota.observe(request.operation, scope, answer.status, answer.headers, wait)
         except BaseException:
             if isinstance(answer, LiveResponse):
                 answer.close()  # the caller does not have it yet
@@ -345,6 +360,8 @@ class Dispatcher:
         """Return the seconds until the next attempt, or None when none may follow."""
         if call.single or getattr(failed.error, "headers", {}).get("x-should-retry") == "false":
             return None
+        if getattr(failed.error, "reason", None) == CLOSED:
+            return None
         pause = self.retry.delay(_failure(call.request, failed.error), failed.attempt.number, self.random())
         if pause is None:
             return None
@@ -355,7 +372,8 @@ class Dispatcher:
     def _verdict(self, request: Request, failed: FailedAttempt) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
         if not request.is_agent_post or _outcome(failed.error) != "unknown":
-            return failed.error
+            closed = getattr(failed.error, "reason", None) == CLOSED
+            return session_closed(request.operation) if closed else failed.error
         return _outcome_unknown(request, failed)
 
     def _note(self, attempt: Attempt, answer: LiveResponse | Answer | None, error: SendError | None) -> None:
@@ -391,20 +409,12 @@ class Dispatcher:
                 observation.set("retry_in", failed.pause)
             observation.end(failed.error)
 
-    async def left_of_agent(
-        self, operation: Literal["create_job", "send_message"], project_id: str
-    ) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of the limit that counts *operation*; nothing when there is no quota."""
+    async def quota_left(self, operation: QuotaOperation, place: str) -> tuple[QuotaRemaining, ...]:
+        """Return what is left of the limits that count *operation* for *place*, a domain or a project."""
         if self.quota is None:
             return ()
-        return await self.quota.left(operation, _project_scope(project_id), clock=self.clock)
-
-    async def left_of_assistant(self, domain: str) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of the limits that count a question; nothing when there is no quota."""
-        if self.quota is None:
-            return ()
-        key = await self.keys["assistant"].reveal()
-        return await self.quota.left("ask", _assistant_scope(domain, key), clock=self.clock)
+        key = await self.keys["assistant"].reveal() if operation == "ask" else ""
+        return await self.quota.left(operation, _scope(operation == "ask", place, key), clock=self.clock)
 
 
 def _facts(request: Request, number: int) -> dict[str, Fact]:
@@ -472,26 +482,20 @@ def _unknown_reason(error: SendError) -> str:
     if isinstance(error, APIConnectionError):
         if error.reason == "protocol":
             return "unreadable_answer"
-        return "timeout" if error.reason == "timeout" else "connection_lost"
+        return error.reason if error.reason in ("timeout", CLOSED) else "connection_lost"
     return "server_error" if isinstance(error, APIStatusError) else "unreadable_answer"
 
 
-def _scope(request: Request, key: str) -> QuotaScope:
-    if request.is_question:
-        return _assistant_scope(request.domain, key)
-    return _project_scope(request.project_id)
+def _scope_of(request: Request, key: str) -> QuotaScope:
+    return _scope(request.is_question, request.domain or request.project_id or "", key)
 
 
-def _project_scope(project_id: str | None) -> QuotaScope:
+def _scope(question: bool, place: str, key: str) -> QuotaScope:
     from ..quota.quota import QuotaScope  # imported on use: most sessions have no quota
 
-    return QuotaScope(project=project_id)
-
-
-def _assistant_scope(domain: str | None, key: str) -> QuotaScope:
-    from ..quota.quota import QuotaScope
-
-    return QuotaScope(domain=domain, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+    if question:
+        return QuotaScope(domain=place, key=hashlib.sha256(key.encode()).hexdigest()[:32])
+    return QuotaScope(project=place)
 
 
 def _hide_secrets(answer: Answer, request: Request, key: str) -> None:

@@ -42,6 +42,7 @@ FOREIGN_ERRORS = (
 )
 
 Sent = Literal["no", "maybe"]
+CLOSED = "session_closed"  # why a request has no answer when the session was closed meanwhile
 
 
 def summarize(error: BaseException) -> CauseSummary:
@@ -101,6 +102,16 @@ def translate(
     if reason in _BEFORE_SENDING and written is None:
         sent = "no"
     return APIConnectionError(f"{operation}: {words}", sent=sent, operation=operation, reason=reason)
+
+
+def closed_here(operation: str, sent: Sent) -> APIConnectionError:
+    """Return the error for an attempt that ended because the session was closed."""
+    return APIConnectionError(
+        f"{operation}: the session was closed before the answer came",
+        sent=sent,
+        operation=operation,
+        reason=CLOSED,
+    )
 
 
 def cut_short(operation: str, status: int) -> APIConnectionError:

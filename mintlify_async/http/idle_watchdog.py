@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..runtime.cancellation import LATE
 from ..runtime.clock import Clock, Timer
 
 __all__ = ["IdleWatchdog", "WatchedStream"]
@@ -23,8 +24,8 @@ class WatchedStream(Protocol):
         """Give up when a limit has passed; return when the next one is due, or None."""
         ...
 
-    def close(self) -> None:
-        """Close its connection."""
+    def close_with_session(self) -> None:
+        """Close its connection; its reader is told that the session was closed."""
         ...
 
     def close_from_anywhere(self, *, report: bool) -> None:
@@ -35,7 +36,7 @@ class WatchedStream(Protocol):
 class IdleWatchdog:
     """Checks each open stream twice a second, and sooner when a limit is due sooner.
 
-    The first read starts it; it stops when no stream is left. Of thousands of streams it checks a
+    The first read starts it; it stops at a check that finds no stream. Of thousands of streams it checks a
     slice in each step, so that no event has to wait until all are checked.
 
     Attributes:
@@ -43,7 +44,17 @@ class IdleWatchdog:
         running: Whether it checks at the moment.
     """
 
-    __slots__ = ("_due", "_interval", "_soonest", "_streams", "_timer", "_unchecked", "clock", "running")
+    __slots__ = (
+        "_due",
+        "_interval",
+        "_postponed",
+        "_soonest",
+        "_streams",
+        "_timer",
+        "_unchecked",
+        "clock",
+        "running",
+    )
 
     def __init__(self, clock: Clock) -> None:
         """Watch nothing yet."""
@@ -52,6 +63,7 @@ class IdleWatchdog:
         self._streams: set[WatchedStream] = set()
         self._timer: Timer | None = None
         self._due = 0.0
+        self._postponed = False
         self._unchecked: list[WatchedStream] = []  # what is left of the present round
         self._interval = self._soonest = INTERVAL
 
@@ -66,8 +78,6 @@ class IdleWatchdog:
     def forget(self, stream: WatchedStream) -> None:
         """Watch *stream* no longer."""
         self._streams.discard(stream)
-        if not self._streams:
-            self.stop()
 
     def start(self, limit: float | None) -> None:
         """Begin to check, within a quarter of *limit* seconds when it is given."""
@@ -94,6 +104,12 @@ class IdleWatchdog:
     def _check(self) -> None:
         self.running = False  # a stream that gives up may wake a reader, whose next read starts it again
         now = self.clock.now()
+        if now - self._due > LATE and not self._postponed:
+            # The loop stood still: what lies in the sockets is read before any limit is judged.
+            self._postponed = True
+            self._set_timer(SHORTEST)
+            return
+        self._postponed = False
         for stream in self._next_slice():
             due = stream.check_limits(now)
             if due is not None:

@@ -123,14 +123,16 @@ class Observer(Protocol):
 
 
 @contextmanager
-def following(observation: Observation) -> Generator[Observation, None, None]:
-    """End *observation* with the block, with the error that leaves it."""
+def following(observation: Observation | None) -> Generator[None, None, None]:
+    """End *observation*, if there is one, with the block and with the error that leaves it."""
     try:
-        yield observation
+        yield
     except BaseException as error:
-        observation.end(error)
+        if observation is not None:
+            observation.end(error)
         raise
-    observation.end()
+    if observation is not None:
+        observation.end()
 
 
 class PartOf:

@@ -8,22 +8,12 @@ from typing import Any, cast
 
 import aiohttp
 
-from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
+from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError, StateError
+from ..protocol.secret import Secret
+from ..runtime.per_event_loop import session_closed
 from .failures import FOREIGN_ERRORS, summarize
 from .idle_watchdog import IdleWatchdog
 from .timeouts import Timeouts
-
-__all__ = ["LiveResponse", "Secret"]
-
-
-class Secret(str):
-    """A string that ``repr`` does not show: containers and tracebacks print that."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        """Show no character of it."""
-        return "'****'"
 
 
 class LiveResponse:
@@ -42,6 +32,7 @@ class LiveResponse:
 
     __slots__ = (
         "_closed",
+        "_closing",
         "_content",
         "_failure",
         "_loop",
@@ -96,6 +87,7 @@ class LiveResponse:
         self._total_at = total_at
         self._since = started  # when the present silence began
         self._failure: tuple[MintlifyError, CauseSummary | None] | None = None
+        self._closing: StateError | None = None
         self._closed = False
         self._loop = asyncio.get_running_loop()
         watchdog.add(self)
@@ -146,6 +138,11 @@ class LiveResponse:
         if not self._closed:
             self._finish()
             self._response.close()
+
+    def close_with_session(self) -> None:
+        """Close the connection; what had arrived can be read, and then the error says who closed it."""
+        self._closing = session_closed("ask")
+        self.close()
 
     def close_from_anywhere(self, *, report: bool) -> None:
         """Close from a finalizer, which may run on any thread; *report* tells a loop in debug mode."""
@@ -216,7 +213,7 @@ class LiveResponse:
             lost = APIConnectionError(
                 "ask: the connection was lost in the middle of the answer", operation="ask"
             )
-            self._failure = (lost, cause)
+            self._failure = (lost, cause) if self._closing is None else (self._closing, None)
         # None is not in its signature, but clears the stored error; a test pins that.
         self._content.set_exception(cast(Any, None))
         try:

@@ -21,13 +21,14 @@ from multidict import CIMultiDict
 from ..errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
 from ..protocol.requests import Request
 from ..protocol.responses import Answer, lower_headers
+from ..protocol.secret import Secret
 from ..runtime.cancellation import Deadline
 from ..runtime.clock import Clock
 from ..runtime.per_event_loop import session_closed
 from ..version import __version__
-from .failures import FOREIGN_ERRORS, cut_short, log_known_flaw, summarize, timed_out, translate
+from .failures import FOREIGN_ERRORS, closed_here, cut_short, log_known_flaw, summarize, timed_out, translate
 from .idle_watchdog import IdleWatchdog
-from .response_body import LiveResponse, Secret
+from .response_body import LiveResponse
 from .timeouts import Limit, Timeouts
 
 __all__ = ["Transport", "TransportSettings"]
@@ -36,6 +37,7 @@ ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
 ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
 ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
 WRITE_BYTES = 64 * 1024
+KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
 
 log = logging.getLogger("mintlify_async")
@@ -83,6 +85,7 @@ class RequestBody(payload.Payload):
         self._clock = clock
         self._deadline = deadline
         self.sent_at: float | None = None
+        self._transport: asyncio.WriteTransport | None = None
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self._bytes.decode(encoding, errors)
@@ -90,15 +93,22 @@ class RequestBody(payload.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         # aiohttp holds the request's headers back until the first byte of the body
         # is written, so before this point the server has seen nothing.
-        if self._deadline is not None and self._deadline.ended:
-            # aiohttp runs this in a task of its own, which may begin after the request was cancelled.
+        if self._deadline is not None and self._deadline.over:
+            self._deadline.end()
+            # aiohttp runs this in a task of its own, which may begin after the limit.
             raise ConnectionAbortedError("the limit came before the first byte")
         transport = getattr(writer, "transport", None)
+        self._transport = transport
         if transport is None or not transport.is_closing():
             self.sent_at = self._clock.wall()
         view = memoryview(self._bytes)
         for start in range(0, len(view), WRITE_BYTES):
             await writer.write(view[start : start + WRITE_BYTES])
+
+    def abort_unwritten(self) -> None:
+        """Drop the connection if it holds bytes that the server does not take: closing it waits for them."""
+        if self._transport is not None and self._transport.get_write_buffer_size():
+            self._transport.abort()
 
 
 class Transport:
@@ -139,7 +149,9 @@ class Transport:
             self._waiting.discard(waiting)
         raise session_closed()
 
-    async def send_whole(self, request: Request, key: str, limit: Limit, connect: float) -> Answer:
+    async def send_whole(
+        self, request: Request, key: Secret, limit: Limit, connect: float, *, fresh: bool = False
+    ) -> Answer:
         """Send *request* and return its whole answer.
 
         Args:
@@ -147,6 +159,7 @@ class Transport:
             key: The key to send with it.
             limit: When the answer must be there.
             connect: The limit on connecting, in seconds.
+            fresh: Whether it needs a new connection.
 
         Raises:
             APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
@@ -154,13 +167,13 @@ class Transport:
             UnexpectedResponseError: The answer is too large.
             StateError: The session, the borrowed aiohttp session or the loop is closed.
         """
-        response = await self._send(request, key, limit, connect)
+        response = await self._send(request, key, limit, connect, fresh=fresh)
         if 200 <= response.status < 300:
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
 
     async def open_stream(
-        self, request: Request, key: str, limit: Limit, timeouts: Timeouts, total_at: float | None
+        self, request: Request, key: Secret, limit: Limit, timeouts: Timeouts, total_at: float | None
     ) -> LiveResponse | Answer:
         """Send *request* and return its body while it arrives, or the whole answer when it is a refusal.
 
@@ -179,14 +192,17 @@ class Transport:
         started = self._clock.now()
         response = await self._send(request, key, limit, timeouts.connect)
         if 200 <= response.status < 300:
-            return LiveResponse(response, self._watchdog, timeouts, started, total_at, Secret(key))
+            return LiveResponse(response, self._watchdog, timeouts, started, total_at, key)
         return await self._refusal(response, limit)
 
-    async def _send(self, request: Request, key: str, limit: Limit, connect: float) -> aiohttp.ClientResponse:
+    async def _send(
+        self, request: Request, key: Secret, limit: Limit, connect: float, *, fresh: bool = False
+    ) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
-        session = self._session(request)
+        session = self._session(request, fresh=fresh)
         deadline = Deadline(self._clock, limit.at)
         body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
+        self._waiting.add(deadline)  # close() ends it
         try:
             with deadline:
                 return await session.request(
@@ -203,16 +219,24 @@ class Transport:
         except FOREIGN_ERRORS as error:
             written = body.sent_at is not None if body is not None else None
             failure = translate(error, request.operation, written=written, limit=limit, connect=connect)
+            if self._closed:  # by us: whatever was raised is no trouble of the network
+                failure = closed_here(request.operation, "maybe" if written else "no")
             cause = summarize(error)
         except asyncio.CancelledError:
             if request.is_agent_post and body is not None and body.sent_at is not None:
                 log.warning("%s was cancelled after it was sent: it may have been done", request.operation)
+            if body is not None:
+                body.abort_unwritten()
             raise
+        finally:
+            self._waiting.discard(deadline)
+        if body is not None:
+            body.abort_unwritten()
         if isinstance(failure, APIConnectionError) and body is not None:
             failure.sent_at = body.sent_at
         raise failure from cause
 
-    def _headers(self, request: Request, key: str) -> CIMultiDict[str]:
+    def _headers(self, request: Request, key: Secret) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
         if self._settings.client_session is not None:  # our own sessions have them for all requests
             headers.update(COMMON_HEADERS)
@@ -223,12 +247,12 @@ class Transport:
         headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
         return headers
 
-    def _session(self, request: Request) -> aiohttp.ClientSession:
+    def _session(self, request: Request, *, fresh: bool = False) -> aiohttp.ClientSession:
         if self._closed:
             raise session_closed(request.operation)
         if self._settings.client_session is not None:
             _check_loop(self._settings.client_session, request)
-        if request.is_agent_post:
+        if request.is_agent_post or fresh:
             if self._one_use is None:
                 self._one_use = self._new_session(force_close=True)
             return self._one_use
@@ -238,7 +262,11 @@ class Transport:
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         # limit=0: with aiohttp's default the 101st stream would wait in silence.
-        connector = aiohttp.TCPConnector(limit=0, force_close=force_close)
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            force_close=force_close,
+            keepalive_timeout=None if force_close else KEEP_ALIVE_SECONDS,
+        )
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -251,14 +279,16 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
+        deadline = Deadline(self._clock, limit.at)
         content = response.content
         if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
             # The body came with the headers, as a job's record does: 4 % of a request are saved.
             body = content.read_nowait()
             response.close()
             return Answer(status=response.status, headers=response.headers, body=body)
+        self._waiting.add(deadline)
         try:
-            with Deadline(self._clock, limit.at):
+            with deadline:
                 whole = await _read_up_to(content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return Answer(status=response.status, headers=response.headers, body=b"".join(pieces))
@@ -275,7 +305,10 @@ class Transport:
             failure = cut_short(request.operation, response.status)
             cause = summarize(error)
         finally:
+            self._waiting.discard(deadline)
             response.close()
+        if self._closed:
+            failure = closed_here(request.operation, "maybe")
         raise failure from cause
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: Limit) -> Answer:
@@ -298,7 +331,7 @@ class Transport:
         for waiting in self._waiting:
             waiting.end()
         for stream in self._watchdog.streams():
-            stream.close()
+            stream.close_with_session()
         self._watchdog.stop()
         for session in self._take_own_sessions():
             await session.close()

@@ -1,6 +1,6 @@
 """The admin key and the assistant key of a session: a string, or a function that returns one per request.
 
-No ``repr``, error or pickle shows a key.
+No ``repr``, error, traceback or pickle shows a key: it is a :class:`Secret` as soon as it is given.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NoReturn
 from ..errors import ConfigurationError
 from .assumptions import Assumptions
 from .requests import KeyKind
+from .secret import Secret, hidden
 
 __all__ = ["Key", "KeySource"]
 
@@ -36,11 +37,12 @@ class Key:
             ConfigurationError: It is neither a string nor a function, or has characters that are not
                 allowed in a header.
         """
+        source = hidden(source)
         self._kind: KeyKind = kind
         self._assumptions = assumptions
         self._check_kind = check_kind
         self._source: KeySource | None = source
-        self._checked = ""  # the last key whose kind was right
+        self._checked = Secret()  # the last key whose kind was right
         if source is not None and not callable(source):
             self._check_characters(source)
 
@@ -55,11 +57,11 @@ class Key:
         return callable(self._source)
 
     @property
-    def at_hand(self) -> str | None:
+    def at_hand(self) -> Secret | None:
         """The key that :meth:`reveal` would return at once, once its kind was found right; else None."""
         return self._checked if self._checked and self._checked is self._source else None
 
-    async def reveal(self) -> str:
+    async def reveal(self) -> Secret:
         """Return the key to be sent.
 
         Raises:
@@ -71,18 +73,18 @@ class Key:
                 f"{_ARGUMENT[self._kind]} is missing: {_USE[self._kind]} needs the {self._kind} key; "
                 f"pass {_ARGUMENT[self._kind]}= or set {_ENVIRONMENT[self._kind]}"
             )
+        value: object = source
         if callable(source):
-            made = source()
-            value = await made if inspect.isawaitable(made) else made
-            self._check_characters(value)
-        else:
-            value = source
-        self._check_its_kind(value)
-        return value
+            value = hidden(source())
+            if inspect.isawaitable(value):
+                value = hidden(await value)
+        key = self._check_characters(value)
+        self._check_its_kind(key)
+        return key
 
-    def _check_characters(self, value: object) -> None:
+    def _check_characters(self, value: object) -> Secret:
         name = _ARGUMENT[self._kind]
-        if not isinstance(value, str):
+        if not isinstance(value, Secret):
             raise self._error(f"{name} must be a string or return one; got {type(value).__name__}")
         if not value:
             raise self._error(f"{name} is empty; copy the key from the API keys page of the dashboard")
@@ -91,8 +93,9 @@ class Key:
                 f"{name} may hold visible ASCII characters only: "
                 "look for a line break or a space at its ends, or letters of another script"
             )
+        return value
 
-    def _check_its_kind(self, value: str) -> None:
+    def _check_its_kind(self, value: Secret) -> None:
         if not self._check_kind or value == self._checked:
             return
         kind = self._assumptions.kind_of_key(value)

@@ -102,7 +102,7 @@ def check_extra_body(extra_body: object) -> Mapping[str, Any]:
     Raises:
         ConfigurationError: It is not a mapping.
     """
-    if extra_body is None:
+    if extra_body is None or extra_body == {}:
         return EMPTY
     if not isinstance(extra_body, Mapping):
         raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
@@ -155,7 +155,7 @@ def check_fp(fp: object) -> str:
 
 def check_page_size(value: object) -> float:
     """Return *value* when JSON can hold it as a number; its range is the service's affair."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
         return value
     raise ConfigurationError(
         f"retrieval_page_size must be a finite number; got {_shown(value)}", field="retrieval_page_size"
@@ -221,6 +221,10 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
     """
     if not isinstance(value, str):
         raise _wrong_url(f"must be a string; got {type(value).__name__}")
+    if not value.strip():
+        raise _wrong_url(
+            "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own address"
+        )
     if not value.isprintable() or not value.isascii() or " " in value:
         raise _wrong_url("must be visible ASCII characters")
     try:

@@ -11,6 +11,8 @@ from typing import Any, Self, TypeVar
 from .clock import Clock, Timer
 
 T = TypeVar("T")
+LATE = 0.05  # seconds behind its time: the loop stood still, and an answer may lie in a socket
+ONE_TURN = 0.001  # seconds, in which the loop reads what has arrived
 
 
 class Deadline:
@@ -49,7 +51,7 @@ class Deadline:
         assert task is not None
         self._cancelling = task.cancelling()
         if self._clock is not None and self._at is not None and self._at < math.inf:
-            self._timer = self._clock.call_at(self._at, self._end_now)
+            self._timer = self._clock.call_at(self._at, self._time_came)
         return self
 
     def end(self) -> None:
@@ -57,6 +59,19 @@ class Deadline:
         if self._task is not None:
             # Not at once: the block may be over by then, and the cancellation would hit what follows it.
             self._task.get_loop().call_soon(self._end_now)
+
+    @property
+    def over(self) -> bool:
+        """Whether the block was ended, or its time has come."""
+        return self.ended or (
+            self._clock is not None and self._at is not None and self._clock.now() >= self._at
+        )
+
+    def _time_came(self) -> None:
+        if self._clock is not None and self._at is not None and self._clock.now() - self._at > LATE:
+            self._timer = self._clock.call_at(self._clock.now() + ONE_TURN, self._end_now)
+        else:
+            self._end_now()
 
     def _end_now(self) -> None:
         if self._task is not None and not self.ended:

@@ -98,6 +98,7 @@ class LoopLocal(Generic[T]):
         """Close the running loop's resources, and let every other live loop close its own; for good."""
         self._closed = True
         here = asyncio.get_running_loop()
+        self._forget_parents()
         for loop, entry in list(self._entries.items()):
             if loop is here:
                 await entry.guard.aclose()
@@ -113,8 +114,15 @@ class LoopLocal(Generic[T]):
             if entry is not None:
                 entry.resources.abandon()
 
+    def _forget_parents(self) -> None:
+        # In a forked child the sockets, and what the kernel tells the loop of them, are the parent's.
+        for loop, entry in list(self._entries.items()):
+            if entry.pid != os.getpid():
+                del self._entries[loop]
+
     def abandon(self) -> bool:
         """Close everything without waiting; return whether there was anything."""
+        self._forget_parents()
         entries = list(self._entries.values())
         self._entries.clear()
         for entry in entries:
@@ -133,7 +141,7 @@ async def _guard(
 
 
 def _close_elsewhere(entry: _Entry[T]) -> None:
-    if entry.loop.is_closed() or entry.pid != os.getpid():
+    if entry.loop.is_closed():
         entry.resources.abandon()
         return
     if entry.loop.is_running():

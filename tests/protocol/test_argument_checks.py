@@ -177,3 +177,14 @@ async def test_a_limit_that_is_no_time_is_refused(service, seconds):
         with pytest.raises(ConfigurationError) as caught:
             await session.create_job("x", timeout=seconds)
     assert caught.value.field == "timeout"
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t"])
+@pytest.mark.parametrize("how", ["argument", "variable"])
+def test_a_blank_base_url_is_refused(monkeypatch: pytest.MonkeyPatch, blank: str, how: str) -> None:
+    """It would mean the service's own address, and keys meant for another one would go there."""
+    if how == "variable":
+        monkeypatch.setenv("MINTLIFY_BASE_URL", blank)
+    with pytest.raises(ConfigurationError, match="blank") as caught:
+        MintlifySession(base_url=blank if how == "argument" else None)
+    assert caught.value.field == "base_url"

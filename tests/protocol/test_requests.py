@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from secret_guard import Keys
 from wire_kit import ASK, JOB, STREAM, sent
 
@@ -144,6 +146,19 @@ def test_a_plain_question_is_written_as_it_is(text: str, fp: str, size: int) -> 
     assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
 
 
+@pytest.mark.parametrize("size", [5, 0, -1, 10**30, 2.5, 1e299])
+@pytest.mark.parametrize("fp", ["anonymous", 'a"\\', "\ud83d", "Zoë\n"])
+@given(text=st.text(min_size=1) | st.text(st.characters(categories=["Cs", "Cc"]), min_size=1))
+def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:
+    """The shortcut for a plain question gives the bytes of json.dumps."""
+    body = ask_request(Assumptions(), "acme", text, fp=fp, retrieval_page_size=size).body
+    assert body is not None
+    (sent,) = json.loads(body)["messages"]
+    message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}
+    expected = {"fp": fp, "messages": [message], "retrievalPageSize": size}
+    assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
+
+
 def test_a_question_with_anything_more_is_written_whole() -> None:
     """A message's metadata, state or second part, a further field or another number are all in the body."""
     part = TextPart(text="x", state="done")
@@ -182,3 +197,16 @@ async def test_a_header_is_the_same_whatever_its_case(service):
     sent = service.requests[0].headers
     expected = {"x-a": "call", "user-agent": "mine", "content-type": "application/json", "accept": "*/*"}
     assert {name: sent[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("size", [5, 0, -1, 10**30, 2.5, 1e299])
+@pytest.mark.parametrize("fp", ["anonymous", 'a"\\', "\ud83d", "Zoë\n"])
+@given(text=st.text(min_size=1) | st.text(st.characters(categories=["Cs", "Cc"]), min_size=1))
+def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:
+    """The shortcut for a plain question gives the bytes of json.dumps."""
+    body = ask_request(Assumptions(), "acme", text, fp=fp, retrieval_page_size=size).body
+    assert body is not None
+    (sent,) = json.loads(body)["messages"]
+    message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}
+    expected = {"fp": fp, "messages": [message], "retrievalPageSize": size}
+    assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")

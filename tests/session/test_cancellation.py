@@ -7,11 +7,18 @@ import random
 
 import anyio
 import pytest
+from secret_guard import Keys
 
-from mintlify_async import StateError, StreamInterruptedError
-from mintlify_async.testing import LocalService
+from mintlify_async import MintlifySession, OutcomeUnknownError, StateError, StreamInterruptedError
+from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
 
+ACCOUNT = {
+    "project_id": "p",
+    "domain": "d",
+    "admin_key": Keys().admin,
+    "assistant_key": Keys().assistant,
+}
 TURNS = 120  # more than any of these calls takes on loopback
 
 CALLS = {
@@ -267,3 +274,96 @@ async def test_two_thousand_replies_of_which_half_are_disturbed(service):
         ] == []
         assert whole >= faults.count("none")
         assert (await session.ask("x")).text == TEXT
+
+
+# Closing the session under a running call --------------------------------------------------------
+
+
+async def served_by(answer):
+    """Serve each connection with *answer*, a coroutine function; return the server and its address."""
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    return server, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def error_of(call):
+    """Return the exception that *call* ends with."""
+    (error,) = await asyncio.gather(call, return_exceptions=True)
+    return error
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_closing_ends_a_tls_handshake_at_once(name):
+    """Nothing was written, so the call says that the session was closed, and nothing of the network."""
+    arrived = asyncio.Event()
+
+    async def mute(reader, writer):
+        await reader.read(1)  # the client's hello; no answer to it
+        arrived.set()
+        await reader.read()
+        writer.close()
+
+    server, address = await served_by(mute)
+    clock = VirtualClock()  # stands still: no limit can pass
+    session = MintlifySession(base_url=f"https://{address}", clock=clock, **ACCOUNT)
+    call = asyncio.create_task(error_of(CALLS[name](session, {})))
+    await arrived.wait()
+    await session.close()
+    with anyio.fail_after(5):
+        error = await call
+    assert isinstance(error, StateError)
+    assert "session" in str(error)
+    assert "closed" in str(error)
+    server.close()
+    await server.wait_closed()
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_closing_ends_a_call_that_was_sent(name):
+    """Of an agent POST the outcome is unknown; a GET or a question says that the session was closed."""
+    arrived = asyncio.Event()
+
+    async def mute(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        if name == "send_message" and head.startswith(b"GET"):
+            body = b'{"id":"job_1","status":"completed"}'
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+            )
+        else:
+            arrived.set()
+        await reader.read()
+        writer.close()
+
+    server, address = await served_by(mute)
+    session = MintlifySession(base_url=f"http://{address}", clock=VirtualClock(), **ACCOUNT)
+    call = asyncio.create_task(error_of(CALLS[name](session, {})))
+    await arrived.wait()
+    await session.close()
+    with anyio.fail_after(5):
+        error = await call
+    if name in ("create_job", "send_message"):
+        assert isinstance(error, OutcomeUnknownError)
+        assert (error.reason, error.operation) == ("session_closed", name)
+    else:
+        assert isinstance(error, StateError)
+    assert "session" in str(error)
+    assert "closed" in str(error)
+    assert "lost" not in str(error)
+    server.close()
+    await server.wait_closed()
+
+
+async def test_closing_says_so_to_a_reader(service):
+    """What had arrived is kept; the error names the session's end and no trouble of the network."""
+    service.script.ask(events=[{"type": "start"}, 60.0])
+    session = service.session()
+    reply = session.ask("x")
+    assert (await anext(reply)).type == "start"
+    reading = asyncio.create_task(error_of(anext(reply)))
+    await turns(5)
+    await session.close()
+    error = await reading
+    assert isinstance(error, StreamInterruptedError)
+    assert "session is closed" in str(error)
+    assert "lost" not in str(error)
+    assert isinstance(error.__cause__, StateError)

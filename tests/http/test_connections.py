@@ -1,0 +1,201 @@
+"""Faults of connections: keys in frames, a process that stood still, half-open and idle connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import traceback
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+from fault_catalogue import ALL, call, script
+from secret_guard import reprs
+from wire_kit import JOB
+
+from mintlify_async import (
+    APITimeoutError,
+    OutcomeUnknownError,
+    RetryPolicy,
+    StateError,
+    Timeouts,
+)
+from mintlify_async.runtime.clock import SystemClock
+from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing.faults import NoAnswer
+
+
+@pytest.fixture
+async def clock():
+    return VirtualClock()
+
+
+@pytest.fixture
+async def service(clock):
+    """A service with one finished job, on a virtual clock."""
+    async with LocalService(clock=clock) as service:
+        async with service.session() as session:
+            await (await session.create_job("first")).wait()
+        yield service
+
+
+@pytest.mark.parametrize("operation", ALL)
+@pytest.mark.parametrize("fault", ["nobody listens", "no answer", "refused"])
+async def test_no_frame_of_an_error_holds_a_key(service, operation, fault):
+    """What Sentry, loguru and ``pytest --showlocals`` print of a traceback shows no key."""
+    address = "http://127.0.0.1:9" if fault == "nobody listens" else service.base_url
+    answer = {"fault": NoAnswer()} if fault == "no answer" else {"status": 400}
+    script(service, operation, **answer)
+    async with service.session(base_url=address, retry=RetryPolicy(attempts=1)) as session:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - the guard looks at its frames, too
+            await call(session, operation)
+        frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+        ours = [f for f in frames if f.f_globals["__name__"].startswith("mintlify_async.http")]
+        assert ours
+        shown = " ".join(reprs(frame.f_locals) for frame in ours)
+        assert service.admin_key not in shown
+        assert service.assistant_key not in shown
+
+
+class HeldClock(SystemClock):
+    """Stands still until the test moves it; then every timer that is due runs at once, before any I/O."""
+
+    def __init__(self):
+        self.at, self.timers = 1000.0, []
+
+    def now(self):
+        return self.at
+
+    def call_at(self, at, callback):
+        timer = SimpleNamespace(at=at, callback=callback)
+        timer.cancel = lambda: self.timers.remove(timer) if timer in self.timers else None
+        self.timers.append(timer)
+        return timer
+
+    def jump(self, seconds):
+        """Move as if the process had stood still for *seconds*."""
+        self.at += seconds
+        for timer in [timer for timer in self.timers if timer.at <= self.at]:
+            self.timers.remove(timer)
+            timer.callback()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+FIRST = b'data: {"type":"start"}\n\n'
+REST = b'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
+async def test_a_loop_that_stood_still_reads_before_it_gives_up(service, begun):
+    """The limits judge only after what lies in the socket was read; they still end a real silence."""
+    clock, writers = HeldClock(), []
+    arrived = asyncio.Event()
+
+    async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writers.append(writer)
+        arrived.set()
+
+    async with (
+        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
+        service.session(
+            base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", clock=clock
+        ) as session,
+    ):
+        reply = session.ask("x")
+        reading = asyncio.create_task(reply.run())
+        await arrived.wait()
+        if begun:
+            writers[0].write(HEAD + FIRST)
+            while not (reply.events_seen and clock.timers):
+                await asyncio.sleep(0)
+        writers[0].write((b"" if begun else HEAD + FIRST) + REST)
+        writers.pop().close()
+        clock.jump(1000)
+        await reading
+        assert reply.complete
+
+        arrived.clear()
+        silent = asyncio.create_task(session.ask("x").run())
+        await arrived.wait()
+        clock.jump(1000)
+        clock.jump(0.01)
+        with pytest.raises(APITimeoutError, match="first_event"):
+            await silent
+        writers.pop().close()
+
+
+@pytest.mark.parametrize("retry", [RetryPolicy(), RetryPolicy(attempts=1)], ids=["retried", "once"])
+async def test_a_half_open_connection_costs_a_read_half_of_its_limit(clock, service, retry):
+    """A GET that a pooled connection swallows is sent again within the limit, on a fresh connection."""
+    served = []
+
+    async def answer(reader, writer):
+        served.append(0)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                served[-1] += 1
+                if len(served) == 1 and served[0] > 1:
+                    await reader.read()  # half open: it takes bytes and says nothing
+                body = json.dumps(JOB).encode()
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+
+    async with (
+        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
+        service.session(
+            base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            retry=retry,
+            timeouts=Timeouts(request=20),
+        ) as session,
+    ):
+        began = clock.now()
+        assert (await session.job("job_1").refresh()).id == "job_1"
+        if retry.attempts == 1:
+            with pytest.raises(APITimeoutError):
+                await session.job("job_1").refresh()
+            assert clock.now() - began == pytest.approx(20, abs=0.1)
+        else:
+            assert (await session.job("job_1").refresh()).id == "job_1"
+            assert clock.now() - began <= 11
+            assert served == [2, 1]
+
+
+async def test_connections_are_kept_for_less_than_four_seconds(service):
+    """A server closes an idle connection after five seconds or more: a question must not meet that moment."""
+    async with service.session() as session:
+        await session.ask("How do I log in?")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("aiohttp.connector.monotonic", lambda: time.monotonic() + 4)
+            await session.ask("How do I log in?")
+    ports = {request.port for request in service.requests if request.operation == "ask"}
+    assert len(ports) == 2
+
+
+@pytest.mark.parametrize("name", ["create_job", "ask"])
+async def test_a_prompt_that_is_never_read_leaves_no_socket(service, name):
+    """What is not written when the session closes is given up, not kept until the server reads it."""
+    prompt, taken = "x" * 6_000_000, asyncio.get_running_loop().create_future()
+
+    async def deaf(reader, writer):
+        writer.transport.pause_reading()
+        taken.set_result((reader, writer))
+
+    async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
+        session = service.session(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with service.clock.hold():
+            sending = asyncio.create_task(asyncio.wait_for(getattr(session, name)(prompt), None))
+            reader, writer = await taken
+            for _ in range(50):
+                await asyncio.sleep(0)
+            await session.close()
+            with pytest.raises((OutcomeUnknownError, StateError)):
+                await sending
+        writer.transport.resume_reading()
+        read = 0
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 20):
+                read += len(data)
+        assert read < len(prompt)
+        writer.close()
