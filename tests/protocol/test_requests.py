@@ -197,16 +197,3 @@ async def test_a_header_is_the_same_whatever_its_case(service):
     sent = service.requests[0].headers
     expected = {"x-a": "call", "user-agent": "mine", "content-type": "application/json", "accept": "*/*"}
     assert {name: sent[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize("size", [5, 0, -1, 10**30, 2.5, 1e299])
-@pytest.mark.parametrize("fp", ["anonymous", 'a"\\', "\ud83d", "Zoë\n"])
-@given(text=st.text(min_size=1) | st.text(st.characters(categories=["Cs", "Cc"]), min_size=1))
-def test_a_text_alone_is_written_as_json_would(fp: str, size: float, text: str) -> None:
-    """The shortcut for a plain question gives the bytes of json.dumps."""
-    body = ask_request(Assumptions(), "acme", text, fp=fp, retrieval_page_size=size).body
-    assert body is not None
-    (sent,) = json.loads(body)["messages"]
-    message = {"id": sent["id"], "role": "user", "parts": [{"type": "text", "text": text}]}
-    expected = {"fp": fp, "messages": [message], "retrievalPageSize": size}
-    assert body == json.dumps(expected, separators=(",", ":")).encode("ascii")
