@@ -35,7 +35,7 @@ FLOORS = [
 ]
 """From the ground up. A wing imports only what stands on a lower floor, for the type checker, too."""
 
-FLOOR = {wing: number for number, wings in enumerate(FLOORS) for wing in wings}
+FLOOR = {wing: number for number, wings in enumerate(FLOORS) for wing in sorted(wings)}
 OUTER = ("contrib", "testing", "cli")
 CORE = [wing for wing in FLOOR if wing not in (*OUTER, "__main__")]
 
