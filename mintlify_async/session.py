@@ -100,7 +100,7 @@ class MintlifySession:
         observer: Follows each operation from start to end, for tracing.
 
     Raises:
-        ConfigurationError: An argument is invalid; ``.field`` names it. A missing key or project fails the call.
+        ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
     """
 
     def __init__(
