@@ -114,7 +114,7 @@ def script(shape: str) -> Script:
         made = deltas(words(600), **DELTA_KINDS[kind])
     else:
         made = real_answer(words(4), 1) if shape == "alone" else real_answer(words(600), 34)
-    prefix = "event: message\ndata: " if kind == "event lines" else "data: "
+    prefix = {"event lines": "event: message\ndata: "}.get(kind, "data: ")
     frames = [f"{prefix}{json.dumps(each, separators=(',', ':'))}\n\n".encode() for each in made]
     frames.append(b"data: [DONE]\n\n")
     told = [each for each in made if each["type"] == "text-delta"]

@@ -22,12 +22,7 @@ from .http.transport import TransportSettings
 from .jobs.polling import PollPolicy
 from .model.job_ref import path_segment
 from .protocol.api_keys import Key, KeySource
-from .protocol.argument_checks import (
-    check_base_url,
-    check_headers,
-    check_seconds,
-    host_of,
-)
+from .protocol.argument_checks import check_base_url, check_headers, check_seconds, host_of
 from .protocol.assumptions import Assumptions
 from .protocol.secret import hidden
 
@@ -123,6 +118,14 @@ class Options:
                 field="domain",
             )
         return domain
+
+    def counted_for(self, operation: str) -> str:
+        """Return the site or the project for which the quota counts *operation*."""
+        if operation not in ("create_job", "send_message", "ask"):
+            raise ConfigurationError(
+                f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
+            )
+        return self.site(None) if operation == "ask" else self.project(None)
 
     def creation_ledger(self) -> Ledger:
         """Return the ledger that ``dedupe_key`` needs."""

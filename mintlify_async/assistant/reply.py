@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..http.response_body import LiveResponse
     from ..rendering.edits import Edits
     from ..rendering.sources import AnswerSource
-    from .assistant_api import Asker, ReplySettings, Turn
+    from .assistant_api import Asker, ReplySettings, ReplyTurn
 
 # How long, in seconds, the connection stays open for what may follow the announced end.
 QUIET_AFTER_END = 1.0
@@ -85,7 +85,7 @@ class Reply:
     _request: Request | None = field(alias="request")
     _settings: ReplySettings = field(alias="settings")
     _message: Message | None = field(default=None, alias="message")
-    _turn: Turn | None = field(default=None, alias="turn")
+    _turn: ReplyTurn | None = field(default=None, alias="turn")
     _thread: Thread | None = field(default=None, init=False)
     _made_at: Place | None = field(default=None, init=False)  # None once it was read, failed or closed
     _opening: Deadline | None = field(default=None, init=False)  # while it enters the turn or connects
@@ -338,7 +338,7 @@ class Reply:
                 self._made_at = None  # it was tried
         return self
 
-    async def _enter_turn(self, turn: Turn) -> None:
+    async def _enter_turn(self, turn: ReplyTurn) -> None:
         prepared = await turn.enter(weakref.WeakMethod(self._close_if_unused))
         if prepared is not None:
             self._asker, self._request, self._settings, self._message = prepared
@@ -423,7 +423,7 @@ class Reply:
             raise self._error
         raise StopAsyncIteration
 
-    async def _save(self, turn: Turn, event: Finish) -> None:
+    async def _save(self, turn: ReplyTurn, event: Finish) -> None:
         """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
         self._unsaved = event
         kept = self._kept()
@@ -499,7 +499,7 @@ class Reply:
             self._opening.end()
 
     def _close_if_unused(self, over: bool) -> bool:
-        """Close this reply for its turn; see :meth:`Turn.enter`."""
+        """Close this reply for its turn; see :meth:`ReplyTurn.enter`."""
         reading = self._opening is not None or (self._live is not None and self._live.pending)
         if reading or (self._entered and not over):
             return False

@@ -22,7 +22,7 @@ from .transcript import Contents, Transcript
 
 @define(eq=False, repr=False)
 class ConversationTurn:
-    """Implements :class:`~mintlify_async.assistant.assistant_api.Turn`.
+    """Implements :class:`~mintlify_async.assistant.assistant_api.ReplyTurn`.
 
     Args:
         transcript: What the turn is committed to.

@@ -29,7 +29,14 @@ from ..model.job import Job
 from ..protocol.api_keys import Key
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request
-from ..protocol.responses import Answer, lower_headers, read_job, request_id, safe_headers, status_error
+from ..protocol.responses import (
+    WholeResponse,
+    lower_headers,
+    read_job,
+    request_id,
+    safe_headers,
+    status_error,
+)
 from ..protocol.secret import Secret
 from ..runtime.cancellation import cancel_requests, mark_unsent
 from ..runtime.clock import Clock
@@ -38,7 +45,7 @@ from .failures import CLOSED
 from .observer import Fact, Observation, Observer
 from .response_body import LiveResponse
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
-from .timeouts import Limit, Timeouts, attempt_limit
+from .timeouts import AttemptLimit, Timeouts, attempt_limit
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -98,7 +105,7 @@ class Attempt:
     number: int
     key: Secret
     slot: Lease | None
-    limit: Limit
+    limit: AttemptLimit
     began: float
     sent_at: float
     observation: Observation | None
@@ -266,7 +273,7 @@ class Dispatcher:
             operation=operation,
         )
 
-    def _limit(self, call: Call[Any]) -> Limit:
+    def _limit(self, call: Call[Any]) -> AttemptLimit:
         question = call.request.is_question
         return attempt_limit(call.timeouts, self.clock.now(), call.deadline, question=question)
 
@@ -295,7 +302,7 @@ class Dispatcher:
         limit, now = self._limit(call), self.clock.now()
         if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
             # A pooled connection may be dead without a sign; half the time is left for a fresh one.
-            limit = Limit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
+            limit = AttemptLimit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
         return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 
     async def _exchange_job(self, attempt: Attempt) -> Job:
@@ -318,11 +325,11 @@ class Dispatcher:
         self._receive(attempt, answer)
         if self.quota is not None:
             await self._tell_quota(self.quota, attempt, answer)
-        if isinstance(answer, Answer):
+        if isinstance(answer, WholeResponse):
             raise self._refusal(call.request, answer)
         return answer, attempt.number
 
-    def _receive(self, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+    def _receive(self, attempt: Attempt, answer: LiveResponse | WholeResponse) -> None:
         """Mask secrets in an answer, and take note of what its headers say."""
         attempt.answered = True
         request = attempt.call.request
@@ -333,7 +340,7 @@ class Dispatcher:
         self._note(attempt, answer, None)
         _warn_of_sunset(answer.headers)
 
-    async def _tell_quota(self, quota: Quota, attempt: Attempt, answer: LiveResponse | Answer) -> None:
+    async def _tell_quota(self, quota: Quota, attempt: Attempt, answer: LiveResponse | WholeResponse) -> None:
         request = attempt.call.request
         if request.operation == "get_job":
             return
@@ -346,7 +353,7 @@ class Dispatcher:
                 answer.close()  # the caller does not have it yet
             raise
 
-    def _refusal(self, request: Request, answer: Answer) -> APIStatusError | UnexpectedResponseError:
+    def _refusal(self, request: Request, answer: WholeResponse) -> APIStatusError | UnexpectedResponseError:
         wait = retry_after_seconds(answer.headers, self.clock.wall(), resets=answer.status == 429)
         if answer.status < 200:
             return UnexpectedResponseError(
@@ -376,7 +383,9 @@ class Dispatcher:
             return session_closed(request.operation) if closed else failed.error
         return _outcome_unknown(request, failed)
 
-    def _note(self, attempt: Attempt, answer: LiveResponse | Answer | None, error: SendError | None) -> None:
+    def _note(
+        self, attempt: Attempt, answer: LiveResponse | WholeResponse | None, error: SendError | None
+    ) -> None:
         """Log how an attempt ended, and tell what follows it."""
         observation = attempt.observation
         if observation is None and not log.isEnabledFor(logging.DEBUG):
@@ -498,7 +507,7 @@ def _scope(question: bool, place: str, key: str) -> QuotaScope:
     return QuotaScope(project=place)
 
 
-def _hide_secrets(answer: Answer, request: Request, key: str) -> None:
+def _hide_secrets(answer: WholeResponse, request: Request, key: str) -> None:
     """Mask our own secrets in *answer*: a server may repeat them."""
     for secret in (key, request.thread.key if request.thread is not None else None):
         if secret is not None and len(secret) >= SHORTEST_SECRET:
@@ -506,7 +515,7 @@ def _hide_secrets(answer: Answer, request: Request, key: str) -> None:
             _hide_in_headers(answer, secret)
 
 
-def _hide_in_headers(answer: LiveResponse | Answer, secret: str) -> None:
+def _hide_in_headers(answer: LiveResponse | WholeResponse, secret: str) -> None:
     for repeated in answer.headers.values():
         if secret in repeated and len(secret) >= SHORTEST_SECRET:
             headers = lower_headers(answer.headers)

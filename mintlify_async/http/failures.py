@@ -23,7 +23,7 @@ from ..errors import (
     StateError,
     printable,
 )
-from .timeouts import Limit
+from .timeouts import AttemptLimit
 
 __all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "translate", "version_numbers"]
 
@@ -72,7 +72,7 @@ def timed_out(operation: str, phase: str, seconds: float, sent: Sent) -> APITime
 
 
 def translate(
-    error: BaseException, operation: str, *, written: bool | None, limit: Limit, connect: float
+    error: BaseException, operation: str, *, written: bool | None, limit: AttemptLimit, connect: float
 ) -> MintlifyError:
     """Return this package's error for one that ended a request before its headers had arrived.
 

@@ -6,7 +6,7 @@ from attrs import define, evolve, field
 
 from ..protocol.argument_checks import check_seconds
 
-__all__ = ["Limit", "Timeouts"]
+__all__ = ["AttemptLimit", "Timeouts"]
 
 
 @define(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Timeouts:
 
 
 @define(eq=False)
-class Limit:
+class AttemptLimit:
     """When an attempt must have its answer, and the timeout that says so.
 
     Args:
@@ -62,11 +62,11 @@ class Limit:
     phase: str
 
 
-def attempt_limit(timeouts: Timeouts, now: float, deadline: float | None, *, question: bool) -> Limit:
+def attempt_limit(timeouts: Timeouts, now: float, deadline: float | None, *, question: bool) -> AttemptLimit:
     """Return the limit on an attempt that begins *now*, where *deadline* bounds all attempts."""
     if not question:
-        return Limit(deadline, timeouts.request, "request")
+        return AttemptLimit(deadline, timeouts.request, "request")
     first_event_by = now + timeouts.first_event
     if deadline is not None and deadline < first_event_by:
-        return Limit(deadline, timeouts.total or timeouts.first_event, "total")
-    return Limit(first_event_by, timeouts.first_event, "first_event")
+        return AttemptLimit(deadline, timeouts.total or timeouts.first_event, "total")
+    return AttemptLimit(first_event_by, timeouts.first_event, "first_event")

@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 
 from ..errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
 from ..protocol.requests import Request
-from ..protocol.responses import Answer, lower_headers
+from ..protocol.responses import WholeResponse, lower_headers
 from ..protocol.secret import Secret
 from ..runtime.cancellation import Deadline
 from ..runtime.clock import Clock
@@ -29,7 +29,7 @@ from ..version import __version__
 from .failures import FOREIGN_ERRORS, closed_here, cut_short, log_known_flaw, summarize, timed_out, translate
 from .idle_watchdog import IdleWatchdog
 from .response_body import LiveResponse
-from .timeouts import Limit, Timeouts
+from .timeouts import AttemptLimit, Timeouts
 
 __all__ = ["Transport", "TransportSettings"]
 
@@ -150,8 +150,8 @@ class Transport:
         raise session_closed()
 
     async def send_whole(
-        self, request: Request, key: Secret, limit: Limit, connect: float, *, fresh: bool = False
-    ) -> Answer:
+        self, request: Request, key: Secret, limit: AttemptLimit, connect: float, *, fresh: bool = False
+    ) -> WholeResponse:
         """Send *request* and return its whole answer.
 
         Args:
@@ -173,8 +173,8 @@ class Transport:
         return await self._refusal(response, limit)
 
     async def open_stream(
-        self, request: Request, key: Secret, limit: Limit, timeouts: Timeouts, total_at: float | None
-    ) -> LiveResponse | Answer:
+        self, request: Request, key: Secret, limit: AttemptLimit, timeouts: Timeouts, total_at: float | None
+    ) -> LiveResponse | WholeResponse:
         """Send *request* and return its body while it arrives, or the whole answer when it is a refusal.
 
         Args:
@@ -196,7 +196,7 @@ class Transport:
         return await self._refusal(response, limit)
 
     async def _send(
-        self, request: Request, key: Secret, limit: Limit, connect: float, *, fresh: bool = False
+        self, request: Request, key: Secret, limit: AttemptLimit, connect: float, *, fresh: bool = False
     ) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
         session = self._session(request, fresh=fresh)
@@ -275,7 +275,9 @@ class Transport:
             timeout=aiohttp.ClientTimeout(total=None),
         )
 
-    async def _success(self, request: Request, response: aiohttp.ClientResponse, limit: Limit) -> Answer:
+    async def _success(
+        self, request: Request, response: aiohttp.ClientResponse, limit: AttemptLimit
+    ) -> WholeResponse:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
@@ -285,13 +287,13 @@ class Transport:
             # The body came with the headers, as a job's record does: 4 % of a request are saved.
             body = content.read_nowait()
             response.close()
-            return Answer(status=response.status, headers=response.headers, body=body)
+            return WholeResponse(status=response.status, headers=response.headers, body=body)
         self._waiting.add(deadline)
         try:
             with deadline:
                 whole = await _read_up_to(content, ANSWER_MAX_BYTES, pieces)
             if whole:
-                return Answer(status=response.status, headers=response.headers, body=b"".join(pieces))
+                return WholeResponse(status=response.status, headers=response.headers, body=b"".join(pieces))
             failure = UnexpectedResponseError(
                 f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
                 excerpt="",  # the beginning of so large an answer explains nothing
@@ -311,7 +313,7 @@ class Transport:
             failure = closed_here(request.operation, "maybe")
         raise failure from cause
 
-    async def _refusal(self, response: aiohttp.ClientResponse, limit: Limit) -> Answer:
+    async def _refusal(self, response: aiohttp.ClientResponse, limit: AttemptLimit) -> WholeResponse:
         # The service's words about its refusal are worth two seconds; the status is worth more.
         pieces: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
@@ -323,7 +325,7 @@ class Transport:
         finally:
             response.close()
         body = b"".join(pieces)[:ERROR_MAX_BYTES]
-        return Answer(status=response.status, headers=response.headers, body=body)
+        return WholeResponse(status=response.status, headers=response.headers, body=body)
 
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""

@@ -379,10 +379,7 @@ class PollScheduler:
             self._last.popleft()
         if self._last:
             return self._last
-        while self._new and (self._new[0][0] <= now or not self._is_due(self._new[0])):
-            entry = heapq.heappop(self._new)
-            if self._is_due(entry):
-                self._first.append(entry[2])
+        self._move_new(now)
         while self._first:
             end = -1 if self._newest_turn else 0
             if self._may_begin(self._first[end], now):
@@ -391,6 +388,13 @@ class PollScheduler:
         while self._heap and not self._is_due(self._heap[0]):
             heapq.heappop(self._heap)
         return self._heap
+
+    def _move_new(self, now: float) -> None:
+        """Move the first polls that have become due to their queue."""
+        while self._new and (self._new[0][0] <= now or not self._is_due(self._new[0])):
+            entry = heapq.heappop(self._new)
+            if self._is_due(entry):
+                self._first.append(entry[2])
 
     def _is_due(self, entry: tuple[float, int, PolledJob]) -> bool:
         due, _, job = entry

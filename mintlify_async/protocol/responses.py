@@ -16,11 +16,11 @@ from .argument_checks import host_of
 from .assumptions import Assumptions
 from .requests import Request
 
-__all__ = ["Answer"]
+__all__ = ["WholeResponse"]
 
 
 @define(kw_only=True, eq=False, repr=False, match_args=False)
-class Answer:
+class WholeResponse:
     """A whole answer: status, headers (looked up in lower case) and the body's bytes."""
 
     status: int
@@ -68,7 +68,7 @@ def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | No
 
 
 def read_job(
-    assumptions: Assumptions, answer: Answer, attempts: int = 1, *, id_is_enough: bool = False
+    assumptions: Assumptions, answer: WholeResponse, attempts: int = 1, *, id_is_enough: bool = False
 ) -> Job:
     """Return the job in *answer*, a success.
 
@@ -130,7 +130,7 @@ _HINTS = {
 
 
 def status_error(
-    assumptions: Assumptions, request: Request, answer: Answer, retry_after: float | None
+    assumptions: Assumptions, request: Request, answer: WholeResponse, retry_after: float | None
 ) -> APIStatusError:
     """Return the error for *answer*, which is not a success."""
     body = mask_text(answer.text)
@@ -152,7 +152,7 @@ def status_error(
     )
 
 
-def _hint(request: Request, answer: Answer) -> str:
+def _hint(request: Request, answer: WholeResponse) -> str:
     if 300 <= answer.status < 400:
         host = host_of(answer.headers.get("location", "")) or "the same host"
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"

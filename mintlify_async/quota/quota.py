@@ -322,7 +322,7 @@ class Quota:
             return self._lease(gate, answer, clock)
         if answer.at == math.inf or _too_late(answer.at, deadline):
             raise answer.error(clock)
-        call = queue.join(answer.at if queue.changes == changes else clock.now())
+        call = queue.join(answer.at, clock.now(), changes)
         served = False
         try:
             while True:

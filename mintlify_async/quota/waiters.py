@@ -41,12 +41,12 @@ class WaitQueue:
         # Not for the one that is asking at this moment: the store serves it by itself.
         return max(0, len(self._calls) - self._asking)
 
-    def join(self, at: float) -> Wakeup:
-        """Add a call at the end; the slot of the last place is expected at *at*."""
+    def join(self, at: float, now: float, changes: int) -> Wakeup:
+        """Add a call at the end; the slot of the last place is expected at *at*, or *now* after changes."""
         call = Wakeup()
         with self._lock:
             self._calls[call] = None
-            insort(self._times, at)
+            insort(self._times, at if self.changes == changes else now)
         return call
 
     def leave(self, call: Wakeup, *, served: bool) -> None:

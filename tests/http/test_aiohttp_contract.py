@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from mintlify_async.http.failures import known_flaw, log_known_flaw, translate
-from mintlify_async.http.timeouts import Limit
+from mintlify_async.http.timeouts import AttemptLimit
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService
@@ -167,7 +167,7 @@ async def test_closing_a_response_wakes_its_reader(service):
 
 def test_foreign_errors_are_translated_to_the_most_specific():
     """Failures that no server on loopback can play."""
-    limit = Limit(None, 60.0, "request")
+    limit = AttemptLimit(None, 60.0, "request")
     key = aiohttp.client_reqrep.ConnectionKey("host", 443, True, True, None, None, None)
     cases = [
         (aiohttp.ClientConnectorDNSError(key, OSError(-2, "no name")), "dns", "no"),
