@@ -199,6 +199,10 @@ class MintlifySession:
             APIConnectionError: The request could not be sent; no job exists.
             QuotaExceededError: The session's quota is used up; nothing was sent.
             StateError: The session is closed, or the ledger cannot be used; nothing was sent.
+
+        Example::
+
+            job = await session.create_job("Fix the typos in the quickstart")
         """
         check_seconds(timeout, "timeout", none="means no limit of its own")
         return await self._create(self._agent, prompt, project_id, dedupe_key, timeout, headers, extra_body)
@@ -309,6 +313,10 @@ class MintlifySession:
 
         Raises:
             ConfigurationError: An argument is invalid. A missing key is reported at sending.
+
+        Example::
+
+            answer = await session.ask("How do I log in?")
         """
         return Reply(
             *self._prepare_question(
