@@ -399,19 +399,18 @@ class Reply:
             while not self._closed and stream is not None:
                 event = stream.next_event()
                 if event is not None:
-                    if self._turn is not None and isinstance(event, Finish):
-                        await self._save(self._turn, event)
+                    if isinstance(event, Finish):
+                        await self._save(event)
                     return event
                 if stream.ended:
                     self._end(None)
                     break
                 live = self._to_be_read(stream)
                 try:
-                    data = await live.read()
+                    # Not a variable of this frame: it may repeat a key, and later errors have this frame.
+                    self._feed(stream, live, await live.read())
                 except MintlifyError as error:
                     self._cut(stream, error)
-                else:
-                    self._feed(stream, live, data)
         except StateError:
             raise  # another task is reading; its reading goes on
         except MintlifyError as error:
@@ -423,8 +422,11 @@ class Reply:
             raise self._error
         raise StopAsyncIteration
 
-    async def _save(self, turn: Turn, event: Finish) -> None:
+    async def _save(self, event: Finish) -> None:
         """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
+        turn = self._turn
+        if turn is None:
+            return
         self._unsaved = event
         kept = self._kept()
         await turn.finished(kept["partial"], kept["thread"])

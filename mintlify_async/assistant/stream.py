@@ -184,8 +184,8 @@ class MessageStream:
         decoder = self._decoder
         if self._eof or self.ended or (decoder is not None and decoder.too_large):
             return
-        if not (self._begun or (decoder is not None and decoder.data_seen)) and len(self._head) < _HEAD_BYTES:
-            self._head += data[:_HEAD_BYTES]
+        if not self._begun and len(self._head) < _HEAD_BYTES:
+            self._keep_head(data)
         events = whole_events(data, self._max_event_bytes) if decoder is None else None
         if events is not None:
             self._begun = True
@@ -198,6 +198,11 @@ class MessageStream:
             self._queue[:0] = events
         else:
             self._queue = events
+
+    def _keep_head(self, data: bytes) -> None:
+        """Keep the beginning of a body that may not be an event stream."""
+        if self._decoder is None or not self._decoder.data_seen:
+            self._head += data[:_HEAD_BYTES]
 
     def feed_eof(self, cause: str | None = None) -> None:
         """End the body.
