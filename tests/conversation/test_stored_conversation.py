@@ -207,7 +207,10 @@ async def test_a_fork_needs_what_the_store_has(session):
         chat.fork()
 
 
-@pytest.mark.parametrize("data", ["", "[]", '{"version": 99, "messages": []}', "[" * 100_000])
+NEWER = '{"version": 99, "messages": [], "thread": {"threadKey": "thread_key_test_k1L2m3N4o5P6"}}'
+
+
+@pytest.mark.parametrize("data", ["", "[]", NEWER, "[" * 100_000])
 async def test_what_is_no_conversation_in_the_store(service, session, data):
     """Stored data that is no conversation is an error before anything is sent, and frees the turn."""
     store = MemoryConversationStore()
