@@ -26,6 +26,9 @@ from .turn_lock import TurnLock, shared_lock
 FORMAT: Final = 1
 """The version of the JSON format in which a conversation is stored."""
 
+CANCELLED_SAVE_SECONDS: Final = 0.25
+"""How long a save may still take after its task was cancelled, in seconds."""
+
 
 @frozen(kw_only=True)
 class Contents:
@@ -126,7 +129,7 @@ class Transcript:
         self.system = system if given is None or (system and system.text == given.text) else given
 
     async def save(self, contents: Contents) -> None:
-        """Save *contents*, then take them over. Must not be cancelled in between."""
+        """Save *contents*, then take them over. Cancelled, it may be saved and not taken over."""
         contents = evolve(contents, messages=newest_turns(contents.messages, self._keep))
         if self._store is not None:
             # It contains the thread's key, which the frames of a store's error must not show.
