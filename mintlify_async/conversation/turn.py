@@ -96,9 +96,7 @@ class ConversationTurn:
         if self._store_error is not None:
             self._roll_back()
             raise self._store_error
-        worth_keeping = self.partial and message is not None and bool(message.text)
-        gave_up = self._gave_up and cancel_requests() > 0  # else only one step of the reply was cancelled
-        if gave_up or not (self._committed is not None or whole or worth_keeping):
+        if not self._to_be_saved(message, whole):
             self._roll_back()
             return
         try:
@@ -107,6 +105,13 @@ class ConversationTurn:
             if self._committed is None:
                 self._roll_back()
             raise
+
+    def _to_be_saved(self, message: Message | None, whole: bool) -> bool:
+        """Return whether the turn is worth saving, and its task has not given that up."""
+        if self._gave_up and cancel_requests() > 0:  # else only one step of the reply was cancelled
+            return False
+        has_text = message is not None and bool(message.text)
+        return self._committed is not None or whole or (self.partial and has_text)
 
     def left(self) -> None:
         """Let the next turn begin."""
