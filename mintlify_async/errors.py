@@ -101,6 +101,25 @@ class PartialMessage(Protocol):
         ...
 
 
+class FinishedAnswer(Protocol):
+    """A whole answer, as :class:`~mintlify_async.Answer` is."""
+
+    @property
+    def text(self) -> str:
+        """The answer's text, in Markdown."""
+        ...
+
+    @property
+    def message(self) -> PartialMessage:
+        """The answer as a message."""
+        ...
+
+    @property
+    def thread(self) -> ThreadReference | None:
+        """The conversation's thread, or None."""
+        ...
+
+
 Sent = Literal["no", "maybe"]
 
 
@@ -155,7 +174,14 @@ class ConfigurationError(MintlifyError, ValueError):
 
 
 class StateError(MintlifyError, RuntimeError):
-    """The object's state does not allow the call: it is closed, busy, or already being read."""
+    """The object's state does not allow the call: it is closed, busy, or already being read.
+
+    Attributes:
+        answer: The finished :class:`~mintlify_async.Answer` of a conversation's turn that could not be
+            saved, else None. Errors of another kind that a store raises get it, too.
+    """
+
+    answer: FinishedAnswer | None = None
 
 
 class StoreConflictError(StateError):

@@ -280,7 +280,7 @@ class Reply:
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             StateError: Another task is reading it, or another turn of the conversation is under way.
-            StoreConflictError: A conversation's turn could not be saved: the store has a newer one.
+            StoreConflictError: The store has a newer turn. Any error of a store has the answer as ``answer``.
         """
         self._made_at = None  # also if the task is cancelled before its first step
         return self._run()
@@ -399,19 +399,18 @@ class Reply:
             while not self._closed and stream is not None:
                 event = stream.next_event()
                 if event is not None:
-                    if self._turn is not None and isinstance(event, Finish):
-                        await self._save(self._turn, event)
+                    if isinstance(event, Finish):
+                        await self._save(event)
                     return event
                 if stream.ended:
                     self._end(None)
                     break
                 live = self._to_be_read(stream)
                 try:
-                    data = await live.read()
+                    # Not a variable of this frame: it may repeat a key, and later errors have this frame.
+                    self._feed(stream, live, await live.read())
                 except MintlifyError as error:
                     self._cut(stream, error)
-                else:
-                    self._feed(stream, live, data)
         except StateError:
             raise  # another task is reading; its reading goes on
         except MintlifyError as error:
@@ -423,12 +422,13 @@ class Reply:
             raise self._error
         raise StopAsyncIteration
 
-    async def _save(self, turn: ReplyTurn, event: Finish) -> None:
+    async def _save(self, event: Finish) -> None:
         """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
-        self._unsaved = event
-        kept = self._kept()
-        await turn.finished(kept["partial"], kept["thread"])
-        self._unsaved = None
+        if self._turn is not None:
+            self._unsaved = event
+            kept = self._kept()
+            await self._turn.finished(kept["partial"], kept["thread"])
+            self._unsaved = None
 
     def _to_be_read(self, stream: MessageStream) -> LiveResponse:
         """Return the live response with the limits of the next read set; raise if it must not be read."""
@@ -560,6 +560,7 @@ class Reply:
             kept = self._kept()
             await turn.ended(kept["partial"], kept["thread"], whole=whole)
         except Exception as problem:
+            problem.__dict__["answer"] = self._whole_answer()  # also on an error that is not one of ours
             self._error = problem
             if error is None:
                 raise

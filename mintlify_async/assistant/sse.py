@@ -62,26 +62,19 @@ class SSEDecoder:
             StreamDecodeError: An earlier call exceeded ``max_event_bytes``. The call that
                 exceeds it still returns the events before, and sets ``too_large``.
         """
-        if not self._started and not self._tail and data[:5] == b"data:":  # there is no byte order mark
-            self._started = True
-        if not (self._tail or self._data is not None or self._after_cr or self.too_large):
-            events = whole_events(data, self.max_event_bytes)
-            if events is not None:
-                self._started = self.data_seen = True
-                return events
         if self.too_large:
             raise self.size_error()
+        events = self._whole_events(data)
+        if events is not None:
+            return events
         if self._after_cr and data:
             self._after_cr = False
-            if data[0] == 10:
-                data = data[1:]
-        end = data.rfind(b"\n") + 1
-        if b"\r" in data:
-            end = max(end, data.rfind(b"\r") + 1)
+            data = data.removeprefix(b"\n")
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end:
             self._keep(data)
             return []
-        block = data[:end] if end < len(data) else data
+        block = data[:end]
         if self._tail:
             block = bytes(self._tail) + block
             self._tail = bytearray()
@@ -90,6 +83,17 @@ class SSEDecoder:
             self._after_cr = data[-1] == 13
         elif not self.too_large:
             self._keep(data[end:])
+        return events
+
+    def _whole_events(self, data: bytes) -> list[str] | None:
+        """Return what :func:`whole_events` does, or None if *data* does not begin with a line."""
+        if self._tail or self._data is not None or self._after_cr:
+            return None
+        if data[:5] == b"data:":
+            self._started = True  # there is no byte order mark
+        events = whole_events(data, self.max_event_bytes)
+        if events is not None:
+            self._started = self.data_seen = True
         return events
 
     def close(self) -> str | None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from attrs import define, field
+from attrs import define, evolve, field
 from attrs.setters import NO_OP
 
 from ..errors import (
@@ -156,7 +156,6 @@ class MessageStream:
     _opening: str | tuple[()] = field(default=(), init=False)  # no text starts with one of ()
     _opened: _Opened = field(default=_NOT_OPENED, init=False)
     _head: bytes = field(default=b"", init=False)
-    _last: str | None = field(default=None, init=False)  # the data of an event that no blank line ended
     _eof: bool = field(default=False, init=False)
     _cause: str | None = field(default=None, init=False)
     _ends: Mapping[str, StreamEvent | None] = field(default=EMPTY, init=False)  # by type: the announced ends
@@ -184,8 +183,8 @@ class MessageStream:
         decoder = self._decoder
         if self._eof or self.ended or (decoder is not None and decoder.too_large):
             return
-        if not (self._begun or (decoder is not None and decoder.data_seen)) and len(self._head) < _HEAD_BYTES:
-            self._head += data[:_HEAD_BYTES]
+        if not self._begun and len(self._head) < _HEAD_BYTES:
+            self._keep_head(data)
         events = whole_events(data, self._max_event_bytes) if decoder is None else None
         if events is not None:
             self._begun = True
@@ -199,6 +198,11 @@ class MessageStream:
         else:
             self._queue = events
 
+    def _keep_head(self, data: bytes) -> None:
+        """Keep the beginning of a body that may not be an event stream."""
+        if self._decoder is None or not self._decoder.data_seen:
+            self._head += data[:_HEAD_BYTES]
+
     def feed_eof(self, cause: str | None = None) -> None:
         """End the body.
 
@@ -211,7 +215,9 @@ class MessageStream:
         self._cause = cause
         if self._decoder is not None and not self._decoder.too_large:
             with suppress(StreamDecodeError):  # a last line that is too large fails later, in its turn
-                self._last = self._decoder.close()
+                last = self._decoder.close()
+                if last is not None and _is_whole(last):  # no blank line ended it
+                    self._queue = [last, *self._queue]
 
     # Output -----------------------------------------------------------------------------------
 
@@ -254,7 +260,12 @@ class MessageStream:
                 return make(id, delta)
         except (StopIteration, ValueError, LookupError, TypeError, RecursionError):
             pass  # the event is wrong in some way, which _take finds out
-        return self._take(data, content)
+        taken = self._take(data, content)
+        data = delta = ""  # what an answer says may repeat a key, and errors show the variables of frames
+        content = None
+        if isinstance(taken, StreamError):
+            self._fail(taken)
+        return self._at_rest() if taken is None else taken
 
     def _learn_opening(self, data: str, opened: _Opened) -> None:
         """Learn how the deltas of a part begin, when it has the second one in a row."""
@@ -262,18 +273,21 @@ class MessageStream:
         found = re.match(_DELTA_OPENING, data) if again else None
         self._opened, self._opening = opened, found[0] if found else ()
 
-    def _take(self, data: str, content: Any) -> StreamEvent | None:
-        """Decode and fold an event that is not a plain text delta, or that is not valid."""
+    def _take(self, data: str, content: Any) -> StreamEvent | StreamError | None:
+        """Decode and fold an event that is not a plain text delta; return the error of one that is wrong.
+
+        None means that no event is left, or that the answer has ended.
+        """
         while data == _DONE:
             self._announce(_DONE, None)
             if not self._queue:
-                return self.next_event()
+                return None
             data, content = self._queue.pop(), MISSING
         try:
             return self._fold_event(self._build(data, content))
         except StreamError as error:
             if not self.complete:
-                self._fail(error)
+                return error.with_traceback(None)  # its frames hold the event
             self._end()  # the answer is whole: what follows its end cannot harm it
             return None
 
@@ -294,6 +308,8 @@ class MessageStream:
         return build_event(content, data)
 
     def _fold_event(self, event: StreamEvent) -> StreamEvent:
+        if isinstance(event, ErrorEvent):
+            event = evolve(event, error_text=self._finder.mask(event.error_text))
         self.wrote = self._builder.apply(event)
         self.events_seen += 1
         if event.__class__ in _ENDS:
@@ -319,9 +335,6 @@ class MessageStream:
             self._end()
         if not self._eof:
             return None
-        last, self._last = self._last, None
-        if last is not None and self._is_whole(last):
-            return self._take(last, MISSING)
         if not self.complete:
             self._fail(self._foreign_body() or self._interrupted())
         self._end()
@@ -336,17 +349,8 @@ class MessageStream:
         """Raise the error that an ``error`` event announced, unless the answer had ended before it."""
         error = self._ends.get("error")
         if isinstance(error, ErrorEvent) and len(self._ends) == 1:
-            text = self._finder.mask(error.error_text)
+            text = error.error_text  # masked when the event was folded
             self._fail(AssistantError(f"the assistant failed: {printable(text)}", error_text=text))
-
-    def _is_whole(self, last: str) -> bool:
-        """Return whether the last event, which no blank line ended, is complete."""
-        if last == _DONE:
-            return True
-        try:
-            return isinstance(decode_json(last), dict)
-        except DecodeProblem:
-            return False
 
     # Failing ----------------------------------------------------------------------------------
 
@@ -446,6 +450,16 @@ class MessageStream:
     def sources(self) -> list[AnswerSource]:
         """The sources of the answer, in order, each once."""
         return self._builder.sources()
+
+
+def _is_whole(last: str) -> bool:
+    """Return whether the last event, which no blank line ended, is complete."""
+    if last == _DONE:
+        return True
+    try:
+        return isinstance(decode_json(last), dict)
+    except DecodeProblem:
+        return False
 
 
 _V4: Final = r'[0-9a-k]:["\[{]'

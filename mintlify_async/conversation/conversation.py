@@ -26,6 +26,7 @@ from ..runtime.cancellation import finish_shielded
 from ..storage.conversations import ConversationStore
 from .history import HistoryBounds, check_bound, messages_to_send, turn_start
 from .transcript import (
+    CANCELLED_SAVE_SECONDS,
     Contents,
     Transcript,
     read_contents,
@@ -190,6 +191,7 @@ class Conversation:
             ConfigurationError: An argument is invalid; nothing is sent.
             StateError: When the reply is entered: another turn is under way.
             StoreConflictError: When the reply is entered or at its end: the store has a newer revision.
+                At its end, this and every other error of the store has the answer as ``answer``.
 
         Example::
 
@@ -265,7 +267,8 @@ class Conversation:
                 raise StateError("there is no turn to take back")
             taken = self.messages[start:]
             thread = self.thread if keep_thread else None
-            await finish_shielded(transcript.save(Contents(messages=self.messages[:start], thread=thread)))
+            step = transcript.save(Contents(messages=self.messages[:start], thread=thread))
+            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS)
         return [message for message in taken if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -337,7 +340,8 @@ class Conversation:
         transcript.require_store()
         with transcript.lock.hold():
             await transcript.check_store()
-            await finish_shielded(transcript.save(transcript.contents))
+            step = transcript.save(transcript.contents)
+            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS)
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.

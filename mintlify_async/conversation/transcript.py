@@ -18,12 +18,16 @@ from ..messages import Message, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
-from ..storage.conversations import ConversationStore, check_name, store_conflict
+from ..protocol.secret import Secret
+from ..storage.conversations import ConversationStore, StoredConversation, check_name, store_conflict
 from .history import newest_turns
 from .turn_lock import TurnLock, shared_lock
 
 FORMAT: Final = 1
 """The version of the JSON format in which a conversation is stored."""
+
+CANCELLED_SAVE_SECONDS: Final = 0.25
+"""How long a save may still take after its task was cancelled, in seconds."""
 
 
 @frozen(kw_only=True)
@@ -109,26 +113,27 @@ class Transcript:
         if self.loaded and not refresh:
             raise store_conflict(self.id)
         if found is not None:
-            self._adopt(found.data)
+            self._adopt(found)
         elif self.revision:
             self.contents = Contents()  # it was deleted
         self.revision, self.loaded, self.failed = revision, True, None
 
-    def _adopt(self, data: str) -> None:
+    def _adopt(self, stored: StoredConversation) -> None:
         found: tuple[Contents, Message | None] | None = None
         with suppress(ValueError, RecursionError):  # a ConfigurationError is a ValueError
-            found = read_contents(json.loads(data))
+            found = read_contents(json.loads(stored.data))
         if found is None:
             raise StateError(f"the store has no conversation of this version under {self.id!r}")
-        self.contents, stored = found
+        self.contents, system = found
         given = self._given_system
-        self.system = stored if given is None or (stored and stored.text == given.text) else given
+        self.system = system if given is None or (system and system.text == given.text) else given
 
     async def save(self, contents: Contents) -> None:
-        """Save *contents*, then take them over. Must not be cancelled in between."""
+        """Save *contents*, then take them over. Cancelled, it may be saved and not taken over."""
         contents = evolve(contents, messages=newest_turns(contents.messages, self._keep))
         if self._store is not None:
-            data = json.dumps(self.to_dict(contents), allow_nan=False)
+            # It contains the thread's key, which the frames of a store's error must not show.
+            data = Secret(json.dumps(self.to_dict(contents), allow_nan=False))
             self.revision = await self._store.save(self.id, data, owner=self.owner, revision=self.revision)
         self.contents, self.failed = contents, None
 

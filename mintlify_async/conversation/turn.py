@@ -16,8 +16,8 @@ from ..assistant.assistant_api import CloseIfUnused, PreparedQuestion
 from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
-from ..runtime.cancellation import finish_shielded
-from .transcript import Contents, Transcript
+from ..runtime.cancellation import cancel_requests, finish_shielded
+from .transcript import CANCELLED_SAVE_SECONDS, Contents, Transcript
 
 
 @define(eq=False, repr=False)
@@ -43,6 +43,7 @@ class ConversationTurn:
     _committed: Contents | None = field(default=None, init=False)
     _answer_id: str = field(default="", init=False)
     _store_error: Exception | None = field(default=None, init=False)
+    _gave_up: bool = field(default=False, init=False)  # the save was cancelled before it was done
     _close_reply: CloseIfUnused | None = field(default=None, init=False)
     _task: asyncio.Task[Any] | None = field(default=None, init=False)  # the task that entered
     _under_way: bool = field(default=False, init=False)
@@ -83,6 +84,9 @@ class ConversationTurn:
             await self._commit(message, thread)
         except Exception as error:
             self._store_error = error
+        except asyncio.CancelledError:
+            self._gave_up = self._committed is None
+            raise
 
     async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
         """Commit what is finished, or roll back; once. Raises the store's error."""
@@ -92,11 +96,22 @@ class ConversationTurn:
         if self._store_error is not None:
             self._roll_back()
             raise self._store_error
-        worth_keeping = self.partial and message is not None and bool(message.text)
-        if self._committed is not None or whole or worth_keeping:
-            await self._commit(message, thread)
-        else:
+        if not self._to_be_saved(message, whole):
             self._roll_back()
+            return
+        try:
+            await self._commit(message, thread)
+        except asyncio.CancelledError:
+            if self._committed is None:
+                self._roll_back()
+            raise
+
+    def _to_be_saved(self, message: Message | None, whole: bool) -> bool:
+        """Return whether the turn is worth saving, and its task has not given that up."""
+        if self._gave_up and cancel_requests() > 0:  # else only one step of the reply was cancelled
+            return False
+        has_text = message is not None and bool(message.text)
+        return self._committed is not None or whole or (self.partial and has_text)
 
     def left(self) -> None:
         """Let the next turn begin."""
@@ -119,7 +134,9 @@ class ConversationTurn:
         if contents == self._committed:
             return
         if self.transcript.has_store:
-            await finish_shielded(self._save(contents))
+            step = self._save(contents)
+            # A task that was cancelled while it read the answer is in a hurry as well.
+            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS, hurry=cancel_requests() > 0)
         else:
             await self._save(contents)
 

@@ -149,29 +149,13 @@ class JobRef:
             raise _other_version(text, parts[1])
         if len(parts) != 5 or checksum != _checksum(body):
             raise _broken(text, "it was cut or changed on the way")
-        word, *details = parts[4].split(";")
-        state, _, baseline = word.partition("=")
-        known: dict[str, str] = {}
-        for detail in details:
-            name, _, known[name] = detail.partition("=")
-        if state not in (_PLAIN, _TURN) or not known.keys() <= {"link", "seen", "sent", "created"}:
-            raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
         try:
-            sent_at, created_at = (
-                float(known[name]) if name in known else None for name in ("sent", "created")
-            )
+            state = _read_state(parts[4])
         except ValueError:
             raise _broken(text, "a time in it is not a number") from None
-        return cls(
-            unquote(parts[2]),
-            unquote(parts[3]),
-            awaiting_turn=state == _TURN,
-            baseline=unquote(baseline) or None,
-            baseline_pr_link=unquote(known.get("link", "")) or None,
-            turn_seen="seen" in known,
-            sent_at=sent_at,
-            created_at=created_at,
-        )
+        if state is None:
+            raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
+        return cls(unquote(parts[2]), unquote(parts[3]), **state)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -227,6 +211,25 @@ class JobRef:
                 field="project_id",
             )
         return cls(project_id, id)
+
+
+def _read_state(text: str) -> dict[str, Any] | None:
+    """Return the fields of a reference that *text*, its state, gives; None if it is not known."""
+    word, *details = text.split(";")
+    state, _, baseline = word.partition("=")
+    known: dict[str, str] = {}
+    for detail in details:
+        name, _, known[name] = detail.partition("=")
+    if state not in (_PLAIN, _TURN) or not known.keys() <= {"link", "seen", "sent", "created"}:
+        return None
+    return {
+        "awaiting_turn": state == _TURN,
+        "baseline": unquote(baseline) or None,
+        "baseline_pr_link": unquote(known.get("link", "")) or None,
+        "turn_seen": "seen" in known,
+        "sent_at": float(known["sent"]) if "sent" in known else None,
+        "created_at": float(known["created"]) if "created" in known else None,
+    }
 
 
 _OPTIONAL = [attribute.name for attribute in fields(JobRef) if attribute.kw_only]

@@ -91,17 +91,26 @@ def _sources(sources: Iterable[AnswerSource], site: str | None) -> Iterator[str]
 
     Addresses that differ only in their anchor are one page, and so are a path and its whole address.
     """
+    for title, url in _pages(sources, site):
+        yield f"[{_plain(title or url)}]({_address(url)})" if url else _plain(title or "a document")
+
+
+def _pages(sources: Iterable[AnswerSource], site: str | None) -> Iterable[tuple[str | None, str]]:
+    """Return each page once: its first title, and its whole address where one is known."""
     found = [(source.title or source.filename, _whole(source.url or "", site)) for source in sources]
-    addressed = {_page(urlsplit(url).path): url for _, url in reversed(found) if url.startswith("http")}
+    addressed = {_page(urlsplit(url).path): url for _, url in reversed(found) if _is_whole(url)}
     pages: dict[str, tuple[str | None, str]] = {}
     for title, url in found:
-        address = url if url.startswith("http") else addressed.get(_page(url), url)
+        address = url if _is_whole(url) else addressed.get(_page(url), url)
         name = _page(address) or f"document {title}"
         known = pages.setdefault(name, (title, address))
         if known[0] is None:
             pages[name] = (title, known[1])
-    for title, url in pages.values():
-        yield f"[{_plain(title or url)}]({_address(url)})" if url else _plain(title or "a document")
+    return pages.values()
+
+
+def _is_whole(url: str) -> bool:
+    return url.startswith("http")
 
 
 def _page(url: str) -> str:

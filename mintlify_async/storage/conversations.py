@@ -47,8 +47,8 @@ class ConversationStore(Protocol):
 
     Every method is one atomic step, among tasks, threads and processes. A step must
     time out by itself when the store cannot be reached, and then raise
-    :class:`~mintlify_async.errors.StateError`: a turn that is being saved is
-    shielded from cancellation.
+    :class:`~mintlify_async.errors.StateError`. When a task is cancelled while its
+    turn is being saved, ``save`` has 0.25 s more and is then cancelled, too.
 
     Ids and owners are checked by the caller: strings of 1 to 200 characters
     without NUL and lone surrogates.

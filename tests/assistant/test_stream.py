@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import traceback
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_data import BIG_INTEGERS, LENIENT, OLDER_QUIRKS, ORACLE, READER_WINS, Scenario, joined, scenarios
+from secret_guard import Keys, reprs
 
 from mintlify_async.assistant.decode import build_event, parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
@@ -676,3 +678,31 @@ def test_done_alone_in_front() -> None:
     stream.feed(b"data: [DONE]\n\n" + BODY)
     assert _types(stream)[0] == "start"
     assert stream.done_seen
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        '{"type":"error","errorText":"bad key KEY"}',
+        '{"type":"tool-input-start","toolName":"KEY"}',
+        '{"type":"text-delta","id":"9","delta":"KEY"}',
+        '{"type":"finish","threadId":7,"threadKey":"KEY",}',
+        '["KEY"]',
+        "KEY",
+    ],
+)
+@pytest.mark.parametrize("end", [b"\n\n", b"\n", b""])
+@pytest.mark.shows_secrets("an error is masked after it was made, and only then raised")
+def test_frames_of_an_error_show_no_key_that_the_answer_repeats(last: str, end: bytes, keys: Keys) -> None:
+    """Sentry and loguru show the variables of an error's frames: none of them holds what arrived."""
+    stream = MessageStream()
+    stream.begin({}, ("x-thread-id", "x-thread-key"), keys.assistant)
+    body = body_of(*TEXT) + b"data: " + last.replace("KEY", keys.assistant).encode() + end
+    outcome = Outcome(stream, body)
+    error = outcome.error
+    assert isinstance(error, StreamError)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [frame.f_locals for frame in frames if frame.f_globals["__name__"].startswith("mintlify_async")]
+    assert len(ours) > 1
+    assert keys.assistant not in " ".join(map(reprs, ours))
+    assert keys.assistant not in f"{error!r} {vars(error)} {outcome.events}"

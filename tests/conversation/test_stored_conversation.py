@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 
 import pytest
 from conversation_kit import sent
@@ -207,7 +208,10 @@ async def test_a_fork_needs_what_the_store_has(session):
         chat.fork()
 
 
-@pytest.mark.parametrize("data", ["", "[]", '{"version": 99, "messages": []}', "[" * 100_000])
+NEWER = '{"version": 99, "messages": [], "thread": {"threadKey": "thread_key_test_k1L2m3N4o5P6"}}'
+
+
+@pytest.mark.parametrize("data", ["", "[]", NEWER, "[" * 100_000])
 async def test_what_is_no_conversation_in_the_store(service, session, data):
     """Stored data that is no conversation is an error before anything is sent, and frees the turn."""
     store = MemoryConversationStore()
@@ -223,8 +227,12 @@ async def test_what_is_no_conversation_in_the_store(service, session, data):
 class Broken(MemoryConversationStore):
     """A store that cannot save."""
 
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.error = error or OSError("the disk is full")
+
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        raise OSError("the disk is full")
+        raise self.error
 
 
 async def test_a_store_that_fails_is_told(service, session):
@@ -239,15 +247,38 @@ async def test_a_store_that_fails_is_told(service, session):
     assert not chat.busy
 
 
+@pytest.mark.parametrize("error", [OSError("the disk is full"), StateError("the file is locked")])
+async def test_the_error_of_a_store_has_the_answer(service, session, error):
+    """With `await chat.ask()` there is no reply to read the answer from: the error has it."""
+    chat = session.conversation(store=Broken(error), id="help")
+    with pytest.raises(type(error)) as caught:
+        await chat.ask("How do I install it?")
+    answer = caught.value.answer
+    assert "How do I install it?" in answer.text
+    assert answer.thread_id == "thread_1"
+    if isinstance(error, StateError):
+        assert pickle.loads(pickle.dumps(error)).answer.message == answer.message
+    assert chat.unanswered is not None
+
+
+async def test_a_state_error_has_no_answer_otherwise(session):
+    """The attribute is there on every StateError."""
+    with pytest.raises(StateError) as caught:
+        await session.conversation().load()
+    assert caught.value.answer is None
+
+
 class Slow(MemoryConversationStore):
     """A store whose saving takes a while."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.saves = 0
         self.saving = asyncio.Event()
         self.go = asyncio.Event()
 
     async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
+        self.saves += 1
         self.saving.set()
         await self.go.wait()
         return await super().save(id, data, owner=owner, revision=revision)
@@ -279,3 +310,70 @@ async def test_cancelled_while_saving(service, session):
     await read()
     assert isinstance(seen[-1], Finish)
     assert not chat.busy
+
+
+async def ask_and_await(chat):
+    await chat.ask("Hi")
+
+
+async def ask_in_a_block(chat):
+    async with chat.ask("Hi") as reply:
+        async for _ in reply:
+            pass
+
+
+async def ask_and_step(chat):
+    async for _ in chat.ask("Hi"):
+        pass
+
+
+async def save_alone(chat):
+    await chat.save()
+
+
+async def take_back(chat):
+    await chat.undo()
+
+
+@pytest.mark.parametrize("step", [ask_and_await, ask_in_a_block, ask_and_step, save_alone, take_back])
+async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session, step):
+    """The save of a cancelled task is itself cancelled; the turn is rolled back, and the next one runs."""
+    store = Slow()
+    store.go.set()
+    chat = session.conversation(store=store, id="help")
+    if step is take_back:
+        await chat.ask("Before")
+    store.go.clear()
+    store.saving.clear()
+    before = chat.messages
+    task = asyncio.create_task(step(chat))
+    await store.saving.wait()
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)
+    store.go.set()  # a task that still waits ends with the test
+    assert task.cancelled()
+    assert store.saves == (2 if step is take_back else 1)  # a cancelled task does not try again
+    assert chat.messages == before
+    del task
+    await chat.ask("How do I install it?")
+    assert len(chat.messages) == len(before) + 2
+
+
+async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(service, session):
+    """When only one step was cancelled, the turn is saved at the end of the reply."""
+    store = Slow()
+    chat = session.conversation(store=store, id="help")
+    reply = chat.ask("Hi")
+
+    async def read():
+        return [event async for event in reply]
+
+    task = asyncio.create_task(read())
+    await store.saving.wait()
+    task.cancel()
+    await asyncio.wait({task}, timeout=5)
+    store.go.set()
+    assert task.cancelled()
+    assert chat.messages == ()
+    assert isinstance((await read())[-1], Finish)
+    assert len(chat.messages) == 2

@@ -24,7 +24,9 @@ PREFIXES = ("mint_test_", "mint_dsc_test_", "mint_us_test_", "thread_key_")
 """What the keys of tests begin with: admin, assistant, another product's, a thread's."""
 
 _SECRET = re.compile(r"mint_(?:dsc_|us_)?test_\w{4,}|thread_key_(?:test_)?[A-Za-z0-9]{10,}")
-WATCHED_FRAMES = re.compile(r"mintlify_async\.(http|protocol|session|options|runtime|jobs|quota)\b")
+WATCHED_FRAMES = re.compile(
+    r"mintlify_async\.(http|protocol|session|options|runtime|jobs|quota|assistant|storage|conversation)\b"
+)
 _seen: list[tuple[str, str]] = []
 
 
@@ -56,8 +58,7 @@ def examine(error: BaseException) -> None:
         note(f"{name}: repr, str or attributes of {type(link).__name__}", f"{link!r} {link} {link.args!r}")
         note(f"{name}: attributes of {type(link).__name__}", repr(vars(link)))
         for frame, _ in traceback.walk_tb(link.__traceback__):
-            # The frames through which keys travel. A test's own may hold them, those that read an answer hold
-            # what a service repeated, and stores hold what is stored, a thread's key too.
+            # The frames through which keys travel; a test's own may hold them.
             if WATCHED_FRAMES.match(frame.f_globals.get("__name__", "")):
                 note(f"{name}: locals of {frame.f_code.co_name}", reprs(frame.f_locals))
         todo += [link.__cause__, link.__context__]
