@@ -73,7 +73,7 @@ class Answer:
 
 
 class TextStream:
-    """The text of a reply, piece by piece. Half a surrogate pair is held back until the other half comes."""
+    """The text of a reply, piece by piece. Half a surrogate pair is held until the other half arrives."""
 
     def __init__(self, reply: AsyncIterator[StreamEvent]) -> None:
         """Read from *reply*."""
