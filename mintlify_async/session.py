@@ -430,7 +430,7 @@ class MintlifySession:
             system: Text, or a message, that goes before every question.
             domain: Another site than the session's.
             commit: When a turn enters the history: ``"finish"``, at the answer's ``finish``; or
-                ``"partial"``, also when the answer was broken off after some text had come.
+                ``"partial"``, also when the answer was broken off after some text had arrived.
             busy: What happens to a turn while another one is under way: ``"raise"`` a StateError, or
                 ``"queue"``: wait in line, and begin with what the store has then.
             max_messages: The most messages sent with a question, the question included, system
