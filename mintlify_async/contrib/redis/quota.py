@@ -2,7 +2,7 @@
 
 Each step is one script and one round trip. An exact window is a sorted set of
 slots by the server's time in microseconds; a counted window is a hash of counts
-per sixtieth; what the service told (a block after a 429, how many calls are left)
+per sixtieth; what the service reported (a block after a 429, how many calls are left)
 is a hash. Every key expires. Keys contain hashes: no project, domain or
 API key can be read from them.
 """
@@ -260,13 +260,13 @@ class RedisQuotaStore(RedisStore):
         self._name = uuid.uuid4().hex[:16]
         self._numbers = count()
         # All of these are by the gate's key.
-        self._own = MemoryQuotaStore()  # what this process was granted, and what the service told it
+        self._own = MemoryQuotaStore()  # what this process was granted, and what the service reported to it
         self._epochs: dict[str, str] = {}
         self._owed: dict[str, list[float]] = {}  # slots taken while Redis was away
         self._known: dict[
             str, tuple[int, float]
         ] = {}  # by the window's key: how many slots were in use, when
-        self._untold: set[str] = set()  # blocks that Redis has not been told
+        self._untold: set[str] = set()  # blocks that Redis does not know yet
         self._telling: set[str] = set()  # gates for which a call is telling Redis at this moment
         self._away = False
         self._probe_at = 0.0
@@ -304,7 +304,7 @@ class RedisQuotaStore(RedisStore):
             self._untold.add(gate.key)
 
     async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
-        """Forget what the service told, for every process that shares this store.
+        """Forget what the service reported, for every process that shares this store.
 
         Raises:
             QuotaExceededError: Redis cannot be reached.
@@ -318,7 +318,7 @@ class RedisQuotaStore(RedisStore):
             raise self._refusal(clock) from None
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
-        """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
+        """Allow at most *remaining* calls in the next *reset* seconds, as the service reported."""
         await self._own.learn(gate, remaining, reset, clock=clock)
         args: list[Argument] = [remaining, _us(reset), _us(SAME_PERIOD), _us(gate.longest)]
         await self._quietly(clock, _LEARN, self._keys(gate)[:1], args)
@@ -481,17 +481,21 @@ class RedisQuotaStore(RedisStore):
         if not self._away:
             self._away = True
             then = "each process keeps to its share" if self._sharers else "every call is refused"
-            _log.warning("the quota store on Redis is away (%s): %s until it is back", error.reason, then)
+            _log.warning(
+                "the quota store on Redis is unavailable (%s): %s until it is available again",
+                error.reason,
+                then,
+            )
 
     def _came_back(self) -> None:
         if self._away:
             self._away = False
-            _log.warning("the quota store on Redis is back")
+            _log.warning("the quota store on Redis is available again")
 
     def _refusal(self, clock: Clock | None) -> QuotaExceededError:
         wait = self._probe_every if clock is None else max(0.001, self._probe_at - clock.now())
         error = QuotaExceededError(
-            f"the quota store on Redis is away ({self._reason.reason}); nothing was sent",
+            f"the quota store on Redis is unavailable ({self._reason.reason}); nothing was sent",
             retry_after=min(wait, self._probe_every),
         )
         error.__cause__ = self._reason.cause()
