@@ -29,7 +29,7 @@ PROJECT = PYPROJECT["project"]
 NAMES = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").split()
 
 WHEEL_LIMIT_BYTES = 1_000_000
-"""Nobody should wait for this package; what grows past it was added by mistake."""
+"""Installing the package must stay fast; growth beyond this was added by mistake."""
 
 
 def test_public_names_are_pinned():
