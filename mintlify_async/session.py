@@ -452,7 +452,7 @@ class MintlifySession:
             answer = await chat.ask("How do I log in?")
             answer = await chat.ask("And by SSO?")
         """
-        # Loaded when it is used: a plain question does without.
+        # Loaded when it is used: a plain question does not need it.
         from .conversation.conversation import Conversation, ConversationSettings
         from .conversation.history import HistoryBounds
 

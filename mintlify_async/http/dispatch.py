@@ -294,7 +294,7 @@ class Dispatcher:
             observation = self.attempts.start("attempt", _facts(call.request, number))
         limit, now = self._limit(call), self.clock.now()
         if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
-            # A pooled connection may be dead without a sign; half the time is left for a fresh one.
+            # A pooled connection may be dead without a sign: keep half of the time for a fresh one.
             limit = Limit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
         return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 

@@ -140,7 +140,7 @@ class RetryBudget:
 
 
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date in seconds since the epoch
+_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date, in seconds since the epoch
 
 
 def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool = True) -> float | None:

@@ -312,7 +312,7 @@ class Transport:
         raise failure from cause
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: Limit) -> Answer:
-        # The service's words about its refusal are worth two seconds; the status is worth more.
+        # Wait two seconds for the text of a refusal; without it, the status is still reported.
         pieces: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
         try:
@@ -383,7 +383,7 @@ def _check_loop(borrowed: aiohttp.ClientSession, request: Request) -> None:
 def _close_connector(connector: aiohttp.BaseConnector) -> None:
     loop = connector._loop  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
     if loop.is_closed():
-        # The sockets went with the loop; only aiohttp's own warning is left to be silenced.
+        # The sockets were closed with the loop; only aiohttp's own warning must be silenced.
         connector._closed = True  # pyright: ignore[reportPrivateUsage] - close() needs a live loop
         return
     loop.call_soon_threadsafe(_begin_close, connector)

@@ -113,7 +113,7 @@ async def finish_shielded(
             except asyncio.CancelledError as error:
                 cancelled, hurry = error, True
             else:
-                task.cancel()  # its time is over, or it is done
+                task.cancel()  # its time limit has passed, or it is done
     if cancelled is not None:
         if not task.cancelled():
             task.exception()  # retrieved, or asyncio logs that it never was
