@@ -85,7 +85,7 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = found  # the next use does not come here
+    globals()[name] = found  # the next use does not call this function
     return found
 
 

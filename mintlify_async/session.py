@@ -411,7 +411,7 @@ class MintlifySession:
             chat = session.conversation(fp="user-42", store=SQLiteConversationStore("chats.db"), id="help")
             answer = await chat.ask("How do I log in?")
         """
-        # Loaded when it is used: a plain question does without.
+        # Loaded when it is used: a plain question does not need it.
         from .conversation.conversation import Conversation, ConversationSettings
         from .conversation.history import HistoryBounds
 

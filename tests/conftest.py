@@ -46,7 +46,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 
 @pytest.fixture
 def web():
-    """Answers in place of the network; a request that nobody expects fails."""
+    """Answers in place of the network; a request that is not expected fails."""
     with aioresponses() as mocked:
         yield mocked
 

@@ -284,7 +284,7 @@ def test_what_is_no_json_is_an_error(data: str) -> None:
 @pytest.mark.parametrize("data", ["null", "42", '"x"', "[]", "{}", '{"type":null}', '{"type":["finish"]}'])
 def test_what_is_no_typed_object_is_an_error(data: str) -> None:
     """JSON without a type that is text is no event."""
-    with pytest.raises(StreamDecodeError, match="no object with a type"):
+    with pytest.raises(StreamDecodeError, match="not an object with a type"):
         parse_event(data)
 
 

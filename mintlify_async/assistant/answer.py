@@ -62,18 +62,18 @@ class Answer:
         """Show the number of events and the reason for the end; answers do not belong in logs."""
         return f"<Answer {self.events_seen} events, finish_reason={self.finish_reason!r}>"
 
-    if not TYPE_CHECKING:  # for type checkers it has none, so that they reject the loop
+    if not TYPE_CHECKING:  # type checkers see no __aiter__, and so reject the loop
 
         def __aiter__(self):
             """Say how to stream."""
             raise TypeError(
-                "an Answer is whole and cannot be iterated over; to stream, leave out the await: "
+                "an Answer is complete and cannot be iterated over; to stream, leave out the await: "
                 "`async for event in session.ask(…)`"
             )
 
 
 class TextStream:
-    """The text of a reply, piece by piece. Half a surrogate pair is held back until the other half comes."""
+    """The text of a reply, piece by piece. Half a surrogate pair is held until the other half arrives."""
 
     def __init__(self, reply: AsyncIterator[StreamEvent]) -> None:
         """Read from *reply*."""

@@ -164,7 +164,7 @@ class AssistantAPI:
         if http.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
         continued = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        settings = self.settings  # the session's, nearly always
+        settings = self.settings  # the session's, unless the call has timeouts of its own
         if settings.comments_are_activity != self.timeouts.comments_are_activity:
             settings = evolve(settings, comments_are_activity=self.timeouts.comments_are_activity)
         return PreparedQuestion(self, request, settings, continued)

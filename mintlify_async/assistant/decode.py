@@ -51,7 +51,7 @@ def build_event(content: Any, data: str) -> StreamEvent:
     wire = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
     kind = wire.get("type")
     if not isinstance(kind, str):
-        raise undecodable("the event is no object with a type", data)
+        raise undecodable("the event is not an object with a type", data)
     cls: Any = EVENT_TYPES.get(kind)
     try:
         if cls is not None:

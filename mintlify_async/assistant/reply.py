@@ -383,7 +383,7 @@ class Reply:
         if isinstance(self._error, StateError):
             raise self._error
         if self._closed:
-            raise StateError("this reply has ended, and is read once: use `reply.answer`, or ask again")
+            raise StateError("this reply has ended, and is read only once: use `reply.answer`, or ask again")
         return self
 
     async def __anext__(self) -> StreamEvent:

@@ -53,7 +53,7 @@ class SSEDecoder:
     _tail: bytearray = field(factory=bytearray, init=False)  # the line in progress
     _data: list[str] | None = field(default=None, init=False)  # the data lines of the event in progress
     _data_bytes: int = field(default=0, init=False)
-    _after_cr: bool = field(default=False, init=False)  # a LF that comes now belongs to the CR before it
+    _after_cr: bool = field(default=False, init=False)  # a LF that follows belongs to the CR before it
 
     def feed(self, data: bytes) -> list[str]:
         """Add the next bytes and return the data of each event that they complete.

@@ -81,7 +81,7 @@ class _ThreadFinder:
         self._sent = sent
         self._secret = secret  # no error may show it
         self._ids: dict[int, str] = {}
-        self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id that came with it
+        self._keys: dict[int, tuple[str, str | None]] = {}  # the key, and the id beside it
         self._note(4, header_id, header_key, None)
 
     def look(self, content: dict[str, Any]) -> None:
@@ -375,7 +375,7 @@ class MessageStream:
             return StreamInterruptedError(f"the answer was cut after {seen}: {self._cause}")
         if not self._head.strip():
             return StreamInterruptedError("the answer is empty")
-        return StreamInterruptedError(f"the answer stopped after {seen}, without its end")
+        return StreamInterruptedError(f"the answer stopped after {seen}, before its end")
 
     def _foreign_body(self) -> UnexpectedResponseError | None:
         """Return the error for a body that is not an event stream, or None if it is one."""
@@ -412,7 +412,7 @@ class MessageStream:
 
     @property
     def done_seen(self) -> bool:
-        """Whether ``[DONE]`` has come."""
+        """Whether ``[DONE]`` has arrived."""
         return _DONE in self._ends
 
     @property

@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:  # an answer may have characters that the terminal's encoding has not
+    if reconfigure is not None:  # an answer may have characters that the terminal's encoding does not have
         reconfigure(errors="replace")
     runner = importlib.import_module(".run_command", __package__)
     command = importlib.import_module(f".{options.command}", __package__)
     try:
         status: int = runner.run(command.run, options)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader is gone, as after `| head -1`: that is no error to report
+    except BrokenPipeError:  # the reader is gone, as after `| head -1`: that is not an error
         # The interpreter flushes once more at exit, which would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE

@@ -114,7 +114,7 @@ class _Chat:
         if line.startswith("/") and line != "/retry":
             self.terminal.note(HELP)
             return
-        for _ in range(3):  # the loop stood still during the prompt: let it notice closed connections
+        for _ in range(3):  # the loop was blocked during the prompt: let it notice closed connections
             await asyncio.sleep(0)
         settings = {"current_path": self.options.path, "retrieval_page_size": self.options.results}
         reply = self.chat.retry() if line == "/retry" else self.chat.ask(line, **settings)

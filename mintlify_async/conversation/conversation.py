@@ -176,7 +176,7 @@ class Conversation:
     def ask(self, question: Question, **options: Unpack[AskOptions]) -> Reply:
         """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
 
-        When the answer's ``finish`` has come, question, answer and thread are committed
+        When the answer's ``finish`` has arrived, question, answer and thread are committed
         together. A turn that ends otherwise leaves the conversation as it was; the error
         has what arrived. The same question, asked again then, keeps its id.
 

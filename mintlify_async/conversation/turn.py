@@ -58,7 +58,7 @@ class ConversationTurn:
         transcript = self.transcript
         await transcript.lock.acquire(self.release_if_over, queue=self.queue)
         try:
-            # In line, other turns go first: their revision is no conflict.
+            # Turns that were ahead in line have run: their revision is not a conflict.
             await transcript.check_store(refresh=self.queue)
             transcript.check_new(self.question)
         except BaseException:

@@ -1,7 +1,7 @@
 """Sends a request with its key, quota and retries, and returns its answer or the error that explains it.
 
 This is where it is decided whether a request is sent again. An agent POST is sent again only
-when nothing of it went out, or when the service refused it with 429.
+when no byte of it was sent, or when the service refused it with 429.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Attempt:
         began: When it began, on the session's clock.
         sent_at: The same, by the wall clock.
         observation: Follows it, or None.
-        answered: Whether an answer has come.
+        answered: Whether an answer has arrived.
     """
 
     call: Call[Any]
@@ -167,7 +167,7 @@ class Dispatcher:
         """Send an agent request and return the job in its answer.
 
         Raises:
-            OutcomeUnknownError: A POST went out, and it is not known what became of it.
+            OutcomeUnknownError: A POST was sent, and its outcome is not known.
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             UnexpectedResponseError: The answer to a GET is not a job.
@@ -288,7 +288,7 @@ class Dispatcher:
         except QuotaExceededError:
             if previous is None:
                 raise
-        # The service's refusal of the previous attempt says more than ours of this one.
+        # The service's refusal of the previous attempt says more than the quota's of this one.
         raise previous.error from previous.error.__cause__
 
     def _begin(
@@ -301,7 +301,7 @@ class Dispatcher:
             observation = self.attempts.start("attempt", _facts(call.request, number))
         limit, now = self._limit(call), self.clock.now()
         if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
-            # A pooled connection may be dead without a sign; half the time is left for a fresh one.
+            # A pooled connection may be dead without a sign: keep half of the time for a fresh one.
             limit = AttemptLimit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
         return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 
@@ -357,7 +357,7 @@ class Dispatcher:
         wait = retry_after_seconds(answer.headers, self.clock.wall(), resets=answer.status == 429)
         if answer.status < 200:
             return UnexpectedResponseError(
-                f"{request.operation}: status {answer.status} does not answer this request",
+                f"{request.operation}: status {answer.status} is not an answer to this request",
                 status=answer.status,
                 headers=safe_headers(self.assumptions, answer.headers),
             )

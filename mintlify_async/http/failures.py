@@ -107,7 +107,7 @@ def translate(
 def closed_here(operation: str, sent: Sent) -> APIConnectionError:
     """Return the error for an attempt that ended because the session was closed."""
     return APIConnectionError(
-        f"{operation}: the session was closed before the answer came",
+        f"{operation}: the session was closed before the answer arrived",
         sent=sent,
         operation=operation,
         reason=CLOSED,
@@ -115,7 +115,7 @@ def closed_here(operation: str, sent: Sent) -> APIConnectionError:
 
 
 def cut_short(operation: str, status: int) -> APIConnectionError:
-    """Return the error for an answer whose body did not arrive whole."""
+    """Return the error for an answer whose body arrived incomplete."""
     return APIConnectionError(
         f"{operation}: the answer ({status}) was cut short", sent="maybe", operation=operation
     )
@@ -160,7 +160,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def known_flaw(version: str) -> str | None:
-    """Say what is wrong with aiohttp *version* and how to mend it; None when nothing is known."""
+    """Say what is wrong with aiohttp *version* and how to fix it; None when no flaw is known."""
     if version_numbers(version) >= FIRST_SAFE_VERSION:
         return None
     safe = ".".join(map(str, FIRST_SAFE_VERSION))

@@ -25,7 +25,7 @@ class WatchedStream(Protocol):
         ...
 
     def close_with_session(self) -> None:
-        """Close its connection; its reader is told that the session was closed."""
+        """Close its connection; its reader gets the error of a closed session."""
         ...
 
     def close_from_anywhere(self, *, report: bool) -> None:
@@ -105,7 +105,7 @@ class IdleWatchdog:
         self.running = False  # a stream that gives up may wake a reader, whose next read starts it again
         now = self.clock.now()
         if now - self._due > LATE and not self._postponed:
-            # The loop stood still: what lies in the sockets is read before any limit is judged.
+            # The loop was blocked: data that has arrived is read before any limit is checked.
             self._postponed = True
             self._set_timer(SHORTEST)
             return

@@ -151,7 +151,7 @@ class PartOf:
 
 
 def note_job(observation: Observation, job: Job) -> None:
-    """Note how a job stands."""
+    """Note the status of a job."""
     for name, fact in (("status", job.status), ("model", job.model), ("pr_link", job.pr_link)):
         if fact is not None:
             observation.set(name, fact)

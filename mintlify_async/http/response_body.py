@@ -192,9 +192,9 @@ class LiveResponse:
         return phase, limit, due
 
     def _give_up(self, phase: str, limit: float) -> None:
-        words = {"first_event": "no event", "idle": "silence", "total": "the answer was not complete"}
+        words = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
         error = APITimeoutError(
-            f"ask: {words[phase]} for {limit:g} s ({phase} timeout)",
+            f"ask: {words[phase]} {limit:g} s ({phase} timeout)",
             phase=phase,
             seconds=limit,
             operation="ask",

@@ -1,6 +1,6 @@
 """Retry policy: whether, and after how long, a request is sent again.
 
-No I/O: the time of day, the random number and the sleeping are the caller's.
+No I/O: the caller passes the time and a random number, and sleeps.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 
 @define(frozen=True, kw_only=True)
 class Failure:
-    """What became of one attempt.
+    """How one attempt failed.
 
     Args:
         kind: What was sent: an agent POST, a GET, or a question.
-        outcome: ``not_sent``: no byte of the body went out. ``refused``: 429, before
-            any work. ``answered``: another error status. ``unknown``: it went out, and a
-            lost connection, a timeout, a 5xx or an unreadable success came back.
+        outcome: ``not_sent``: no byte of the body was sent. ``refused``: 429, before
+            any work. ``answered``: another error status. ``unknown``: it was sent, and then
+            the connection was lost, a limit passed, or the answer was a 5xx or unreadable.
         status: The answer's status, or None.
         retry_after: Seconds that the service asks for, or None.
         permanent: Trying again cannot help, such as a certificate that is not trusted.
@@ -62,8 +62,8 @@ class RetryPolicy:
             longer ``Retry-After`` ends the retrying at once; it is never cut short.
         resend_questions: Also send a question again, before its first byte, when the
             connection was lost after sending or the service answered 5xx. Each costs quota.
-        budget: Retries a session may have in hand. Each retry takes one, each success
-            gives back a tenth, so that a failing service is not stormed.
+        budget: How many retries a session may make in a row. Each retry takes one, each
+            success gives back a tenth, so that a failing service is not flooded.
 
     Raises:
         ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
@@ -93,7 +93,7 @@ class RetryPolicy:
         """Return the seconds to wait before the next attempt, or None to give up.
 
         Args:
-            failure: What became of the last attempt.
+            failure: How the last attempt failed.
             attempt: Which one that was, from 1.
             random: A number from 0 up to 1, which spreads the delay.
         """
@@ -140,7 +140,7 @@ class RetryBudget:
 
 
 _NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
-_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date in seconds since the epoch
+_EPOCH_BEGINS = 1_000_000_000.0  # a reset "in" 30 years is a date, in seconds since the epoch
 
 
 def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool = True) -> float | None:

@@ -96,7 +96,7 @@ class RequestBody(payload.Payload):
         if self._deadline is not None and self._deadline.over:
             self._deadline.end()
             # aiohttp runs this in a task of its own, which may begin after the limit.
-            raise ConnectionAbortedError("the limit came before the first byte")
+            raise ConnectionAbortedError("the time limit passed before the first byte was written")
         transport = getattr(writer, "transport", None)
         self._transport = transport
         if transport is None or not transport.is_closing():
@@ -114,7 +114,7 @@ class RequestBody(payload.Payload):
 class Transport:
     """The connections of one event loop.
 
-    Agent POSTs go out on connections of their own: the server may close a connection that is kept
+    Agent POSTs are sent on connections of their own: the server may close a connection that is kept
     alive at the very moment it is used again, and then it is not known whether it took the request.
     """
 
@@ -219,12 +219,12 @@ class Transport:
         except FOREIGN_ERRORS as error:
             written = body.sent_at is not None if body is not None else None
             failure = translate(error, request.operation, written=written, limit=limit, connect=connect)
-            if self._closed:  # by us: whatever was raised is no trouble of the network
+            if self._closed:  # by us: the error is not a failure of the network
                 failure = closed_here(request.operation, "maybe" if written else "no")
             cause = summarize(error)
         except asyncio.CancelledError:
             if request.is_agent_post and body is not None and body.sent_at is not None:
-                log.warning("%s was cancelled after it was sent: it may have been done", request.operation)
+                log.warning("%s was cancelled after it was sent; it may have taken effect", request.operation)
             if body is not None:
                 body.abort_unwritten()
             raise
@@ -284,7 +284,7 @@ class Transport:
         deadline = Deadline(self._clock, limit.at)
         content = response.content
         if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
-            # The body came with the headers, as a job's record does: 4 % of a request are saved.
+            # The body arrived with the headers, as a job's record does: 4 % of a request are saved.
             body = content.read_nowait()
             response.close()
             return WholeResponse(status=response.status, headers=response.headers, body=body)
@@ -314,7 +314,7 @@ class Transport:
         raise failure from cause
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: AttemptLimit) -> WholeResponse:
-        # The service's words about its refusal are worth two seconds; the status is worth more.
+        # Wait two seconds for the text of a refusal; without it, the status is still reported.
         pieces: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
         try:
@@ -359,7 +359,7 @@ class Transport:
 
 @lru_cache(maxsize=8)
 def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
-    """Return aiohttp's own limits: on connecting alone; all else is timed here."""
+    """Return aiohttp's own limits: one on connecting; the others are measured here."""
     return aiohttp.ClientTimeout(total=None, connect=min(seconds, LONGEST_CONNECT))
 
 
@@ -385,7 +385,7 @@ def _check_loop(borrowed: aiohttp.ClientSession, request: Request) -> None:
 def _close_connector(connector: aiohttp.BaseConnector) -> None:
     loop = connector._loop  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
     if loop.is_closed():
-        # The sockets went with the loop; only aiohttp's own warning is left to be silenced.
+        # The sockets were closed with the loop; only aiohttp's own warning must be silenced.
         connector._closed = True  # pyright: ignore[reportPrivateUsage] - close() needs a live loop
         return
     loop.call_soon_threadsafe(_begin_close, connector)

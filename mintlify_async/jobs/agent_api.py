@@ -80,7 +80,7 @@ class AgentAPI:
         return self.http.clock
 
     def random(self) -> float:
-        """Return a number from 0 up to 1; it spreads polls and guards nothing."""
+        """Return a number from 0 up to 1; it spreads polls and protects nothing."""
         return self.http.random()
 
     def owned_by(self, owner: object) -> AgentAPI:
@@ -172,7 +172,7 @@ class AgentAPI:
         job = await http.job(request, timeouts, single=not retry)
         if job.id != job_id:
             raise UnexpectedResponseError(
-                f"get_job: asked for job {printable(job_id)}, and the answer is job {printable(job.id)}",
+                f"get_job: asked for job {printable(job_id)}, but the answer is job {printable(job.id)}",
                 excerpt=printable(repr(job)),
                 status=200 if job.raw is None else job.raw.status,
                 headers=None if job.raw is None else job.raw.headers,

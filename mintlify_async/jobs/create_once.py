@@ -141,8 +141,8 @@ async def send_once(
         if error.operation == "create_job":  # another call's claim: the text is about creations
             error.operation = "send_message"
             error.args = (
-                f"a follow-up with dedupe_key {printable(key)!r} was begun and its outcome never recorded: "
-                "it may have been accepted. Look at the dashboard, then call the ledger's "
+                f"a follow-up with dedupe_key {printable(key)!r} was begun and its outcome was never "
+                "recorded: it may have been accepted. Look at the dashboard, then call the ledger's "
                 "resolve(key, job_id) or forget(key)",
             )
         raise
@@ -220,8 +220,9 @@ async def _outcome_of(
 
 def _unknown(claim: Claim) -> OutcomeUnknownError:
     return OutcomeUnknownError(
-        f"a creation with dedupe_key {printable(claim.key)!r} was begun and its outcome never recorded: the "
-        "job may exist. Look at the dashboard, then call the ledger's resolve(key, job_id) or forget(key)",
+        f"a creation with dedupe_key {printable(claim.key)!r} was begun and its outcome was never "
+        "recorded: the job may exist. Look at the dashboard, then call the ledger's "
+        "resolve(key, job_id) or forget(key)",
         operation="create_job",
         sent_at=claim.claimed_at,
         reason="not_recorded",

@@ -368,7 +368,7 @@ class Turn(JobHandle):
 
 
 def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = None) -> JobHandle:
-    """Return a handle of the job that *named* names; a turn for a reference that awaits one.
+    """Return a handle of the job that *named* identifies; a turn for a reference that awaits one.
 
     Args:
         calls: The agent API.

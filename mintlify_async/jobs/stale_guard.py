@@ -41,7 +41,7 @@ class StaleGuard:
         seen: Whether there was evidence already.
 
     Attributes:
-        believed: Whether the last record may be believed, should it be terminal.
+        believed: Whether the last record, if terminal, may be believed.
         settled_by: How a result was first believed; None before.
         over: Whether every later record may be believed.
     """
@@ -176,7 +176,7 @@ class JobState:
 
     @property
     def settled(self) -> bool:
-        """Whether the last record may be believed, should it be terminal."""
+        """Whether the last record, if terminal, may be believed."""
         return not self._sending and (self._guard is None or self._guard.believed)
 
     @property

@@ -58,7 +58,7 @@ class Key:
 
     @property
     def at_hand(self) -> Secret | None:
-        """The key that :meth:`reveal` would return at once, once its kind was found right; else None."""
+        """The key that :meth:`reveal` would return at once, if its kind was checked; else None."""
         return self._checked if self._checked and self._checked is self._source else None
 
     async def reveal(self) -> Secret:
@@ -116,5 +116,5 @@ class Key:
         return f"<{self._kind} key ****>" if self.given else f"<no {self._kind} key>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: a pickle would write the key where it is not looked after."""
+        """Refuse: a pickle would hold the key in plain text."""
         raise TypeError("a key cannot be pickled; give it to the session on the other side")

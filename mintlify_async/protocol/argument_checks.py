@@ -112,7 +112,7 @@ def check_extra_body(extra_body: object) -> Mapping[str, Any]:
 def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the session's further headers or fields with the call's over them.
 
-    What is not a mapping is returned as it is, for the check that follows.
+    Anything but a mapping is returned unchanged, for the check that follows.
     """
     if given is None:
         return defaults
@@ -125,7 +125,7 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
     """Return *value* as the messages of a question: a string is one user message.
 
     Raises:
-        ConfigurationError: There is none, or one is not a message; the field is named.
+        ConfigurationError: The list is empty, or an item is not a message; the field is named.
     """
     if isinstance(value, str) and not value:
         raise ConfigurationError("the question is empty; it needs at least 1 character", field="messages")
@@ -154,7 +154,7 @@ def check_fp(fp: object) -> str:
 
 
 def check_page_size(value: object) -> float:
-    """Return *value* when JSON can hold it as a number; its range is the service's affair."""
+    """Return *value* when JSON can hold it as a number; the service checks its range."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
         return value
     raise ConfigurationError(

@@ -216,12 +216,12 @@ _ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=("
 
 
 def json_body(value: Mapping[str, Any], name: str = "extra_body") -> bytes:
-    """Return *value* as JSON; an error names *name* as the argument that JSON cannot hold."""
+    """Return *value* as JSON; an error names *name* as the argument that cannot be written as JSON."""
     try:
         return _ENCODER.encode(value).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         reason = printable(str(error))
-    raise ConfigurationError(f"{name} holds something that JSON cannot: {reason}", field=name)
+    raise ConfigurationError(f"{name} cannot be written as JSON: {reason}", field=name)
 
 
 def prompt_digest(prompt: str) -> str:

@@ -69,12 +69,12 @@ class MemoryQuotaStore:
             self._server.setdefault(gate.key, ServerLimits()).block(seconds, self._now(clock))
 
     async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
-        """Forget what the service told."""
+        """Forget what the service reported."""
         with self._lock:
             self._server.pop(gate.key, None)
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
-        """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
+        """Allow at most *remaining* calls in the next *reset* seconds, as the service reported."""
         with self._lock:
             self._server.setdefault(gate.key, ServerLimits()).learn(remaining, reset, self._now(clock))
 

@@ -1,7 +1,7 @@
 """Quota: counts calls before they are sent, and refuses or delays those beyond a limit.
 
 The interface limits how often each operation may be called. Counting here keeps
-a worker from storming the service, and from learning about a limit by being
+a worker from flooding the service, and from learning about a limit by being
 refused. The rules:
 
 * Every attempt takes a slot, repeated attempts too. A slot is given back only
@@ -248,7 +248,7 @@ class Quota:
     async def unblock(
         self, operation: CountedOperation, scope: QuotaScope, *, clock: Clock | None = None
     ) -> None:
-        """Forget what the service told about the limit of *operation*: a 429's pause, and how much is left.
+        """Forget what the service reported about the limit of *operation*: a 429's pause, and what is left.
 
         Calls that wait ask again at once. The slots that were counted here stay taken.
 
@@ -256,7 +256,7 @@ class Quota:
             QuotaExceededError: The store cannot be reached.
         """
         clock = clock or self._clock
-        if clock is None:  # nothing was sent through this quota, so nothing was told
+        if clock is None:  # nothing was sent through this quota, so nothing was reported
             return
         gate = self._gate(operation, scope)
         await self.store.unblock(gate, clock=clock)

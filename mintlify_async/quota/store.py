@@ -40,7 +40,7 @@ class QuotaStore(Protocol):
         """Forget what ``block`` and ``learn`` were told about *gate*."""
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
-        """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
+        """Allow at most *remaining* calls in the next *reset* seconds, as the service reported."""
 
     async def left(self, gate: QuotaGate, *, clock: Clock | None) -> tuple[QuotaRemaining, ...]:
         """Return what is left of each window of *gate*; *clock* is None before the first ``take``."""

@@ -29,7 +29,7 @@ BUCKETS = 60
 FIRST_BLOCK = 60.0
 """Seconds to stop after a 429 that does not say for how long. Doubles when further ones follow."""
 LONGEST_BLOCK = HOUR
-"""Longest stop, in seconds, whatever a header says: the shortest window of the interface."""
+"""Longest stop, in seconds, even if a header says more: the shortest window of the interface."""
 
 SAME_PERIOD = 2.0
 """Resets that differ by less, in seconds, belong to the same period: the headers are in whole seconds."""
@@ -239,10 +239,10 @@ class BucketCounter:
 
 
 class ServerLimits:
-    """What the service itself told about one gate: a block after a 429, and how many calls are left."""
+    """What the service itself reported about one gate: a block after a 429, and how many calls are left."""
 
     def __init__(self) -> None:
-        """Start with nothing told."""
+        """Start without any report."""
         self.blocked_until = -math.inf
         self.pause = 0.0
         self.doubles_until = -math.inf
@@ -275,7 +275,7 @@ class ServerLimits:
         return 0.0
 
     def idle(self, now: float) -> bool:
-        """Return whether everything that the service told has expired."""
+        """Return whether everything that the service reported has expired."""
         return now >= max(self.blocked_until, self.doubles_until, self.allowance_until)
 
 

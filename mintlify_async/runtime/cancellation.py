@@ -11,14 +11,14 @@ from typing import Any, Self, TypeVar
 from .clock import Clock, Timer
 
 T = TypeVar("T")
-LATE = 0.05  # seconds behind its time: the loop stood still, and an answer may lie in a socket
+LATE = 0.05  # seconds late: the loop was blocked, and an answer may have arrived meanwhile
 ONE_TURN = 0.001  # seconds, in which the loop reads what has arrived
 
 
 class Deadline:
     """A timeout that another task can trigger.
 
-    The block raises ``TimeoutError`` when its time has come, or after :meth:`end`. Enter it once, and
+    The block raises ``TimeoutError`` when its deadline has passed, or after :meth:`end`. Enter it once, and
     never hold it across a ``yield``::
 
         with Deadline(clock, clock.now() + 5):
@@ -62,7 +62,7 @@ class Deadline:
 
     @property
     def over(self) -> bool:
-        """Whether the block was ended, or its time has come."""
+        """Whether the block was ended, or its deadline has passed."""
         return self.ended or (
             self._clock is not None and self._at is not None and self._clock.now() >= self._at
         )
@@ -99,7 +99,7 @@ async def finish_shielded(
     Args:
         step: What to finish.
         patience: How long to wait after a cancellation until *step* is cancelled, too, in seconds;
-            None waits for good.
+            None waits without a limit.
         hurry: Whether the caller was cancelled before, so that *patience* begins now.
     """
     import anyio  # imported on use: it takes a tenth of the session's import time
@@ -113,7 +113,7 @@ async def finish_shielded(
             except asyncio.CancelledError as error:
                 cancelled, hurry = error, True
             else:
-                task.cancel()  # its time is over, or it is done
+                task.cancel()  # its time limit has passed, or it is done
     if cancelled is not None:
         if not task.cancelled():
             task.exception()  # retrieved, or asyncio logs that it never was

@@ -84,7 +84,7 @@ class TimerQueue:
         self._handle = self.loop.call_later(delay, self._run_due, context=contextvars.Context())
 
     def _run_due(self) -> None:
-        # The loop's clock says that the time has come; ours may read a moment less.
+        # It is due by the loop's clock; this package's clock may read a moment less.
         now = max(time.monotonic(), self._next_at)
         self._handle, self._next_at = None, math.inf
         try:

@@ -1,4 +1,4 @@
-"""Ledgers: which job creations were claimed, and the job that came of each.
+"""Ledgers: which job creations were claimed, and which job each one led to.
 
 A claim is written before the request is sent, and the job's id after it was
 answered. A claim without a job id may have been sent, so its request must not

@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _import_module(f".{_MODULES.get(name, name)}", __name__)
     found = module if name == "faults" else getattr(module, name)
-    globals()[name] = found  # the next use does not come here
+    globals()[name] = found  # the next use does not call this function
     return found
 
 

@@ -41,7 +41,7 @@ async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer, clock:
     """Let *fault* write to the connection."""
     transport = http.transport
     if transport is None:
-        raise ConnectionResetError("the client left")
+        raise ConnectionResetError("the client disconnected")
     await fault.play(RawWire(transport, clock), answer)
     return _Played()
 

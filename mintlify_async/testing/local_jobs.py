@@ -21,7 +21,7 @@ ENDED = frozenset({"completed", "failed", "archived"})
 
 @frozen(kw_only=True)
 class JobLife:
-    """What becomes of a job after a prompt. Times are in seconds of the service's clock.
+    """How a job proceeds after a prompt. Times are in seconds of the service's clock.
 
     ::
 

@@ -73,7 +73,7 @@ class LocalService:
         project_id: The project; None accepts every project.
         domain: The domain; None accepts every domain.
         keys: The accepted API keys.
-        life: What becomes of jobs; by default they complete after 3 seconds.
+        life: How jobs proceed; by default they complete after 3 seconds.
         limits: The rate limits to enforce. ``Limits()`` has those of the interface; None: no limit.
         answers: What answers contain.
         threads: Where answers name their thread.
@@ -90,7 +90,7 @@ class LocalService:
     Attributes:
         requests: Everything received, as a :class:`RequestLog`.
         script: The scripted answers, as a :class:`Script`.
-        life: What becomes of jobs from now on; can be set.
+        life: How jobs proceed from now on; can be set.
         limits: The rate limits; can be set.
         clock: The clock.
         docs: The documentation pages, as a :class:`DocsIndex`.

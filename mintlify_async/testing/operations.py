@@ -101,7 +101,7 @@ class Operations:
     answers_given: int = 0
 
     def answer(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
-        """Return the service's own answer; *life* is what becomes of the job."""
+        """Return the service's own answer; *life* says how the job proceeds."""
         try:
             if request.operation != "other":
                 self.keys.check(request.operation, request.key)

@@ -48,7 +48,7 @@ class JobAnswerOptions(AnswerOptions, total=False):
 
 
 class PromptAnswerOptions(JobAnswerOptions, total=False):
-    """What ``create_job`` and ``send_message`` accept besides: *life* is what becomes of the job."""
+    """What ``create_job`` and ``send_message`` accept besides: *life* says how the job proceeds."""
 
     life: JobLife | None
 
@@ -181,7 +181,7 @@ class Script:
         return self._add("any", AnswerOptions, dict(options))
 
     def job(self, *looks: str, times: int | None = 1, **life: Any) -> Rule:
-        """Script what becomes of the next job.
+        """Script how the next job proceeds.
 
         Args:
             looks: A status per poll; the last one stays: ``script.job("active", "completed")``.

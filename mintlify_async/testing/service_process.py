@@ -48,7 +48,7 @@ async def serve(
         script: A file of scripted answers, see :mod:`mintlify_async.testing.script_file`.
         cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.
         pause: Seconds between two events of an answer.
-        life: What becomes of jobs.
+        life: How jobs proceed.
         quiet: Whether to leave the lines per request out.
         output: Where the ready line goes; the default is standard output.
         log: Where everything else goes; the default is standard error.
@@ -117,7 +117,7 @@ def _line(request: RecordedRequest) -> str:
     if request.finished:
         end = f"{request.status}"
     elif request.client_left:
-        end = "the client left"
+        end = "the client disconnected"
     else:
         end = "broken off"
     moment = datetime.fromtimestamp(request.wall, UTC).strftime("%H:%M:%S")

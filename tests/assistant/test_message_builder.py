@@ -337,7 +337,7 @@ def test_events_without_effect_publish_nothing() -> None:
 
 
 def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
-    """20,000 pieces of input and 100,000 of text lie in lists until somebody asks."""
+    """20,000 pieces of input and 100,000 of text stay in lists until the message is read."""
     folded = fold(event("text-start", id="0"), event("tool-input-start", toolCallId="c", toolName="f"))
     text, piece = (
         event("text-delta", id="0", delta="ab"),

@@ -115,7 +115,7 @@ async def test_awaiting_in_a_task_and_in_a_group(service, session):
 
 
 async def test_awaiting_after_some_steps_reads_the_rest(service, session):
-    """One stream, whoever reads it."""
+    """Steps and ``await`` read the same stream."""
     service.script.ask(events=ANSWER)
     reply = session.ask("x")
     assert (await anext(reply)).type == "start"
@@ -312,7 +312,7 @@ async def test_a_reply_of_a_closed_session_says_so(service):
 
 
 def test_replies_and_errors_are_of_our_tree():
-    """Whoever catches the two families catches what a question can raise."""
+    """Catching the two families of errors catches all that a question can raise."""
     assert issubclass(StreamInterruptedError, Exception)
     assert not issubclass(OutcomeUnknownError, APIConnectionError)
 

@@ -269,7 +269,7 @@ def test_an_end_that_was_not_announced_is_an_interruption(rest: bytes, cause: st
     assert (error.text, error.events_seen, error.thread) == ("Hello", 3, Thread("t", "secret"))
     assert error.partial == stream.message
     assert "after 3 events" in str(error)
-    assert (cause or "without its end") in str(error)
+    assert (cause or "before its end") in str(error)
     again = pickle.loads(pickle.dumps(error))
     assert (again.partial, again.events_seen, str(again)) == (error.partial, 3, str(error))
     assert again.thread == Thread("t")  # a pickle holds no key

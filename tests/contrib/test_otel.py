@@ -1,4 +1,4 @@
-"""Tracing: one span an operation, conventional attributes, no content by default, no context left behind."""
+"""Tracing: one span per operation, conventional attributes, no content by default, no context left behind."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Trouble:
         self.committed = list(chat.messages)
 
     def script(self, **answer: Any) -> None:
-        """Say how this turn's question is answered; a cancelled one that comes in late must not use it up."""
+        """Say how this turn's question is answered; a cancelled one that arrives late must not use it up."""
         self.service.script.ask(**answer, times=None)
 
     async def finish(self, question: str) -> None:

@@ -22,7 +22,7 @@ class Holder:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_in_order_whoever_is_cancelled(seed):
+async def test_in_order_when_some_are_cancelled(seed):
     """Forty turns, some cancelled at random moments: never two inside, none forgotten, all in line."""
     dice = random.Random(seed)
     lock = TurnLock()
@@ -97,7 +97,7 @@ async def test_a_waiter_of_a_closed_loop_is_passed_over():
 
 
 async def test_another_thread_may_leave():
-    """A reply that nobody closed may be collected anywhere; who waits here is woken."""
+    """A reply that was not closed may be collected on any thread; the turn that waits here is woken."""
     lock = TurnLock()
     holder, mine = Holder(), Holder()
     await lock.acquire(holder.release_if_over, queue=True)

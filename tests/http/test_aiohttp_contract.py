@@ -125,7 +125,7 @@ async def test_the_flaw_is_logged_once_per_process(service, monkeypatch, caplog,
 
 
 async def test_a_body_knows_that_it_was_not_written():
-    """Nobody listens, so nothing was handed to a connection."""
+    """No server listens, so nothing was handed to a connection."""
     body = RequestBody(b"{}", SystemClock())
     async with aiohttp.ClientSession() as client:
         with pytest.raises(aiohttp.ClientConnectorError):

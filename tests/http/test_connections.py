@@ -41,10 +41,10 @@ async def service(clock):
 
 
 @pytest.mark.parametrize("operation", ALL)
-@pytest.mark.parametrize("fault", ["nobody listens", "no answer", "refused"])
+@pytest.mark.parametrize("fault", ["no server listens", "no answer", "refused"])
 async def test_no_frame_of_an_error_holds_a_key(service, operation, fault):
     """What Sentry, loguru and ``pytest --showlocals`` print of a traceback shows no key."""
-    address = "http://127.0.0.1:9" if fault == "nobody listens" else service.base_url
+    address = "http://127.0.0.1:9" if fault == "no server listens" else service.base_url
     answer = {"fault": NoAnswer()} if fault == "no answer" else {"status": 400}
     script(service, operation, **answer)
     async with service.session(base_url=address, retry=RetryPolicy(attempts=1)) as session:
@@ -88,7 +88,7 @@ REST = b'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
 async def test_a_loop_that_stood_still_reads_before_it_gives_up(service, begun):
-    """The limits judge only after what lies in the socket was read; they still end a real silence."""
+    """The limits are checked only after received data was read; they still end a real silence."""
     clock, writers = HeldClock(), []
     arrived = asyncio.Event()
 

@@ -14,7 +14,7 @@ KINDS = ("agent_post", "get", "ask")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("outcome", ["not_sent", "refused"])
 def test_what_had_no_effect_is_sent_again(kind, outcome):
-    """Not sent and refused harm nobody, whatever was to be sent."""
+    """What was not sent, or was refused, is sent again, whatever its kind."""
     assert RetryPolicy().delay(Failure(kind=kind, outcome=outcome), 1, 0.5) == 0.25
 
 
@@ -46,7 +46,7 @@ def test_a_question_of_unknown_outcome_is_asked_again_only_on_request():
     ],
 )
 def test_a_get_is_retried_unless_the_answer_is_final(outcome, status, again):
-    """Reading twice harms nobody; a 404 will not change by asking."""
+    """Reading twice does no harm; a 404 does not change when the request is repeated."""
     pause = RetryPolicy().delay(Failure(kind="get", outcome=outcome, status=status), 1, 0.5)
     assert (pause is not None) is again
 
@@ -100,7 +100,7 @@ def test_a_policy_checks_its_numbers(settings):
 
 
 def test_the_budget_ends_a_storm_and_comes_back_with_successes():
-    """Ten retries in hand, a tenth back for each success."""
+    """Ten retries can be made; each success gives a tenth of one back."""
     budget = RetryBudget(10)
     assert [budget.take() for _ in range(11)] == [True] * 10 + [False]
     for _ in range(9):

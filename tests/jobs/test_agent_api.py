@@ -307,7 +307,7 @@ async def test_a_turn_never_returns_the_first_result(service, stale, poll, basel
     assert turn.settled_by == ("evidence" if baseline in ("completed", "failed") else "grace")
 
 
-async def test_a_turn_that_nobody_saw_settles_by_grace(service, session):
+async def test_a_turn_that_no_poll_saw_settles_by_grace(service, session):
     """The service was done before the next look, with an identical record."""
     job = await session.create_job("Fix the typos")
     first = await job
@@ -385,7 +385,7 @@ async def test_a_wrong_key_is_told_by_the_baseline(service, session):
 
 @pytest.mark.parametrize("status", [403, 404, 405])
 async def test_a_follow_up_does_not_depend_on_get_job(service, session, status):
-    """Its path is assumed, and a key may only write: the POST goes out, and its result must settle."""
+    """Its path is assumed, and a key may only write: the POST is sent, and its result must settle."""
     job = session.job("job_1")
     await session.create_job("Fix the typos")
     await service.clock.sleep(40)
@@ -468,7 +468,7 @@ async def test_two_handles_of_a_job_share_what_is_known(service, session):
 
 
 async def test_another_job_than_the_one_asked_for(service, session):
-    """A mixed-up answer is not believed; a wait bears it like an outage."""
+    """A record of another job is not believed; a wait tolerates it like an outage."""
     job = await session.create_job("Fix the typos")
     service.script.get_job(fields={"id": "job_2"}, times=2)
     with pytest.raises(UnexpectedResponseError, match="job_2"):

@@ -142,7 +142,7 @@ async def claim_of(session: MintlifySession) -> Claim:
 
 
 async def test_a_claim_that_could_not_be_written_is_not_released():
-    """A ledger that is away is not asked again."""
+    """A ledger that cannot be reached is not asked again."""
     released = []
 
     class Away(MemoryLedger):

@@ -85,7 +85,7 @@ async def test_each_wait_keeps_its_own_rules():
 
 
 async def test_each_wait_bears_on_its_own():
-    """A session that created the job bears a 404, a stranger to it does not."""
+    """A session that created the job tolerates a 404; another session does not."""
     agent = FakeAgent(at_times((0, refused(404)), (10, "completed")))
     created, stranger = await asyncio.gather(agent.created(), agent.elsewhere(), return_exceptions=True)
     assert created.status == "completed"
@@ -149,7 +149,7 @@ async def test_a_poll_that_other_code_cancels_is_made_again():
 
 
 async def test_polls_are_capped_a_second():
-    """50 a second by default: in any second, over many jobs, however they began."""
+    """At most 50 polls in any second by default, over many jobs, however they began."""
     agent = FakeAgent()
     await asyncio.gather(*agent.jobs(names(400), lambda: in_turn("active", "completed")))
     assert len(agent.looks) == 800
@@ -173,7 +173,7 @@ async def test_the_cap_is_a_setting():
 
 
 async def test_no_job_starves_under_the_cap():
-    """Whoever is due first is first: every job is asked about equally often."""
+    """The job that is due first is polled first, so all jobs are polled equally often."""
     agent = FakeAgent(poll=PollPolicy(per_second=2))
     handles = agent.jobs(names(60), lambda: in_turn("active"))
     await wait_all(handles, timeout=600, return_exceptions=True)
@@ -402,7 +402,7 @@ async def test_a_callback_may_close_the_session():
     per_second=st.sampled_from([0.5, 5, 50]),
 )
 def test_any_waits_of_any_jobs(ends, waits, latency, per_second):
-    """Whoever comes, goes and gives up: each wait ends right, no job is asked twice, nothing is left."""
+    """Waits begin, end and time out in any order: each ends correctly, and nothing is left."""
 
     async def run():
         agent = FakeAgent(poll=PollPolicy(per_second=per_second))
@@ -465,7 +465,7 @@ async def test_thousands_of_deadlines_at_once():
 
 
 async def test_an_outage_over_many_jobs():
-    """Every wait bears it and ends well."""
+    """Every wait tolerates it and ends with the result."""
     agent = FakeAgent()
     handles = agent.jobs(names(200), lambda: at_times((0, "active"), (5, down()), (200, "completed")))
     assert {job.status for job in await wait_all(handles)} == {"completed"}

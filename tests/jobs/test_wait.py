@@ -83,7 +83,7 @@ async def test_intervals_are_never_under_a_second():
 
 @pytest.mark.parametrize("status", ["queued", "COMPLETED", "running", ""])
 async def test_an_unlisted_status_keeps_polling(status):
-    """A state added next year must not end, or break, the wait; it is shown as it came."""
+    """A state added next year must not end, or break, the wait; it is shown unchanged."""
     seen = []
     agent = FakeAgent(in_turn(status, "completed"))
     job = agent.job()
@@ -140,7 +140,7 @@ async def test_a_pause_holds_for_who_comes_later():
     assert agent.looks == [0.0, 60.0]
 
 
-# What it bears ---------------------------------------------------------------------------------
+# What it tolerates ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ async def test_404_is_not_borne_for_longer():
 
 
 async def test_an_error_of_the_program_is_raised():
-    """What is neither the service's nor the network's is not borne."""
+    """Errors that are neither the service's nor the network's end the wait."""
     agent = FakeAgent(in_turn(ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError):
         await agent.job()
@@ -352,7 +352,7 @@ async def test_arguments_are_checked(field, arguments):
 
 
 async def test_a_coroutine_function_is_no_callback():
-    """Nobody would await what it returns."""
+    """A coroutine function is refused, because its result would never be awaited."""
 
     async def on_change(job):
         raise AssertionError

@@ -73,7 +73,7 @@ def test_any_identifier_survives_the_text(project, job, baseline):
 
 
 def test_the_text_is_pinned():
-    """References lie in queues and databases: an old text must stay readable."""
+    """References are kept in queues and databases: an old text must stay readable."""
     assert str(JobRef("docs", "job_1")) == "mintlify-job:1:docs:job_1:plain:6406294b"
     armed = "mintlify-job:1:docs:job_1:turn=completed:" + str(REFS[2]).rpartition(":")[2]
     assert str(REFS[2]) == armed

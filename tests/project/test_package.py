@@ -32,7 +32,7 @@ PATHS = list(dict.fromkeys(path for path, _ in PINNED))
 ROOT_NAMES = [name for path, name in PINNED if path == "mintlify_async"]
 
 WHEEL_LIMIT_BYTES = 1_000_000
-"""Nobody should wait for this package; what grows past it was added by mistake."""
+"""Installing the package must stay fast; growth beyond this was added by mistake."""
 
 
 def test_public_paths_are_pinned():

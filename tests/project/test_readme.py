@@ -244,7 +244,7 @@ def test_every_assumption_has_its_row():
 
 
 def test_every_error_has_its_row():
-    """Whoever meets an error at night finds it in the table."""
+    """Every error at the root has a row in the table."""
     table = README[README.index("## Errors") : README.index("## Timeouts")]
     every = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
     names = [

@@ -153,7 +153,7 @@ def test_the_repr_says_limits_and_mode():
 
 
 async def test_waiters_come_in_order_and_no_window_is_exceeded(clock: VirtualClock):
-    """35 callers, 10 a minute: four waves, first come first served."""
+    """35 callers, 10 per minute: four waves, first come first served."""
     quota = Quota.interface(create_job=Limit(10, per=60), mode="wait")
     granted: list[tuple[int, float]] = []
 
@@ -179,7 +179,7 @@ async def test_a_lease_says_how_long_it_took(clock: VirtualClock):
 
 
 async def test_a_wait_longer_than_the_deadline_is_refused_at_once(clock: VirtualClock):
-    """Nobody sleeps for a slot that comes too late."""
+    """A call does not sleep for a slot that would come after its deadline."""
     quota = Quota.interface(create_job=1, mode="wait")
     await use_up(quota, 1, clock)
     before = clock.now()

@@ -35,7 +35,7 @@ async def left(quota: Quota, service: LocalService, operation: Any = "create_job
 
 
 async def test_no_quota_unless_asked_for(service: LocalService):
-    """Off by default: 150 creates in a row go out."""
+    """Off by default: 150 creations in a row are sent."""
     async with service.session() as session:
         for _ in range(150):
             await session.create_job("Fix it")
@@ -43,7 +43,7 @@ async def test_no_quota_unless_asked_for(service: LocalService):
 
 
 async def test_the_hundred_and_first_is_not_sent(service: LocalService):
-    """The refusal comes before any I/O; follow-ups and polls still go out."""
+    """The refusal comes before any I/O; follow-ups and polls are still sent."""
     async with service.session(quota=Quota.interface()) as session:
         jobs = [await session.create_job("Fix it") for _ in range(100)]
         with pytest.raises(QuotaExceededError) as refused:
@@ -98,7 +98,7 @@ async def test_every_attempt_takes_a_slot(service: LocalService):
 
 
 async def test_what_was_not_sent_gives_its_slots_back(service: LocalService):
-    """Nobody listened: no attempt counts."""
+    """No server listened: no attempt counts."""
     quota = Quota.interface()
     async with service.session(quota=quota) as session:
         async with service.refusing():
@@ -168,7 +168,7 @@ async def test_a_wait_that_is_too_long_is_refused_at_once(service: LocalService)
 
 
 async def test_reset_headers_of_the_service_teach(service: LocalService):
-    """Somebody else used 95 of the hundred: the service says so, and five go out, not a hundred."""
+    """Another client used 95 of the hundred: the service says so, and five are sent, not a hundred."""
     other = service.session()
     service.limits = Limits(reset_headers=True)
     async with other:

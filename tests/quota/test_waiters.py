@@ -160,8 +160,8 @@ async def test_a_store_that_stays_away_is_told_at_the_deadline(clock: VirtualClo
     assert 9 <= clock.now() - began <= 10
 
 
-async def test_one_who_waits_behind_is_refused_at_its_own_deadline(clock: VirtualClock):
-    """A block that falls in the middle keeps nobody beyond the deadline."""
+async def test_a_call_that_waits_behind_is_refused_at_its_own_deadline(clock: VirtualClock):
+    """A block that begins while a call waits does not keep it beyond its deadline."""
     quota = Quota.interface(create_job=Limit(1, per=10), mode="wait")
     await quota.acquire("create_job", ACME, clock=clock)
     first = asyncio.create_task(quota.acquire("create_job", ACME, clock=clock))

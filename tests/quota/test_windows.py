@@ -91,7 +91,7 @@ def test_those_ahead_are_counted_in_the_wait(ahead: int, wait: float):
 
 
 def test_those_ahead_may_be_more_than_a_window_holds():
-    """Nobody has a slot yet, but seven wait before: two whole windows of three are theirs."""
+    """No slot is taken yet, but seven calls wait before it: they take two whole windows of three."""
     assert SlidingLog().opens_in(window(amount=3), 0.0, 7) == pytest.approx(200.0)
 
 

@@ -326,7 +326,7 @@ async def test_bad_arguments_are_named(session, argument, value):
 
 
 async def test_blanks_that_come_one_by_one_are_not_joined_before_a_word(service, session):
-    """They are shown with the word behind them, each as it came; those at the end are not."""
+    """They are shown unchanged with the next word; those at the end are not."""
     service.script.ask(events=answer("One", *[" ", "\n"] * 300, "two", *" " * 300))
     edits = [edit async for edit in session.ask("Hi").edits(every=0, limit=1000)]
     assert edits[-1].text == "One" + " \n" * 300 + "two"

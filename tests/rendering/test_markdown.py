@@ -145,7 +145,7 @@ def test_the_growing_text_loses_what_the_whole_one_does(text, cuts):
 
 
 def filtered(pieces) -> list[str]:
-    """Return what goes out at each of *pieces*, and at the end."""
+    """Return what is shown after each of *pieces*, and at the end."""
     growing = WithoutSuggestions()
     return [*map(growing.feed, pieces), growing.close()]
 
@@ -167,7 +167,7 @@ def filtered(pieces) -> list[str]:
     ],
 )
 def test_a_line_is_held_back_only_while_it_may_open_a_block(pieces, out):
-    """Each piece goes out as soon as it is known to belong to the answer."""
+    """Each piece is shown as soon as it is known to belong to the answer."""
     assert filtered(pieces) == out
 
 

@@ -108,7 +108,7 @@ async def test_an_error_goes_to_the_loop_and_no_further() -> None:
 
 
 async def test_it_rings_in_an_empty_context() -> None:
-    """No timer carries the variables of whoever happened to set the loop's timer."""
+    """A callback does not see the context variables of the task that set the loop's timer."""
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     variable.set("ours")
     clock, seen, done = SystemClock(), [], asyncio.Event()
@@ -154,7 +154,7 @@ def test_loops_have_timers_of_their_own() -> None:
 
 
 def test_a_loop_that_was_never_closed_can_go() -> None:
-    """A timer that was left on a loop which somebody dropped does not keep the loop."""
+    """A timer on a loop that was dropped without closing it does not keep the loop alive."""
     clock = SystemClock()
 
     async def leave_one() -> None:

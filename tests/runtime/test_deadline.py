@@ -25,7 +25,7 @@ async def test_the_moment_ends_the_block() -> None:
 
 
 async def test_a_block_that_is_over_is_left_alone() -> None:
-    """Neither its moment nor somebody who ends it too late cancels what comes after it."""
+    """Neither its deadline nor a late call of ``end`` cancels what follows the block."""
     clock = VirtualClock()
     with Deadline(clock, clock.now() + 5) as scope:
         await asyncio.sleep(0)

@@ -43,7 +43,7 @@ def test_a_loop_that_was_closed_with_a_reader_inside_harms_no_other():
             gc.collect()
 
 
-def test_loops_that_come_in_other_threads_disturb_nobody():
+def test_loops_of_other_threads_can_be_added_meanwhile():
     """A thread may add its loop while another looks for closed ones."""
 
     class Thing:

@@ -128,7 +128,7 @@ async def test_break_in_a_block_closes_the_connection(service):
 
 
 async def test_break_outside_a_block_is_closed_by_the_finalizer(service):
-    """Silently, as soon as nobody holds the reply."""
+    """It is closed without a warning as soon as no reference to the reply is left."""
     service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "0"}, 60.0])
     async with service.session() as session:
         async for _ in session.ask("x"):
@@ -197,7 +197,7 @@ async def test_a_second_reader_gets_a_typed_error(service):
 
 
 async def test_a_second_await_gives_the_same_and_a_second_failure_too(service):
-    """A reply is one answer; awaiting it again asks nobody."""
+    """A reply is one answer; awaiting it again sends nothing."""
     async with service.session() as session:
         reply = session.ask("How do I log in?")
         assert await reply is await reply

@@ -95,7 +95,7 @@ def test_closing_from_another_loop_closes_the_first_ones_connections():
 
 
 async def test_a_borrowed_session_is_used_and_never_closed(service):
-    """Whoever opened it closes it."""
+    """A borrowed aiohttp session is closed by the code that opened it."""
     async with aiohttp.ClientSession() as ours:
         async with service.session(client_session=ours) as session:
             job = await session.create_job("x")
@@ -135,7 +135,7 @@ async def test_use_after_close_is_a_clear_error(service):
     assert session.closed
 
 
-async def test_close_wakes_whoever_waits(service):
+async def test_close_wakes_waiters_and_readers(service):
     """A waiter of a job and a reader of an answer end at once, not at their timeouts."""
     session = service.session()
     service.script.job("active")

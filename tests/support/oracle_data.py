@@ -98,7 +98,7 @@ def _scenario(name: str, version: str, data: dict[str, Any]) -> Scenario:
     if name in READER_WINS and isinstance(final, dict):
         message = final
     if message["id"] == "client-gen-1":
-        message = {**message, "id": ""}  # the client invents it; nobody sent one
+        message = {**message, "id": ""}  # the client makes one up; none was sent
     return Scenario(
         name=name,
         version=version,

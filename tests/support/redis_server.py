@@ -38,7 +38,7 @@ BUS_OFFSET = 10_000  # a cluster's nodes talk to each other on the port that is 
 
 
 def _free_port(*, below: int) -> int:
-    """Return a port on loopback that nobody has, at most *below*."""
+    """Return a free port on loopback, at most *below*."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))

@@ -220,7 +220,7 @@ async def test_broken_chunking(client, service, clock):
         assert await response.content.readany() == b"one"
         with pytest.raises(
             (aiohttp.ClientError, RuntimeError, TimeoutError)
-        ):  # aiohttp's C parser tells nobody
+        ):  # aiohttp's C parser reports nothing
             async with clock.deadline(clock.now() + 60):
                 await response.content.read()
 

@@ -2,7 +2,7 @@
 
 Each step is one script and one round trip. An exact window is a sorted set of
 slots by the server's time in microseconds; a counted window is a hash of counts
-per sixtieth; what the service told (a block after a 429, how many calls are left)
+per sixtieth; what the service reported (a block after a 429, how many calls are left)
 is a hash. Every key expires. Keys contain hashes: no project, domain or
 API key can be read from them.
 """
@@ -30,7 +30,7 @@ _log = logging.getLogger("mintlify_async")
 
 MICROSECONDS: Final = 1_000_000
 CATCH_UP_LOOK: Final = 0.01
-"""Seconds between checks whether another call has finished telling Redis what happened while it was away."""
+"""Seconds between checks whether another call has finished telling Redis what it missed."""
 
 # Numbers that become keys or values go through string.format: Lua's default conversion keeps only 14 digits,
 # and microseconds since the epoch have 16.
@@ -260,19 +260,19 @@ class RedisQuotaStore(RedisStore):
         self._name = uuid.uuid4().hex[:16]
         self._numbers = count()
         # All of these are by the gate's key.
-        self._own = MemoryQuotaStore()  # what this process was granted, and what the service told it
+        self._own = MemoryQuotaStore()  # what this process was granted, and what the service reported to it
         self._epochs: dict[str, str] = {}
-        self._owed: dict[str, list[float]] = {}  # slots taken while Redis was away
+        self._owed: dict[str, list[float]] = {}  # slots taken while Redis was unavailable
         self._known: dict[
             str, tuple[int, float]
         ] = {}  # by the window's key: how many slots were in use, when
-        self._untold: set[str] = set()  # blocks that Redis has not been told
+        self._untold: set[str] = set()  # blocks that Redis does not know yet
         self._telling: set[str] = set()  # gates for which a call is telling Redis at this moment
         self._away = False
         self._probe_at = 0.0
 
     def __repr__(self) -> str:
-        """Show the namespace, and whether Redis is away."""
+        """Show the namespace, and whether Redis is unavailable."""
         return f"RedisQuotaStore(namespace={self._namespace!r}{', away' if self._away else ''})"
 
     async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
@@ -289,7 +289,7 @@ class RedisQuotaStore(RedisStore):
         return await self._take_share(gate, ahead, clock)
 
     async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
-        """Give *slot* back, because nothing was sent. While Redis is away the slot stays taken there."""
+        """Give *slot* back, because nothing was sent. While Redis is unavailable the slot stays taken."""
         name, granted, noted = slot.split(" ")
         await self._own.refund(gate, noted, clock=clock)
         if name:
@@ -298,13 +298,13 @@ class RedisQuotaStore(RedisStore):
             self._owed[gate.key].remove(float(noted))
 
     async def block(self, gate: QuotaGate, seconds: float | None, *, clock: Clock) -> None:
-        """Refuse every call for *seconds*; None is 60 s, doubling. Works here even while Redis is away."""
+        """Refuse every call for *seconds*; None is 60 s, doubling. Works even while Redis is unavailable."""
         await self._own.block(gate, seconds, clock=clock)
         if not await self._quietly(clock, _BLOCK, self._keys(gate)[:1], _block_args(gate, seconds)):
             self._untold.add(gate.key)
 
     async def unblock(self, gate: QuotaGate, *, clock: Clock) -> None:
-        """Forget what the service told, for every process that shares this store.
+        """Forget what the service reported, for every process that shares this store.
 
         Raises:
             QuotaExceededError: Redis cannot be reached.
@@ -318,7 +318,7 @@ class RedisQuotaStore(RedisStore):
             raise self._refusal(clock) from None
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
-        """Allow at most *remaining* calls in the next *reset* seconds, as the service told."""
+        """Allow at most *remaining* calls in the next *reset* seconds, as the service reported."""
         await self._own.learn(gate, remaining, reset, clock=clock)
         args: list[Argument] = [remaining, _us(reset), _us(SAME_PERIOD), _us(gate.longest)]
         await self._quietly(clock, _LEARN, self._keys(gate)[:1], args)
@@ -387,7 +387,7 @@ class RedisQuotaStore(RedisStore):
                 await self._enter(gate, window, self._own.taken(window, clock=clock), clock)
 
     async def _catch_up(self, gate: QuotaGate, clock: Clock) -> None:
-        """Tell Redis what happened here while it was away, before a call of this process asks it again."""
+        """Tell Redis what happened while it was unavailable, before a call of this process asks it."""
         waited = False
         while gate.key in self._telling:  # not a lock: calls may be on several event loops
             await clock.sleep(CATCH_UP_LOOK)
@@ -409,7 +409,7 @@ class RedisQuotaStore(RedisStore):
             self._untold.discard(gate.key)
 
     async def _tell_owed(self, gate: QuotaGate, clock: Clock) -> None:
-        """Enter the slots taken while Redis was away; more may be taken meanwhile."""
+        """Enter the slots taken while Redis was unavailable; more may be taken meanwhile."""
         owed = self._owed.pop(gate.key, [])
         try:
             for window in gate.windows:
@@ -430,7 +430,7 @@ class RedisQuotaStore(RedisStore):
             await self._runner.run(_ENTER, [self._key(gate, window.key)], args)
 
     async def _quietly(self, clock: Clock, script: Script, keys: list[str], args: list[Argument]) -> bool:
-        """Run *script* and return whether it ran; a Redis that is away raises nothing here."""
+        """Run *script* and return whether it ran; raises nothing when Redis is unavailable."""
         if self._leave_alone(clock):
             return False
         try:
@@ -447,7 +447,7 @@ class RedisQuotaStore(RedisStore):
     def _keys(self, gate: QuotaGate) -> list[str]:
         return [self._key(gate, f"state:{gate.key}"), *(self._key(gate, w.key) for w in gate.windows)]
 
-    # While Redis is away
+    # While Redis is unavailable
 
     async def _take_share(self, gate: QuotaGate, ahead: int, clock: Clock) -> QuotaVerdict:
         if self._sharers is None:
@@ -481,17 +481,21 @@ class RedisQuotaStore(RedisStore):
         if not self._away:
             self._away = True
             then = "each process keeps to its share" if self._sharers else "every call is refused"
-            _log.warning("the quota store on Redis is away (%s): %s until it is back", error.reason, then)
+            _log.warning(
+                "the quota store on Redis is unavailable (%s): %s until it is available again",
+                error.reason,
+                then,
+            )
 
     def _came_back(self) -> None:
         if self._away:
             self._away = False
-            _log.warning("the quota store on Redis is back")
+            _log.warning("the quota store on Redis is available again")
 
     def _refusal(self, clock: Clock | None) -> QuotaExceededError:
         wait = self._probe_every if clock is None else max(0.001, self._probe_at - clock.now())
         error = QuotaExceededError(
-            f"the quota store on Redis is away ({self._reason.reason}); nothing was sent",
+            f"the quota store on Redis is unavailable ({self._reason.reason}); nothing was sent",
             retry_after=min(wait, self._probe_every),
         )
         error.__cause__ = self._reason.cause()

@@ -222,7 +222,7 @@ class OpenReply:
         self._begun = True
 
     def _ending(self) -> Iterator[bytes]:
-        """Yield what an unfinished answer still owes the page: its thread and the error."""
+        """Yield what the page still needs of an unfinished answer: its thread and the error."""
         failed = self._error is not None or self.reply.aborted
         self._outcome = "failed" if failed else "finished"
         if self._begun and self.reply.thread != self._sealed:

@@ -65,7 +65,7 @@ async def test_another_machine_goes_on_with_the_chat(redis_server: RedisServer, 
 
 
 async def test_names_and_expiry(redis_client: Any):
-    """Keys name nobody and carry the owner's tag; with keep= they expire, and the list of ids with them."""
+    """Keys contain no names and have the owner's hash tag; with keep= they and the list of ids expire."""
     store = RedisConversationStore(redis_client, keep=0.2)
     await store.save("chat-1", "{}", owner="ada@example.com", revision=0)
     for key in [key.decode() for key in await redis_client.keys("*")]:

@@ -69,7 +69,7 @@ async def test_a_client_that_sends_a_claim_twice_holds_it(redis_client: Any):
     assert await RedisLedger(Stutter(redis_client)).claim(claim) == claim
 
 
-async def test_keys_name_nobody_and_live_on_one_node(redis_client: Any):
+async def test_keys_contain_no_names_and_live_on_one_node(redis_client: Any):
     """A dedupe_key may name a customer: keys are fingerprints, with one hash tag for a cluster."""
     await RedisLedger(redis_client).claim(a_claim("customer-4711"))
     keys = [key.decode() for key in await redis_client.keys("*")]
@@ -243,7 +243,7 @@ asyncio.run(main())
 async def test_killed_at_each_step_there_is_never_a_second_post(
     redis_server: RedisServer, redis_client: Any, step: str, posts: int, second: str
 ):
-    """The next process has the job, or is told that nobody knows; it never sends what may have been sent."""
+    """The next process gets the job, or an unknown outcome; it never sends what may have been sent."""
     await run_python(DEADLY, redis_server.url, step, status=-signal.SIGKILL)
     assert await run_python(DEADLY, redis_server.url, "never") == second
     assert int(await redis_client.get("posts") or 0) == posts

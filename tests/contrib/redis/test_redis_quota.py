@@ -225,7 +225,7 @@ async def test_script_flush_does_no_harm(redis_client: Any, clock: SystemClock):
     assert total == 6
 
 
-async def test_every_key_expires_and_names_nobody(redis_client: Any, clock: SystemClock):
+async def test_every_key_expires_and_contains_no_names(redis_client: Any, clock: SystemClock):
     """Nothing is left behind for ever, and nothing can be read from the names."""
     quota = Quota.interface(store=RedisQuotaStore(redis_client))
     await granted(quota, clock, 2)
@@ -357,7 +357,7 @@ async def test_closed_when_redis_is_away(
         assert await granted(quota, clock, 1) == 1
         server.kill()
         with caplog.at_level(logging.WARNING, "mintlify_async"):
-            with pytest.raises(QuotaExceededError, match=r"Redis is away.*nothing was sent") as refused:
+            with pytest.raises(QuotaExceededError, match=r"is unavailable.*nothing was sent") as refused:
                 await quota.acquire("create_job", ACME, clock=clock)
             assert (refused.value.limit, refused.value.retry_after) == (None, pytest.approx(0.05, rel=0.2))
             assert type(refused.value.__cause__).__name__ == "CauseSummary"
@@ -368,8 +368,8 @@ async def test_closed_when_redis_is_away(
         assert [
             record.message.partition(" (")[0] for record in caplog.records if record.name == "mintlify_async"
         ] == [
-            "the quota store on Redis is away",
-            "the quota store on Redis is back",
+            "the quota store on Redis is unavailable",
+            "the quota store on Redis is available again",
         ]
 
 
@@ -425,7 +425,7 @@ async def test_a_process_that_was_refused_begins_no_share(
 async def test_what_was_let_through_alone_is_entered_afterwards(
     own_redis: Callable[..., RedisServer], clock: SystemClock
 ):
-    """When Redis is back, the slots that were given without it count for everybody."""
+    """When Redis is back, the slots that were given without it count for all processes."""
     server = own_redis(durable=True)
     async with server.client() as client, server.client() as other:
         store = RedisQuotaStore(client, on_store_error="local", sharers=2, timeout=5, probe_every=0.05)

@@ -38,7 +38,7 @@ def bodies() -> dict[str, bytes]:
     return found
 
 
-FOREIGN = {  # what a modern page gets as it came, and refuses
+FOREIGN = {  # what a modern page gets unchanged, and refuses
     "finish-unknown-from-model",
     "raw-finish-reason-unknown",
     "raw-unknown-type",

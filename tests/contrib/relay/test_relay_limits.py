@@ -19,7 +19,7 @@ async def test_a_user_is_a_string(caplog):
 
 
 @pytest.mark.parametrize("user", ["", None])
-async def test_nobody_gets_no_answer(user):
+async def test_a_request_without_a_user_gets_no_answer(user):
     """A request without a user gets 401, and its body is not read."""
     async with desk(user=lambda request: user) as here:
         status, _, _ = await here.page.post()
@@ -38,7 +38,7 @@ async def test_the_user_hook_may_refuse_and_await():
         assert (status, text) == (403, b"not you")
 
 
-async def test_anonymous_is_nobodys_name(caplog):
+async def test_anonymous_is_not_a_users_name(caplog):
     """The user "anonymous" is refused: all users without an account would share their threads."""
     async with desk(user=lambda request: "anonymous") as here:
         status, _, _ = await here.page.post()

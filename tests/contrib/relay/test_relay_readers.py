@@ -88,7 +88,7 @@ async def test_five_hundred_readers_and_a_third_leave():
             await until(lambda: len(asyncio.all_tasks()) <= before)
 
 
-async def test_an_answer_that_nobody_sends_gives_its_place_back():
+async def test_an_answer_that_is_never_sent_gives_its_place_back():
     """An answer that a handler opened and dropped is closed when it is collected."""
     async with LocalService() as service, service.session() as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)

@@ -67,7 +67,7 @@ def test_another_users_seal_is_foreign():
 
 @pytest.mark.parametrize("user", ["ada", "bob"])
 def test_an_expired_seal_says_so(user):
-    """It opens to its last second, and to nobody after."""
+    """A seal can be opened until its last second, and not after it."""
     clock = WallClock()
     seal = sealed(clock=clock)
     token = seal.seal(THREAD, "ada")
