@@ -98,7 +98,8 @@ class MintlifySession:
         proxy: The URL of a proxy.
         ssl: The context that verifies certificates.
         trust_env: Whether to take proxies from environment variables; False by default. A password
-            for the service's host in ~/.netrc is then refused, because it would replace the key.
+            for the service's host in ~/.netrc is then refused, because it would replace the key. That
+            takes aiohttp 3.13.1 or newer: an older one sends the password in the key's place.
         allow_insecure_http: Allow plain http to other machines.
         check_key_kind: Refuse an admin key given as the assistant key, and the reverse, before sending.
         assumptions: Corrects what this package assumes about the service.
@@ -379,7 +380,12 @@ class MintlifySession:
         retrieval_page_size: float | None = None,
         timeout: float | None = None,
         timeouts: Timeouts | None = None,
-        **arguments: Any,
+        thread: object = None,
+        filter: SearchFilter | Mapping[str, Any] | None = None,
+        context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
+        current_path: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> PreparedQuestion:
         """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
         self._check_open()
@@ -394,7 +400,12 @@ class MintlifySession:
             retrieval_page_size=(
                 options.retrieval_page_size if retrieval_page_size is None else retrieval_page_size
             ),
-            **arguments,
+            thread=thread,
+            filter=filter,
+            context=context,
+            current_path=current_path,
+            headers=headers,
+            extra_body=extra_body,
         )
 
     def conversation(

@@ -62,10 +62,8 @@ class Limit:
     phase: str
 
 
-def attempt_limit(timeouts: Timeouts, now: float, deadline: float | None, *, question: bool) -> Limit:
-    """Return the limit on an attempt that begins *now*, where *deadline* bounds all attempts."""
-    if not question:
-        return Limit(deadline, timeouts.request, "request")
+def first_event_limit(timeouts: Timeouts, now: float, deadline: float | None) -> Limit:
+    """Return the limit on asking a question *now*, where *deadline* bounds all attempts."""
     first_event_by = now + timeouts.first_event
     if deadline is not None and deadline < first_event_by:
         return Limit(deadline, timeouts.total or timeouts.first_event, "total")

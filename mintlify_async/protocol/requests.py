@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, Literal
 
@@ -113,8 +114,8 @@ def get_job_request(
     return Request(
         operation="get_job",
         method="GET",
-        path=assumptions.get_job_path.format(
-            project_id=path_segment(project_id, "project_id"), job_id=path_segment(job_id, "job_id")
+        path=_job_path(
+            assumptions.get_job_path, path_segment(project_id, "project_id"), path_segment(job_id, "job_id")
         ),
         route=assumptions.get_job_path,
         key_kind="admin",
@@ -137,8 +138,10 @@ def send_message_request(
     return Request(
         operation="send_message",
         method="POST",
-        path=assumptions.send_message_path.format(
-            project_id=path_segment(project_id, "project_id"), job_id=path_segment(job_id, "job_id")
+        path=_job_path(
+            assumptions.send_message_path,
+            path_segment(project_id, "project_id"),
+            path_segment(job_id, "job_id"),
         ),
         route=assumptions.send_message_path,
         key_kind="admin",
@@ -186,7 +189,7 @@ def ask_request(
     return Request(
         operation="ask",
         method="POST",
-        path=assumptions.ask_path.format(domain=path_segment(domain, "domain")),
+        path=_ask_path(assumptions.ask_path, path_segment(domain, "domain")),
         route=assumptions.ask_path,
         key_kind="assistant",
         body=_question_body(body),
@@ -194,6 +197,16 @@ def ask_request(
         domain=domain,
         thread=thread,
     )
+
+
+@lru_cache(maxsize=128)
+def _job_path(template: str, project_id: str, job_id: str) -> str:
+    return template.format(project_id=project_id, job_id=job_id)
+
+
+@lru_cache(maxsize=128)
+def _ask_path(template: str, domain: str) -> str:
+    return template.format(domain=domain)
 
 
 def _question_body(body: dict[str, Any]) -> bytes:
