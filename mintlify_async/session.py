@@ -87,7 +87,8 @@ class MintlifySession:
         proxy: The URL of a proxy.
         ssl: The context that verifies certificates.
         trust_env: Whether to take proxies from environment variables; False by default. A password
-            for the service's host in ~/.netrc is then refused, because it would replace the key.
+            for the service's host in ~/.netrc is then refused, because it would replace the key. That
+            takes aiohttp 3.13.1 or newer: an older one sends the password in the key's place.
         allow_insecure_http: Allow plain http to other machines.
         check_key_kind: Refuse an admin key given as the assistant key, and the reverse, before sending.
         assumptions: Corrects what this package assumes about the service.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from attrs import define, evolve
@@ -13,6 +13,7 @@ from ..http.observer import Fact, Observation
 from ..http.response_body import LiveResponse
 from ..http.timeouts import Timeouts
 from ..messages import Message, Question, clean_text
+from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..protocol.argument_checks import check_messages, check_thread, merged
 from ..protocol.assumptions import Assumptions
@@ -132,20 +133,28 @@ class AssistantAPI:
         question: Question,
         *,
         domain: str,
-        thread: object = None,
-        headers: Mapping[str, str] | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-        **fields: Any,
+        fp: str,
+        retrieval_page_size: float,
+        thread: object,
+        filter: SearchFilter | Mapping[str, Any] | None,
+        context: Sequence[ContextItem | Mapping[str, Any]] | None,
+        current_path: str | None,
+        headers: Mapping[str, str] | None,
+        extra_body: Mapping[str, Any] | None,
     ) -> PreparedQuestion:
         """Check a question and return what its reply is made with; sends nothing.
 
         Args:
             question: A string, or the messages of the conversation.
             domain: The site.
+            fp: Names the user.
+            retrieval_page_size: The number of search results used for the answer.
             thread: The thread to continue, or its id.
+            filter: Limits the search.
+            context: Code or selected text.
+            current_path: The page that the user is reading.
             headers: Additional headers.
             extra_body: Additional fields of the body.
-            fields: The other fields of the request; see :func:`ask_request`.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -156,10 +165,14 @@ class AssistantAPI:
             http.assumptions,
             domain,
             asked,
-            thread=check_thread(thread),
+            fp=fp,
+            retrieval_page_size=retrieval_page_size,
+            thread=None if thread is None else check_thread(thread),
+            filter=filter,
+            context=context,
+            current_path=current_path,
             headers=merged(http.headers, headers),
             extra_body=merged(http.extra_body, extra_body),
-            **fields,
         )
         if http.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text

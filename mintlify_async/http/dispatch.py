@@ -45,7 +45,7 @@ from .failures import CLOSED
 from .observer import Fact, Observation, Observer
 from .response_body import LiveResponse
 from .retry import Failure, Outcome, RetryBudget, RetryPolicy, retry_after_seconds
-from .timeouts import AttemptLimit, Timeouts, attempt_limit
+from .timeouts import AttemptLimit, Timeouts, first_event_limit
 from .transport import Transport
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Call(Generic[T]):
         transport: The connections.
         request: What to send.
         timeouts: The limits.
+        seconds: The limit on all attempts of an agent request.
         deadline: When all attempts must be over, on the session's clock, or None.
         exchange: Sends an attempt and returns its result.
         single: Whether there is only one attempt.
@@ -80,6 +81,7 @@ class Call(Generic[T]):
     transport: Transport
     request: Request
     timeouts: Timeouts
+    seconds: float
     deadline: float | None
     exchange: Callable[[Attempt], Awaitable[T]]
     single: bool = False
@@ -163,8 +165,8 @@ class Dispatcher:
     headers: Mapping[str, str] = field(repr=False)
     extra_body: Mapping[str, Any] = field(repr=False)
 
-    def job(self, request: Request, timeouts: Timeouts, *, single: bool = False) -> Coroutine[Any, Any, Job]:
-        """Send an agent request and return the job in its answer.
+    def job(self, request: Request, seconds: float, *, single: bool = False) -> Coroutine[Any, Any, Job]:
+        """Send an agent request, within *seconds*, and return the job in its answer.
 
         Raises:
             OutcomeUnknownError: A POST was sent, and its outcome is not known.
@@ -173,9 +175,10 @@ class Dispatcher:
             UnexpectedResponseError: The answer to a GET is not a job.
             QuotaExceededError: Our own count says that the limit is used up.
         """
-        deadline = self.clock.now() + timeouts.request
-        call = Call(self.transport(), request, timeouts, deadline, self._exchange_job, single)
-        return self._run(call)
+        deadline = self.clock.now() + seconds
+        return self._run(
+            Call(self.transport(), request, self.timeouts, seconds, deadline, self._exchange_job, single)
+        )
 
     def open(self, request: Request, timeouts: Timeouts) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         """Send a question; return its live answer and how many attempts it took.
@@ -186,7 +189,8 @@ class Dispatcher:
             QuotaExceededError: Our own count says that the limit is used up.
         """
         deadline = None if timeouts.total is None else self.clock.now() + timeouts.total
-        return self._run(Call(self.transport(), request, timeouts, deadline, self._exchange_stream))
+        seconds = timeouts.request
+        return self._run(Call(self.transport(), request, timeouts, seconds, deadline, self._exchange_stream))
 
     async def _run(self, call: Call[T]) -> T:
         """Make attempts until one succeeds or none may follow."""
@@ -204,16 +208,14 @@ class Dispatcher:
 
     async def _attempt(self, call: Call[T], previous: FailedAttempt | None) -> T | FailedAttempt:
         """Send the request once."""
-        slot: Lease | None = None
-        key = self.keys[call.request.key_kind].at_hand
+        key, slot = self.keys[call.request.key_kind].at_hand, None
         if key is None or previous is not None or self.quota is not None:
             key, slot = await self._unless_cancelled(call, previous)
         attempt = self._begin(call, previous, key, slot)
-        error: SendError
         try:
             result = await call.exchange(attempt)
         except (APIConnectionError, APIStatusError, UnexpectedResponseError) as failure:
-            error = failure
+            error: SendError = failure
         except (StateError, ConfigurationError):
             if slot is not None and not attempt.answered:
                 await slot.refund()
@@ -222,6 +224,11 @@ class Dispatcher:
             if attempt.observation is not None:
                 attempt.observation.end()
             return result
+        return await self._failed(attempt, error)
+
+    async def _failed(self, attempt: Attempt, error: SendError) -> FailedAttempt:
+        """Give back the slot of an attempt that sent nothing, and note how it ended."""
+        slot = attempt.slot
         if slot is not None and isinstance(error, APIConnectionError) and error.sent == "no":
             await slot.refund()
         if not attempt.answered:
@@ -258,7 +265,7 @@ class Dispatcher:
     async def _made_key(self, key: Key, call: Call[Any]) -> Secret:
         """Return the key that the user's function makes; it has as long as the answer would have."""
         operation = call.request.operation
-        limit = self._limit(call)
+        limit = _limit(call, self.clock.now())
         try:
             async with self.clock.deadline(limit.at):
                 return await key.reveal()
@@ -272,10 +279,6 @@ class Dispatcher:
             sent="no",
             operation=operation,
         )
-
-    def _limit(self, call: Call[Any]) -> AttemptLimit:
-        question = call.request.is_question
-        return attempt_limit(call.timeouts, self.clock.now(), call.deadline, question=question)
 
     async def _take_slot(self, call: Call[Any], key: Secret, previous: FailedAttempt | None) -> Lease | None:
         request = call.request
@@ -296,13 +299,14 @@ class Dispatcher:
     ) -> Attempt:
         number = previous.attempt.number + 1 if previous is not None else 1
         observation = None
-        sent_at = self.clock.wall()
+        now, sent_at = self.clock.now(), self.clock.wall()
         if self.attempts is not None:
             observation = self.attempts.start("attempt", _facts(call.request, number))
-        limit, now = self._limit(call), self.clock.now()
+        limit = _limit(call, now)
         if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
-            # A pooled connection may be dead without a sign: keep half of the time for a fresh one.
-            limit = AttemptLimit(now + ((limit.at or now) - now) / 2, limit.seconds / 2, limit.phase)
+            # A pooled connection may be dead without a sign; half the time is left for a fresh one.
+            limit.at = now + ((limit.at or now) - now) / 2
+            limit.seconds /= 2
         return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 
     async def _exchange_job(self, attempt: Attempt) -> Job:
@@ -426,6 +430,13 @@ class Dispatcher:
         return await self.quota.left(operation, _scope(operation == "ask", place, key), clock=self.clock)
 
 
+def _limit(call: Call[Any], now: float) -> AttemptLimit:
+    """Return the limit on an attempt that begins *now*."""
+    if not call.request.is_question:
+        return AttemptLimit(call.deadline, call.seconds, "request")
+    return first_event_limit(call.timeouts, now, call.deadline)
+
+
 def _facts(request: Request, number: int) -> dict[str, Fact]:
     facts: dict[str, Fact] = {
         "operation": request.operation,
@@ -509,10 +520,15 @@ def _scope(question: bool, place: str, key: str) -> QuotaScope:
 
 def _hide_secrets(answer: WholeResponse, request: Request, key: str) -> None:
     """Mask our own secrets in *answer*: a server may repeat them."""
-    for secret in (key, request.thread.key if request.thread is not None else None):
-        if secret is not None and len(secret) >= SHORTEST_SECRET:
-            answer.body = answer.body.replace(secret.encode(), b"****")
-            _hide_in_headers(answer, secret)
+    _hide(answer, key)
+    if request.thread is not None and request.thread.key is not None:
+        _hide(answer, request.thread.key)
+
+
+def _hide(answer: WholeResponse, secret: str) -> None:
+    if len(secret) >= SHORTEST_SECRET:
+        answer.body = answer.body.replace(secret.encode(), b"****")
+        _hide_in_headers(answer, secret)
 
 
 def _hide_in_headers(answer: LiveResponse | WholeResponse, secret: str) -> None:

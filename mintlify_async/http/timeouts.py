@@ -62,10 +62,8 @@ class AttemptLimit:
     phase: str
 
 
-def attempt_limit(timeouts: Timeouts, now: float, deadline: float | None, *, question: bool) -> AttemptLimit:
-    """Return the limit on an attempt that begins *now*, where *deadline* bounds all attempts."""
-    if not question:
-        return AttemptLimit(deadline, timeouts.request, "request")
+def first_event_limit(timeouts: Timeouts, now: float, deadline: float | None) -> AttemptLimit:
+    """Return the limit on asking a question *now*, where *deadline* bounds all attempts."""
     first_event_by = now + timeouts.first_event
     if deadline is not None and deadline < first_event_by:
         return AttemptLimit(deadline, timeouts.total or timeouts.first_event, "total")

@@ -101,6 +101,9 @@ class RequestBody(payload.Payload):
         self._transport = transport
         if transport is None or not transport.is_closing():
             self.sent_at = self._clock.wall()
+        if self._size is not None and self._size <= WRITE_BYTES:
+            await writer.write(self._bytes)
+            return
         view = memoryview(self._bytes)
         for start in range(0, len(view), WRITE_BYTES):
             await writer.write(view[start : start + WRITE_BYTES])
@@ -118,7 +121,16 @@ class Transport:
     alive at the very moment it is used again, and then it is not known whether it took the request.
     """
 
-    __slots__ = ("_clock", "_closed", "_keep_alive", "_one_use", "_settings", "_waiting", "_watchdog")
+    __slots__ = (
+        "_clock",
+        "_closed",
+        "_keep_alive",
+        "_one_use",
+        "_ready_headers",
+        "_settings",
+        "_waiting",
+        "_watchdog",
+    )
 
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
@@ -130,6 +142,8 @@ class Transport:
         self._watchdog = IdleWatchdog(clock)
         self._closed = False
         self._waiting: set[Deadline] = set()
+        # By operation: the key that was sent last, and the headers with it where a request has no others.
+        self._ready_headers: dict[str, tuple[Secret, CIMultiDict[str]]] = {}
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
@@ -169,6 +183,12 @@ class Transport:
         """
         response = await self._send(request, key, limit, connect, fresh=fresh)
         if 200 <= response.status < 300:
+            content = response.content
+            if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
+                # The body came with the headers, as a job's record does: 4 % of a request are saved.
+                body = content.read_nowait()
+                response.close()
+                return WholeResponse(status=response.status, headers=response.headers, body=body)
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
 
@@ -207,7 +227,7 @@ class Transport:
             with deadline:
                 return await session.request(
                     request.method,
-                    yarl.URL(self._settings.base_url + request.path, encoded=True),
+                    _url(self._settings.base_url, request.path),
                     data=body,
                     headers=self._headers(request, key),
                     allow_redirects=False,
@@ -217,26 +237,50 @@ class Transport:
                     timeout=_connect_timeout(connect),
                 )
         except FOREIGN_ERRORS as error:
-            written = body.sent_at is not None if body is not None else None
-            failure = translate(error, request.operation, written=written, limit=limit, connect=connect)
-            if self._closed:  # by us: the error is not a failure of the network
-                failure = closed_here(request.operation, "maybe" if written else "no")
+            failure = self._failure(error, request, body, limit, connect)
             cause = summarize(error)
         except asyncio.CancelledError:
-            if request.is_agent_post and body is not None and body.sent_at is not None:
-                log.warning("%s was cancelled after it was sent; it may have taken effect", request.operation)
             if body is not None:
+                if request.is_agent_post and body.sent_at is not None:
+                    log.warning(
+                        "%s was cancelled after it was sent: it may have been done", request.operation
+                    )
                 body.abort_unwritten()
             raise
         finally:
             self._waiting.discard(deadline)
         if body is not None:
             body.abort_unwritten()
-        if isinstance(failure, APIConnectionError) and body is not None:
-            failure.sent_at = body.sent_at
         raise failure from cause
 
+    def _failure(
+        self,
+        error: BaseException,
+        request: Request,
+        body: RequestBody | None,
+        limit: AttemptLimit,
+        connect: float,
+    ) -> MintlifyError:
+        """Return this package's error for *error*, which ended a request before its headers had arrived."""
+        written = body.sent_at is not None if body is not None else None
+        if self._closed:  # by us: whatever was raised is no trouble of the network
+            failure: MintlifyError = closed_here(request.operation, "maybe" if written else "no")
+        else:
+            failure = translate(error, request.operation, written=written, limit=limit, connect=connect)
+        if isinstance(failure, APIConnectionError) and body is not None:
+            failure.sent_at = body.sent_at
+        return failure
+
     def _headers(self, request: Request, key: Secret) -> CIMultiDict[str]:
+        """Return the request's headers, which aiohttp, and what wraps it, may change."""
+        if request.headers:
+            return self._make_headers(request, key)
+        ready = self._ready_headers.get(request.operation)
+        if ready is None or ready[0] is not key:
+            ready = self._ready_headers[request.operation] = (key, self._make_headers(request, key))
+        return ready[1].copy()
+
+    def _make_headers(self, request: Request, key: Secret) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
         if self._settings.client_session is not None:  # our own sessions have them for all requests
             headers.update(COMMON_HEADERS)
@@ -282,16 +326,10 @@ class Transport:
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
         deadline = Deadline(self._clock, limit.at)
-        content = response.content
-        if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
-            # The body arrived with the headers, as a job's record does: 4 % of a request are saved.
-            body = content.read_nowait()
-            response.close()
-            return WholeResponse(status=response.status, headers=response.headers, body=body)
         self._waiting.add(deadline)
         try:
             with deadline:
-                whole = await _read_up_to(content, ANSWER_MAX_BYTES, pieces)
+                whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return WholeResponse(status=response.status, headers=response.headers, body=b"".join(pieces))
             failure = UnexpectedResponseError(
@@ -355,6 +393,11 @@ class Transport:
         own = [s for s in (self._keep_alive, self._one_use) if s is not None and s is not borrowed]
         self._keep_alive = self._one_use = borrowed
         return own
+
+
+@lru_cache(maxsize=128)
+def _url(base_url: str, path: str) -> yarl.URL:
+    return yarl.URL(base_url + path, encoded=True)
 
 
 @lru_cache(maxsize=8)

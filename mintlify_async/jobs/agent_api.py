@@ -143,13 +143,13 @@ class AgentAPI:
 
     async def post(self, request: Request, *, timeout: float | None = None) -> Job:
         """Send *request*, a POST, at most once, and return the job in its answer."""
-        timeouts = self.http.timeouts if timeout is None else evolve(self.http.timeouts, request=timeout)
+        seconds = self.http.timeouts.request if timeout is None else timeout
         observation = self.observe(request.operation, request.project_id or "", request.job_id)
         if observation is None:
-            return await self.http.job(request, timeouts)
+            return await self.http.job(request, seconds)
         observation.set("input", request.prompt or "")
         with following(observation), observation.active():
-            job = await self.http.job(request, timeouts)
+            job = await self.http.job(request, seconds)
             observation.set("conversation_id", job.id)
             note_job(observation, job)
             return job
@@ -160,16 +160,11 @@ class AgentAPI:
         Raises:
             UnexpectedResponseError: The answer is another job, or not a job.
         """
-        http, timeouts = self.http, self.http.timeouts
+        http, seconds = self.http, self.http.timeouts.request
         request = get_job_request(http.assumptions, project_id, job_id, headers=http.headers)
         if not retry:
-            timeouts = evolve(
-                timeouts,
-                request=min(
-                    timeouts.request, self.poll.timeout, math.inf if limit is None else max(limit, 0.001)
-                ),
-            )
-        job = await http.job(request, timeouts, single=not retry)
+            seconds = min(seconds, self.poll.timeout, math.inf if limit is None else max(limit, 0.001))
+        job = await http.job(request, seconds, single=not retry)
         if job.id != job_id:
             raise UnexpectedResponseError(
                 f"get_job: asked for job {printable(job_id)}, but the answer is job {printable(job.id)}",

@@ -35,10 +35,11 @@ class Headers(Mapping[str, str]):
         found: dict[str, str] = {}
         for name, content in headers.items() if headers is not None else ():
             lower = name.lower()
-            found.setdefault(lower, MASK if lower in _HIDDEN_HEADERS or lower == hidden else content)
+            if lower not in found:
+                found[lower] = MASK if lower in _HIDDEN_HEADERS or lower == hidden else content
         self._names: tuple[str, ...] = _one_of_equals(tuple(found))
         self._values: tuple[str, ...] = tuple(
-            _one_of_equals(value) if len(value) <= 64 else value for value in found.values()
+            [_one_of_equals(value) if len(value) <= 64 else value for value in found.values()]
         )
 
     def __getitem__(self, name: str) -> str:

@@ -318,30 +318,26 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     hook_of = converter.get_structure_hook
     fields = {f.wire: (f, f.name, _TAKEN_AS_IS.get(f.kind), hook_of(f.kind)) for f in _wire_fields(cls)}
     required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
-    ignored = {"type"} if hasattr(cls, "type") else set[str]()
+    # The type on the wire has chosen the class; a class without a type keeps a field of that name.
+    ignored: Any = "type" if hasattr(cls, "type") else None
     has_extra = any(field.name == "extra" for field in _attributes(cls))
 
     def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        values = {} if given is None else given
+        values = given or {}
         extra: dict[str, Any] = {}
         for wire_name, sent in cast("Mapping[str, Any]", content).items():
             found = fields.get(wire_name)
             if found is None:
-                if wire_name not in ignored:
-                    extra[wire_name] = sent
+                extra[wire_name] = sent
                 continue
             field, name, taken, hook = found
             if sent.__class__ is taken:
                 values[name] = sent
             elif sent is not None or not field.null_is_absent:
-                try:
-                    values[name] = hook(sent, None)
-                except DecodeProblem as problem:
-                    if not field.lenient:
-                        raise DecodeProblem(f".{wire_name}{problem}") from None
-                    extra[wire_name] = sent
+                _read_with_hook(hook, field, sent, values, extra)
+        extra.pop(ignored, None)
         for name, wire_name in required:
             if name not in values:
                 raise DecodeProblem(f".{wire_name} is missing")
@@ -350,6 +346,17 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
         return cls(**values)
 
     return read
+
+
+def _read_with_hook(
+    hook: Callable[..., Any], field: _Field, sent: Any, values: dict[str, Any], extra: dict[str, Any]
+) -> None:
+    try:
+        values[field.name] = hook(sent, None)
+    except DecodeProblem as problem:
+        if not field.lenient:
+            raise DecodeProblem(f".{field.wire}{problem}") from None
+        extra[field.wire] = sent
 
 
 def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, Any]]:

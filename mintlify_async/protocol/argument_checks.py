@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError, printable
 from ..messages import Message, coerce_messages
@@ -219,6 +219,23 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
         ConfigurationError: It is not an http(s) URL, carries credentials, a query or a
             fragment, or is plain http outside this machine.
     """
+    value, parts = _split_url(value)
+    host = parts.hostname
+    if parts.scheme not in ("http", "https") or not host:
+        raise _wrong_url("must begin with https:// and name a host")
+    if "@" in parts.netloc:
+        raise _wrong_url("must not carry a user name or password; keys go in admin_key= and assistant_key=")
+    if "?" in value or "#" in value:
+        raise _wrong_url("must not have a query or a fragment")
+    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(host)):
+        raise _wrong_url(
+            "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
+        )
+    return value.rstrip("/")
+
+
+def _split_url(value: object) -> tuple[str, SplitResult]:
+    """Return *value* and its parts when it is written as a URL."""
     if not isinstance(value, str):
         raise _wrong_url(f"must be a string; got {type(value).__name__}")
     if not value.strip():
@@ -232,18 +249,7 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
         _ = parts.port  # raises when it is not a number
     except ValueError:
         raise _wrong_url("is not a URL") from None
-    host = parts.hostname
-    if parts.scheme not in ("http", "https") or not host:
-        raise _wrong_url("must begin with https:// and name a host")
-    if "@" in parts.netloc:
-        raise _wrong_url("must not carry a user name or password; keys go in admin_key= and assistant_key=")
-    if "?" in value or "#" in value:
-        raise _wrong_url("must not have a query or a fragment")
-    if parts.scheme == "http" and not (allow_insecure_http or is_loopback(host)):
-        raise _wrong_url(
-            "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
-        )
-    return value.rstrip("/")
+    return value, parts
 
 
 def _wrong_url(why: str) -> ConfigurationError:

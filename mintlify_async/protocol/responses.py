@@ -67,6 +67,9 @@ def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | No
     return None
 
 
+_decode = json.JSONDecoder().decode  # json.loads makes up its mind about options each time
+
+
 def read_job(
     assumptions: Assumptions, answer: WholeResponse, attempts: int = 1, *, id_is_enough: bool = False
 ) -> Job:
@@ -81,7 +84,7 @@ def read_job(
     info = response_info(assumptions, answer.status, answer.headers, attempts)
     text = answer.text
     try:
-        value: Any = json.loads(text)
+        value: Any = _decode(text)
         if value.__class__ is dict and not too_deep(text, value):
             if id_is_enough and value.get("id") and isinstance(value["id"], str) and not value.get("status"):
                 return Job(id=value["id"], status="", raw=info)
