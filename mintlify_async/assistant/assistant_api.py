@@ -135,12 +135,12 @@ class AssistantAPI:
         domain: str,
         fp: str,
         retrieval_page_size: float,
-        thread: object,
-        filter: SearchFilter | Mapping[str, Any] | None,
-        context: Sequence[ContextItem | Mapping[str, Any]] | None,
-        current_path: str | None,
-        headers: Mapping[str, str] | None,
-        extra_body: Mapping[str, Any] | None,
+        thread: object = None,
+        filter: SearchFilter | Mapping[str, Any] | None = None,
+        context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
+        current_path: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
     ) -> PreparedQuestion:
         """Check a question and return what its reply is made with; sends nothing.
 
