@@ -406,6 +406,7 @@ class Reply:
                     self._end(None)
                     break
                 live = self._to_be_read(stream)
+                live.check_process()
                 try:
                     # Not a variable of this frame: it may repeat a key, and later errors have this frame.
                     self._feed(stream, live, await live.read())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import aiohttp
 
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError, StateError
 from ..protocol.secret import Secret
-from ..runtime.per_event_loop import session_closed
+from ..runtime.per_event_loop import process_forked, session_closed
 from .failures import FOREIGN_ERRORS, summarize
 from .idle_watchdog import IdleWatchdog
 from .timeouts import Timeouts
@@ -36,6 +37,7 @@ class LiveResponse:
         "_content",
         "_failure",
         "_loop",
+        "_pid",
         "_response",
         "_since",
         "_started",
@@ -61,16 +63,7 @@ class LiveResponse:
         total_at: float | None,
         secret: Secret,
     ) -> None:
-        """Take over *response*, whose headers have arrived.
-
-        Args:
-            response: aiohttp's response.
-            watchdog: Watches this body's limits.
-            timeouts: The limits.
-            started: When the question was sent.
-            total_at: When the whole answer must have arrived, or None.
-            secret: The key that was sent.
-        """
+        """Take over *response*: asked at *started*, and all must be there at *total_at* (None: never)."""
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         self.waiting_first = True
@@ -90,7 +83,13 @@ class LiveResponse:
         self._closing: StateError | None = None
         self._closed = False
         self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
         watchdog.add(self)
+
+    def check_process(self) -> None:
+        """Raise StateError in a process that was forked from the one that opened the connection."""
+        if self._pid != os.getpid():
+            raise process_forked()
 
     async def read(self) -> bytes:
         """Return what has arrived, waiting for at least one byte; ``b""`` is the body's clean end.
@@ -137,7 +136,8 @@ class LiveResponse:
         """Close the connection at once and wake a reader that waits. Safe to repeat, from any task."""
         if not self._closed:
             self._finish()
-            self._response.close()
+            if self._pid == os.getpid():  # in a forked child, the connection is the parent's
+                self._response.close()
 
     def close_with_session(self) -> None:
         """Close the connection; what had arrived can be read, and then the error says who closed it."""

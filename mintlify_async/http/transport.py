@@ -105,8 +105,12 @@ class RequestBody(payload.Payload):
             await writer.write(self._bytes)
             return
         view = memoryview(self._bytes)
-        for start in range(0, len(view), WRITE_BYTES):
-            await writer.write(view[start : start + WRITE_BYTES])
+        try:
+            for start in range(0, len(view), WRITE_BYTES):
+                await writer.write(view[start : start + WRITE_BYTES])
+        except asyncio.CancelledError:  # aiohttp's, when an answer ended or was closed before the body
+            self.abort_unwritten()
+            raise
 
     def abort_unwritten(self) -> None:
         """Drop the connection if it holds bytes that the server does not take: closing it waits for them."""
@@ -355,12 +359,15 @@ class Transport:
         # Wait two seconds for the text of a refusal; without it, the status is still reported.
         pieces: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
+        deadline = Deadline(self._clock, until if limit.at is None else min(until, limit.at))
+        self._waiting.add(deadline)
         try:
-            with Deadline(self._clock, until if limit.at is None else min(until, limit.at)):
+            with deadline:
                 await _read_up_to(response.content, ERROR_MAX_BYTES, pieces)
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:
+            self._waiting.discard(deadline)
             response.close()
         body = b"".join(pieces)[:ERROR_MAX_BYTES]
         return WholeResponse(status=response.status, headers=response.headers, body=body)

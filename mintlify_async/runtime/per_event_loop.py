@@ -18,13 +18,21 @@ from typing import Generic, Protocol, TypeVar
 
 from ..errors import StateError
 
-__all__ = ["LoopLocal", "session_closed"]
+__all__ = ["LoopLocal", "process_forked", "session_closed"]
 
 
 def session_closed(operation: str | None = None) -> StateError:
     """Return the error for a call on a session that is closed."""
     message = "this session is closed; make a new one"
     return StateError(f"{operation}: {message}" if operation else message)
+
+
+def process_forked() -> StateError:
+    """Return the error for a call in a child process on connections of its parent."""
+    return StateError(
+        "this session was used before the process forked, and its connections belong to the parent; "
+        "make a session in the child"
+    )
 
 
 class Closable(Protocol):
@@ -78,10 +86,7 @@ class LoopLocal(Generic[T]):
         if entry is None:
             return self._add(loop)
         if entry.pid != os.getpid():
-            raise StateError(
-                "this session was used before the process forked, and its connections belong to the parent; "
-                "make a session in the child"
-            )
+            raise process_forked()
         return entry.resources
 
     def _add(self, loop: asyncio.AbstractEventLoop) -> T:

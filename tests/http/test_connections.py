@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
+import stat
 import time
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +20,7 @@ from wire_kit import JOB
 
 from mintlify_async import (
     APITimeoutError,
+    MintlifyError,
     OutcomeUnknownError,
     RetryPolicy,
     StateError,
@@ -199,3 +204,49 @@ async def test_a_prompt_that_is_never_read_leaves_no_socket(service, name):
                 read += len(data)
         assert read < len(prompt)
         writer.close()
+
+
+def sockets_to(port):
+    """Return how many sockets of this process are connected to *port*."""
+    count = 0
+    for number in (int(entry.name) for entry in Path("/proc/self/fd").iterdir()):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as one:
+                    count += one.getpeername()[1:2] == (port,)
+    return count
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts sockets in /proc")
+@pytest.mark.parametrize("status", [200, 413])
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("name", ["create_job", "ask"])
+async def test_an_early_answer_to_a_prompt_that_is_never_read_leaves_no_socket(service, name, whole, status):
+    """What is not written when the answer ends, or the session closes, is given up as well."""
+    prompt, taken = "x" * 6_000_000, asyncio.get_running_loop().create_future()
+    kind = "text/event-stream" if name == "ask" else "application/json"
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {2 if whole else 9}\r\n\r\n{{}}"
+
+    async def hasty(reader, writer):
+        writer.transport.pause_reading()
+        await asyncio.sleep(0.02)  # the prompt fills what the kernel takes
+        writer.write(head.encode())
+        taken.set_result(writer)
+
+    async with await asyncio.start_server(hasty, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        session = service.session(base_url=f"http://127.0.0.1:{port}", retry=RetryPolicy(attempts=1))
+        with service.clock.hold():
+            calling = asyncio.create_task(asyncio.wait_for(getattr(session, name)(prompt), None))
+            writer = await taken
+            await (asyncio.wait([calling]) if whole else asyncio.sleep(0.02))
+            if not whole:
+                await session.close()
+            with pytest.raises(MintlifyError):
+                await calling
+            for _ in range(50):
+                await asyncio.sleep(0)
+            left = sockets_to(port)
+        writer.transport.abort()
+        await session.close()
+    assert left == 0
