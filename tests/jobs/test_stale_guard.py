@@ -361,8 +361,8 @@ async def test_refresh_knows_of_the_guard():
 
 # Replicas that are behind ----------------------------------------------------------------------
 
-WHOLE = os.environ.get("STALE_GRID") == "whole"
-"""``STALE_GRID=whole python -m pytest tests/jobs/test_stale_guard.py -k grid`` runs the whole grid."""
+WHOLE = os.environ.get("SWEEPS") == "whole"
+"""``SWEEPS=whole python -m pytest tests/jobs/test_stale_guard.py -k grid`` runs the whole grid."""
 
 LAGS = range(0, 51, 5) if WHOLE else (0, 5, 20, 50)
 LENGTHS = (0.5, 3.0, 10.0, 30.0, 59.0, 61.0, 90.0, 200.0) if WHOLE else (3.0, 30.0, 90.0)
