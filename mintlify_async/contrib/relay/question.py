@@ -13,7 +13,6 @@ from attrs import evolve, field, frozen
 
 from mintlify_async import ConfigurationError, ContextItem, SearchFilter
 from mintlify_async.messages import clean_text
-from mintlify_async.model.json_text import require_json
 
 from .json_values import Wire, is_list, is_object
 from .refusals import RelayRefusal
@@ -258,8 +257,10 @@ def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str,
     """
     chosen = {name: fields[name] for name in names if fields.get(name) is not None}
     try:
-        require_json(chosen, "the question", sent=True)
+        json.dumps(chosen, ensure_ascii=False).encode()  # raises for half a character
         return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value) for name, value in chosen.items()}
+    except UnicodeEncodeError:
+        wrong = "the question has half of a surrogate pair"
     except ConfigurationError as error:
         wrong = str(error)
     raise RelayRefusal(400, f"{wrong[:150]}.")
