@@ -21,6 +21,7 @@ from .model.wire_value import (
     LOCAL,
     MISSING,
     JSONObject,
+    LenientText,
     MaskedJSON,
     Objects,
     ProviderMetadata,
@@ -369,10 +370,14 @@ class AbortEvent(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ErrorEvent(Event):
-    """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``."""
+    """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``.
+
+    Args:
+        error_text: The service's words; empty when it sent none.
+    """
 
     type: ClassVar[str] = "error"
-    error_text: str
+    error_text: LenientText = ""
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)

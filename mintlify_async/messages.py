@@ -8,7 +8,7 @@ whole as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 import attrs
 from attrs import frozen
@@ -290,7 +290,7 @@ MessagePart: TypeAlias = (
 )
 """Any part of a message."""
 
-_CLASSES: Final[dict[str, type[Part]]] = {
+_CLASSES: Final[dict[str, type[Part]]] = {  # assumption: part shapes
     cls.type: cls for cls in get_args(MessagePart) if isinstance(cls.type, str)
 }
 """The class of each type; the types of tools and of data contain a name, and are not here."""
@@ -355,8 +355,11 @@ def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
     return tuple(parts)
 
 
-ROLES: Final = ("system", "user", "assistant")
-"""The roles of messages."""
+Role: TypeAlias = Literal["user", "system", "assistant"] | str
+"""A message's role: ``user`` is what the interface shows, ``system`` and ``assistant`` are the AI SDK's.
+
+Other words are allowed: the interface does not list them.
+"""
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
@@ -365,14 +368,14 @@ class Message(WireValue):
 
     Args:
         id: The message's id; empty if the server gave none.
-        role: ``system``, ``user`` or ``assistant``.
+        role: ``user``, ``system``, ``assistant``, or a word that this version does not know.
         parts: The parts of the message, in order.
         metadata: The server's metadata, any JSON value, or None.
         extra: Further fields of a stored message.
     """
 
     id: str
-    role: str
+    role: Role
     parts: tuple[MessagePart, ...] = attrs.field(default=(), converter=_to_tuple)
     metadata: Any = None
     extra: Mapping[str, Any] = EMPTY
@@ -418,8 +421,7 @@ class Message(WireValue):
             raise ConfigurationError(f"{where} must be an object, not {type(wire).__name__}", field=where)
         require_json(content, where)
         id = require_text(content.pop("id", ""), f"{where}.id", empty=True)
-        role = content.pop("role", None)
-        _check_role(role, where)
+        role = require_text(content.pop("role", None), f"{where}.role")
         parts = content.pop("parts", None)
         if not isinstance(parts, list):
             raise ConfigurationError(f"{where}.parts must be a list", field=f"{where}.parts")
@@ -460,20 +462,13 @@ def _coerce(given: object, where: str) -> Message:
     return Message.from_wire(given, where)
 
 
-def _check_role(role: object, where: str) -> None:
-    if role not in ROLES:
-        raise ConfigurationError(
-            f"{where}.role must be 'system', 'user' or 'assistant', not {role!r}", field=f"{where}.role"
-        )
-
-
 def _with_id(message: Message, make_id: Callable[[], str]) -> Message:
     return message if message.id else attrs.evolve(message, id=make_id())
 
 
 def _checked(message: Message, where: str) -> Message:
     """Return *message* if its fields, which the caller may have set to anything, are valid."""
-    _check_role(message.role, where)
+    require_text(message.role, f"{where}.role")
     require_text(message.id, f"{where}.id", empty=True)
     for i, part in enumerate(cast("Sequence[object]", message.parts)):
         at = f"{where}.parts[{i}]"
@@ -493,6 +488,6 @@ def _checked(message: Message, where: str) -> Message:
 Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message | Mapping[str, Any]]
 """A question: text, a message, a browser's UIMessage dict, or several of those."""
 
-__all__ = ["Message", "MessagePart", "Part", "Question", "ToolApproval"]
+__all__ = ["Message", "MessagePart", "Part", "Question", "Role", "ToolApproval"]
 __all__ += ["clean_text", "coerce_messages", "join_surrogates"]
 __all__ += [cls.__name__ for cls in get_args(MessagePart)]

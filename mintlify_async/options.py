@@ -56,7 +56,7 @@ class Options:
     project_id: str | None
     domain: str | None
     fp: str
-    retrieval_page_size: float
+    retrieval_page_size: float | None
     headers: Mapping[str, str]
     extra_body: Mapping[str, Any]
     retry: RetryPolicy

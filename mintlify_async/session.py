@@ -28,7 +28,7 @@ from .messages import Message, Question
 from .model.job import Job
 from .model.question import ContextItem, SearchFilter
 from .model.thread import Thread
-from .model.wire_value import load_converter
+from .model.wire_value import MISSING, Missing, load_converter
 from .options import Options, from_environment, session_keys, transport_settings, with_total
 from .protocol.api_keys import KeySource
 from .protocol.argument_checks import ANONYMOUS, check_seconds
@@ -75,7 +75,7 @@ class MintlifySession:
         base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
             except to this machine, unless *allow_insecure_http* is set.
         fp: Identifies the user to the service (interface 2.3); ``"anonymous"`` by default.
-        retrieval_page_size: The number of search results used for an answer (interface 2.3); 5 by default.
+        retrieval_page_size: Search results used for an answer (interface 2.3); 5 by default, None: not sent.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a request is sent again; see :class:`RetryPolicy`.
@@ -113,7 +113,7 @@ class MintlifySession:
         assistant_key: KeySource | None = None,
         base_url: str | None = None,
         fp: str = ANONYMOUS,
-        retrieval_page_size: float = DEFAULT_RETRIEVAL_PAGE_SIZE,
+        retrieval_page_size: float | None = DEFAULT_RETRIEVAL_PAGE_SIZE,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
         retry: RetryPolicy | None = None,
@@ -282,7 +282,7 @@ class MintlifySession:
         *,
         thread: ThreadReference | str | None = None,
         fp: str | None = None,
-        retrieval_page_size: float | None = None,
+        retrieval_page_size: float | Missing | None = MISSING,
         filter: SearchFilter | Mapping[str, Any] | None = None,
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
         current_path: str | None = None,
@@ -302,7 +302,7 @@ class MintlifySession:
                 :class:`Message` objects, or the UIMessage dicts of a browser.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
             fp: Identifies the user; the session's by default.
-            retrieval_page_size: The number of search results used for the answer; the session's by default.
+            retrieval_page_size: Search results used for the answer; the session's by default, None: not sent.
             filter: Limits the search.
             context: Code or selected text that the assistant should consider.
             current_path: The page that the user is reading, at most 200 characters.
@@ -342,7 +342,7 @@ class MintlifySession:
         *,
         fp: str | None,
         domain: str | None,
-        retrieval_page_size: float | None = None,
+        retrieval_page_size: float | Missing | None = MISSING,
         timeout: float | None = None,
         timeouts: Timeouts | None = None,
         **arguments: Any,
@@ -350,7 +350,7 @@ class MintlifySession:
         """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
         self._check_open()
         options = self._options
-        page_size = options.retrieval_page_size if retrieval_page_size is None else retrieval_page_size
+        page_size = options.retrieval_page_size if retrieval_page_size is MISSING else retrieval_page_size
         limits = with_total(options.timeouts if timeouts is None else timeouts, timeout)
         return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings).prepare(
             question,

@@ -184,7 +184,8 @@ def test_messages_from_anything() -> None:
         (["a", ""], "messages[1]"),
         (["a", 5], "messages[1]"),
         ([{"parts": []}], "messages[0].role"),
-        ([{"role": "bot", "parts": []}], "messages[0].role"),
+        ([{"role": "", "parts": []}], "messages[0].role"),
+        ([{"role": ["user"], "parts": []}], "messages[0].role"),
         ([{"role": "user"}], "messages[0].parts"),
         ([{"role": "user", "parts": "x"}], "messages[0].parts"),
         ([{"role": "user", "parts": ["x"]}], "messages[0].parts[0]"),
@@ -203,8 +204,10 @@ def test_messages_from_anything() -> None:
             "messages[0].parts[0].approval.id",
         ),
         ([{"id": 5, "role": "user", "parts": []}], "messages[0].id"),
-        ({"role": "user", "parts": [{"type": "data-x", "data": {1}}]}, "messages"),
-        ([{"role": "user", "parts": [{"type": "data-x", "data": {1: 2}}]}], "messages[0]"),
+        ({"role": "user", "parts": [{"type": "data-x", "data": {1}}]}, "messages.parts[0].data"),
+        ([{"role": "user", "parts": [{"type": "data-x", "data": {1: 2}}]}], "messages[0].parts[0].data"),
+        ([{"role": "user", "parts": [], "x": [1, {"y": b"z"}]}], "messages[0].x[1].y"),
+        ([{"role": "user", "parts": [], "metadata": 10**5000}], "messages[0].metadata"),
     ],
 )
 def test_wrong_messages_name_the_field(given_messages: object, field: str) -> None:
@@ -219,11 +222,15 @@ def test_wrong_messages_name_the_field(given_messages: object, field: str) -> No
     ("message", "field"),
     [
         (Message(id=5, role="user"), "messages[0].id"),  # type: ignore[arg-type]
-        (Message(id="1", role="bot"), "messages[0].role"),
+        (Message(id="1", role=""), "messages[0].role"),
+        (Message(id="1", role=5), "messages[0].role"),  # type: ignore[arg-type]
         (Message(id="1", role="user", parts=("x",)), "messages[0].parts[0]"),  # type: ignore[arg-type]
         (Message(id="1", role="user", parts=(TextPart(text=None),)), "messages[0].parts[0].text"),  # type: ignore[arg-type]
         (Message(id="1", role="user", parts=(TextPart(text="x", state=1),)), "messages[0].parts[0].state"),  # type: ignore[arg-type]
-        (Message(id="1", role="user", parts=(DataPart(name="x", data={1}),)), "messages[0]"),
+        (
+            Message(id="1", role="user", parts=(DataPart(name="x", data={1}),)),
+            "messages[0].parts[0].data",
+        ),
     ],
 )
 def test_wrong_messages_of_ours_name_the_field(message: Message, field: str) -> None:
@@ -278,6 +285,24 @@ def test_any_message_round_trips(parts: list[dict[str, Any]], metadata: Any) -> 
     message = Message.from_wire(json.loads(json.dumps(wire)))
     assert json.loads(json.dumps(message.to_wire())) == wire
     assert Message.from_wire(json.loads(json.dumps(message.to_wire()))) == message
+
+
+def test_a_role_of_a_later_version_is_kept() -> None:
+    """The interface shows the role ``user`` and lists no others: any word is read, kept and written."""
+    wire = {"id": "m", "role": "tool", "parts": [{"type": "text", "text": "x"}]}
+    assert Message.from_wire(wire).to_wire() == wire
+    assert [message.role for message in coerce_messages([Message.from_wire(wire), wire], ids())] == [
+        "tool"
+    ] * 2
+
+
+def test_a_value_that_holds_itself_is_refused_at_once() -> None:
+    """However broad such a value is, looking for the end of it takes no time."""
+    loop: list[Any] = []
+    loop += [loop] * 50
+    with pytest.raises(ConfigurationError, match="deeper") as caught:
+        coerce_messages({"role": "user", "parts": [], "x": loop}, ids())
+    assert caught.value.field == "messages"
 
 
 def test_step_start_has_no_fields() -> None:

@@ -134,7 +134,7 @@ class AssistantAPI:
         *,
         domain: str,
         fp: str,
-        retrieval_page_size: float,
+        retrieval_page_size: float | None,
         thread: object = None,
         filter: SearchFilter | Mapping[str, Any] | None = None,
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
@@ -148,7 +148,7 @@ class AssistantAPI:
             question: A string, or the messages of the conversation.
             domain: The site.
             fp: Names the user.
-            retrieval_page_size: The number of search results used for the answer.
+            retrieval_page_size: The number of search results used for the answer; None leaves it out.
             thread: The thread to continue, or its id.
             filter: Limits the search.
             context: Code or selected text.

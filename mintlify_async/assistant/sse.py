@@ -23,7 +23,7 @@ DEFAULT_MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """Largest event accepted, in bytes."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_FIELDS: Final = ("data", "event", "id", "retry")
+_FIELDS: Final = ("data", "event", "id", "retry")  # assumption: framing
 _EXCERPT: Final = 2000
 """Characters of a foreign line that are kept for an error's excerpt."""
 

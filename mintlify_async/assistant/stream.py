@@ -350,7 +350,8 @@ class MessageStream:
         error = self._ends.get("error")
         if isinstance(error, ErrorEvent) and len(self._ends) == 1:
             text = error.error_text  # masked when the event was folded
-            self._fail(AssistantError(f"the assistant failed: {printable(text)}", error_text=text))
+            said = printable(text) or "it did not say why"
+            self._fail(AssistantError(f"the assistant failed: {said}", error_text=text))
 
     # Failing ----------------------------------------------------------------------------------
 
@@ -468,7 +469,10 @@ _V4: Final = r'[0-9a-k]:["\[{]'
 def _kind_of(body: str) -> str:
     """Say what a body that is not an event stream looks like."""
     if re.match(_V4, body):
-        return "the AI SDK 4 data stream, which the v1 endpoint sends"
+        return (
+            "the AI SDK 4 data stream, which the v1 assistant endpoint sends; "
+            "ask the v2 endpoint (check base_url= and Assumptions(ask_path=…))"
+        )
     if body.startswith("<"):
         return "a page"
     if body.startswith(("{", "[")):

@@ -13,7 +13,7 @@ from typing import Final
 from attrs import evolve, frozen
 
 from ..errors import ConfigurationError
-from ..messages import FilePart, Message, TextPart
+from ..messages import FilePart, Message, MessagePart, TextPart, clean_text
 from ..model.wire_value import EMPTY
 
 HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
@@ -99,10 +99,17 @@ def turn_start(messages: Sequence[Message]) -> int | None:
 
 def _sendable(message: Message, parts: Collection[str] | None) -> Message:
     """Return *message* with only the parts that are sent again, and without metadata."""
-    kept = message.parts
+    kept = tuple(_whole(part) for part in message.parts)
     if parts is not None:
         kept = tuple(p for p in kept if p.type in parts and not (isinstance(p, TextPart) and not p.text))
     return evolve(message, parts=kept, metadata=None, extra=EMPTY)
+
+
+def _whole(part: MessagePart) -> MessagePart:
+    """Return *part* without half a character, which the service may have sent and no request may hold."""
+    if not isinstance(part, TextPart) or (text := clean_text(part.text)) == part.text:
+        return part
+    return evolve(part, text=text)
 
 
 def _newest(rest: list[Message], question: Sequence[Message], bounds: HistoryBounds) -> list[Message]:

@@ -58,6 +58,8 @@ class RetryPolicy:
         attempts: Sends in total, the first included; 1 turns retrying off.
         base: Longest first delay, in seconds. Doubles with each failure.
         cap: Longest delay of our own, in seconds.
+        pause_after_429: Added to the delay after a 429 that does not say how long to wait, in seconds, so
+            that a limit is not run into again at once.
         retry_after_cap: Longest pause that the service may ask for, in seconds. A
             longer ``Retry-After`` ends the retrying at once; it is never cut short.
         resend_questions: Also send a question again, before its first byte, when the
@@ -76,6 +78,7 @@ class RetryPolicy:
     attempts: int = field(default=3)
     base: float = field(default=0.5)
     cap: float = field(default=8.0)
+    pause_after_429: float = field(default=1.0)  # assumption: a 429 without `Retry-After`
     retry_after_cap: float = field(default=60.0)
     resend_questions: bool = field(default=False)
     budget: float = field(default=10.0)
@@ -84,7 +87,8 @@ class RetryPolicy:
         """Check the numbers."""
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
             raise ConfigurationError("attempts must be a whole number, 1 or more", field="attempts")
-        for name, least in (("base", 0.0), ("cap", 0.0), ("retry_after_cap", 0.0), ("budget", 1.0)):
+        for name in ("base", "cap", "pause_after_429", "retry_after_cap", "budget"):
+            least = 1.0 if name == "budget" else 0.0
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
                 raise ConfigurationError(f"{name} must be a number, {least:g} or more", field=name)
@@ -103,8 +107,9 @@ class RetryPolicy:
             if failure.retry_after > self.retry_after_cap:
                 return None
             return failure.retry_after * (1 + 0.1 * random)
+        least = self.pause_after_429 if failure.outcome == "refused" else 0.0
         ceiling = min(self.cap, self.base * 2.0 ** min(attempt - 1, 62))
-        return ceiling * random
+        return least + ceiling * random
 
     def _may_resend(self, failure: Failure) -> bool:
         if failure.outcome in ("not_sent", "refused"):

@@ -52,15 +52,17 @@ class Source(WireValue):
         repository: The repository's identifier, or None.
         ref: The reference within it, or None.
         extra: Everything else that was sent.
+        nulls: The names of the fields that were sent as null; not compared, not shown.
     """
 
     repository: Lenient[str] = None
     ref: Lenient[str] = None
     extra: Mapping[str, Any] = EMPTY
+    nulls: tuple[str, ...] = attrs.field(default=(), metadata=UNCOMPARED)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return {"repository": None, "ref": None, **write_value(self)}
+        """Return the JSON object as it was sent: null stays null, and absent stays absent."""
+        return write_value(self)
 
     @classmethod
     def from_wire(cls, wire: Mapping[str, Any]) -> Source:
@@ -81,7 +83,8 @@ class Job(WireValue):
         created_at: When it was created, or None.
         archived_at: When it was archived, or None.
         extra: Everything else that the service sent.
-        raw: Status, headers and request id of the response; not compared, not shown.
+        raw: Status, headers, request id and JSON of the response; not compared, not shown.
+        nulls: The names of the fields that were sent as null; likewise.
     """
 
     id: str
@@ -93,6 +96,7 @@ class Job(WireValue):
     archived_at: Lenient[datetime] = None
     extra: Mapping[str, Any] = EMPTY
     raw: ResponseInfo | None = attrs.field(default=None, metadata=UNCOMPARED)
+    nulls: tuple[str, ...] = attrs.field(default=(), metadata=UNCOMPARED)
     # The service's words for instants that would be written in other ones, by their field.
     _instants: Mapping[str, str] = attrs.field(default=EMPTY, alias="instants", metadata=UNCOMPARED)
 
@@ -102,11 +106,9 @@ class Job(WireValue):
         return self.status in TERMINAL_STATES
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object; instants in ISO 8601."""
-        wire = {"id": self.id, "status": "", "prLink": None, "archivedAt": None, **write_value(self)}
+        """Return the JSON object as it was sent: null stays null, and absent stays absent."""
+        wire = write_value(self)
         wire["status"] = str(self.status)
-        if self.source is not None:
-            wire["source"] = self.source.to_wire()
         for name, instant in (("createdAt", self.created_at), ("archivedAt", self.archived_at)):
             sent = self._instants.get(name)
             if sent is not None and instant is not None and read_instant(sent) == instant:

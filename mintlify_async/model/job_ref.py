@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from attrs import asdict, field, fields, frozen
 
 from ..errors import ConfigurationError, printable
+from .json_text import require_text
 
 __all__ = ["JobRef"]
 
@@ -29,21 +30,31 @@ _PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to enc
 
 
 def path_segment(value: object, name: str) -> str:
-    """Return *value* percent-encoded as one segment of a path.
+    """Return *value*, which a person has copied, percent-encoded as one segment of a path.
 
     Raises:
-        ConfigurationError: It is not a string, is empty, ``.`` or ``..``, or has a control character.
+        ConfigurationError: As :func:`job_segment`; or it is blank, or has a control character.
+    """
+    if isinstance(value, str) and not _PLAIN_SEGMENT.fullmatch(value):
+        if not value.strip():
+            raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
+        if any(ord(character) < 32 or ord(character) == 127 for character in value):
+            raise ConfigurationError(f"{name} has a control character; remove it", field=name)
+    return job_segment(value, name)
+
+
+def job_segment(value: object, name: str = "job_id") -> str:
+    """Return *value* percent-encoded as one segment of a path; the interface does not limit a job's id.
+
+    Raises:
+        ConfigurationError: It is not a string, or no path can name it: it is empty, ``.`` or ``..``.
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
     if _PLAIN_SEGMENT.fullmatch(value):
         return value
-    if not value.strip():
-        raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
-    if value in (".", ".."):
+    if value in ("", ".", ".."):
         raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)
-    if any(ord(character) < 32 or ord(character) == 127 for character in value):
-        raise ConfigurationError(f"{name} has a control character; remove it", field=name)
     try:
         return quote(value, safe="")
     except UnicodeEncodeError:
@@ -52,6 +63,10 @@ def path_segment(value: object, name: str) -> str:
 
 def _is_segment(instance: object, attribute: Any, value: Any) -> None:
     path_segment(value, attribute.name)
+
+
+def _is_text(instance: object, attribute: Any, value: Any) -> None:
+    require_text(value, attribute.name)
 
 
 def _is_time(instance: object, attribute: Any, value: Any) -> None:
@@ -67,6 +82,10 @@ def _is_bool(instance: object, attribute: Any, value: Any) -> None:
         raise ConfigurationError(f"{attribute.name} must be true or false", field=attribute.name)
 
 
+def _none_if_empty(text: str | None) -> str | None:
+    return None if text == "" else text
+
+
 @frozen
 class JobRef:
     """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
@@ -80,7 +99,7 @@ class JobRef:
 
     Args:
         project_id: The job's project.
-        id: The job's identifier.
+        id: The job's identifier, any text: the interface does not show its format.
         awaiting_turn: Whether a follow-up was sent whose own result was not seen yet.
         baseline: The job's status before that follow-up; None when it was not seen.
         baseline_pr_link: The pull request's address before that follow-up, or None.
@@ -90,14 +109,14 @@ class JobRef:
             reference, likewise. A 404 is tolerated for a while after it.
 
     Raises:
-        ConfigurationError: A field is empty, of another type, or not an identifier.
+        ConfigurationError: A field is empty or of another type, or *project_id* is not an identifier.
     """
 
     project_id: str = field(validator=_is_segment)
-    id: str = field(validator=_is_segment)
+    id: str = field(validator=_is_text)
     awaiting_turn: bool = field(default=False, kw_only=True, validator=_is_bool)
-    baseline: str | None = field(default=None, kw_only=True)
-    baseline_pr_link: str | None = field(default=None, kw_only=True)
+    baseline: str | None = field(default=None, kw_only=True, converter=_none_if_empty)
+    baseline_pr_link: str | None = field(default=None, kw_only=True, converter=_none_if_empty)
     turn_seen: bool = field(default=False, kw_only=True, eq=False, validator=_is_bool)
     sent_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
     created_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
@@ -109,15 +128,15 @@ class JobRef:
             if value is not None:
                 if not self.awaiting_turn:
                     raise ConfigurationError(f"{name} needs awaiting_turn=True", field=name)
-                path_segment(value, name)
+                require_text(value, name)
 
     def __str__(self) -> str:
         """Return one word of printable ASCII, such as ``mintlify-job:1:docs:job_1:plain:8f3a09bc``."""
         state = [_PLAIN]
         if self.awaiting_turn:
-            state = [_TURN if self.baseline is None else f"{_TURN}={quote(self.baseline, safe='')}"]
+            state = [_TURN if self.baseline is None else f"{_TURN}={_quoted(self.baseline)}"]
         if self.baseline_pr_link is not None:
-            state.append(f"link={quote(self.baseline_pr_link, safe='')}")
+            state.append(f"link={_quoted(self.baseline_pr_link)}")
         if self.turn_seen:
             state.append("seen=1")
         if self.sent_at is not None:
@@ -126,7 +145,7 @@ class JobRef:
             state.append(f"created={self.created_at!r}")
         if len(state) > 1 and state[0] == _TURN:
             state[0] = f"{_TURN}="  # version 0.1 then reads a turn whose baseline it does not know
-        names = f"{quote(self.project_id, safe='')}:{quote(self.id, safe='')}"
+        names = f"{_quoted(self.project_id)}:{_quoted(self.id)}"
         text = f"{SCHEME}:{VERSION}:{names}:{';'.join(state)}"
         return f"{text}:{_checksum(text)}"
 
@@ -155,7 +174,7 @@ class JobRef:
             raise _broken(text, "a time in it is not a number") from None
         if state is None:
             raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
-        return cls(unquote(parts[2]), unquote(parts[3]), **state)
+        return cls(_unquoted(parts[2]), _unquoted(parts[3]), **state)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -213,6 +232,14 @@ class JobRef:
         return cls(project_id, id)
 
 
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="surrogatepass")
+
+
+def _unquoted(text: str) -> str:
+    return unquote(text, errors="surrogatepass")
+
+
 def _read_state(text: str) -> dict[str, Any] | None:
     """Return the fields of a reference that *text*, its state, gives; None if it is not known."""
     word, *details = text.split(";")
@@ -224,8 +251,8 @@ def _read_state(text: str) -> dict[str, Any] | None:
         return None
     return {
         "awaiting_turn": state == _TURN,
-        "baseline": unquote(baseline) or None,
-        "baseline_pr_link": unquote(known.get("link", "")) or None,
+        "baseline": _unquoted(baseline),
+        "baseline_pr_link": _unquoted(known.get("link", "")),
         "turn_seen": "seen" in known,
         "sent_at": float(known["sent"]) if "sent" in known else None,
         "created_at": float(known["created"]) if "created" in known else None,

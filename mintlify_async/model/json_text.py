@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, printable
 
 MASK: Final = "***"
 """Replaces a thread's key."""
@@ -166,25 +166,94 @@ def require_text(content: object, field: str, *, empty: bool = False) -> str:
     return content
 
 
-def require_json(content: object, field: str) -> None:
+def require_whole(text: str, field: str) -> str:
+    """Return *text* if all its characters are whole.
+
+    Raises:
+        ConfigurationError: It has half of a surrogate pair, which UTF-8 cannot express.
+    """
+    if not _is_whole(text):
+        raise ConfigurationError(f"{field} {_HALF}", field=field)
+    return text
+
+
+_HALF: Final = "has half of a surrogate pair, which is no character; remove it"
+_HALF_PAIR: Final = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+
+
+def _is_whole(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # it may have both halves of each pair: JSON text joins them
+        return _HALF_PAIR.search(text) is None
+    return True
+
+
+_LONGEST_INT_BITS: Final = 13_000
+"""Python refuses to write a longer whole number (4,300 digits)."""
+
+_Place: TypeAlias = tuple[Any, str | int]  # what holds it, a place, too; and its name or index in that
+
+
+def require_json(content: object, field: str, *, sent: bool = False) -> None:
     """Check that *content* can be sent as JSON.
+
+    Args:
+        content: The value.
+        field: Its name, for the error.
+        sent: Whether it is sent as it is. Numbers must then be finite, and characters whole.
 
     Raises:
         ConfigurationError: It holds something that JSON cannot express, or is nested deeper than 200.
+            The error names the place, such as ``filter.since``.
     """
-    level: list[object] = [content]
-    for _ in range(MAX_DEPTH + 1):
-        for item in level:
-            if not (item is None or isinstance(item, str | int | float | list | dict)):
-                kind = type(item).__name__
-                raise ConfigurationError(f"{field} holds a {kind}, which is not JSON", field=field)
-            if isinstance(item, dict) and not all(
-                isinstance(name, str) for name in cast("Mapping[object, Any]", item)
-            ):
-                raise ConfigurationError(
-                    f"{field} holds an object with a key that is not a string", field=field
-                )
-        level = [inside for item in level for inside in _inside(item)]
-        if not level:
-            return
-    raise ConfigurationError(f"{field} is nested deeper than {MAX_DEPTH}", field=field)
+    # Depth first: a value that holds itself is too deep after 200 steps, whatever its breadth.
+    left: list[tuple[_Place, Any, int]] = [((None, field), content, 0)]
+    while left:
+        place, item, depth = left.pop()
+        problem = _problem(item, sent=sent) if depth <= MAX_DEPTH else f"is nested deeper than {MAX_DEPTH}"
+        if problem:
+            name = _place_name(place) if depth <= MAX_DEPTH else field
+            raise ConfigurationError(f"{name} {problem}", field=name)
+        left += [((place, name), held, depth + 1) for name, held in _members(item)]
+
+
+def _members(item: object) -> Iterable[tuple[str | int, Any]]:
+    """Return what a JSON object or array holds, the last first, each with its name or index."""
+    if isinstance(item, dict):
+        return reversed(cast("dict[str, Any]", item).items())
+    return reversed(list(enumerate(cast("Sequence[Any]", item)))) if isinstance(item, list | tuple) else ()
+
+
+def _problem(item: object, *, sent: bool) -> str | None:
+    """Say why *item* is not JSON, whatever it holds; None if it is."""
+    if isinstance(item, str):
+        return _HALF if sent and not _is_whole(item) else None
+    if isinstance(item, dict):
+        return _name_problem(item, sent=sent)  # pyright: ignore[reportUnknownArgumentType] - checked there
+    if isinstance(item, float):
+        return "must be a finite number" if sent and not isfinite(item) else None
+    if isinstance(item, int):
+        return "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
+    if item is None or isinstance(item, list | tuple):
+        return None
+    return f"is of type {type(item).__name__}, which JSON cannot express"
+
+
+def _name_problem(item: dict[Any, Any], *, sent: bool) -> str | None:
+    for name in item:
+        if not isinstance(name, str):
+            return f"has a key that is not a string: {printable(repr(name), 40)}"
+        if sent and not _is_whole(name):
+            return f"has a key that {_HALF}"
+    return None
+
+
+def _place_name(place: _Place) -> str:
+    steps: list[str] = []
+    while place[0] is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}")
+    return "".join([str(place[1]), *reversed(steps)])

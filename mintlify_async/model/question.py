@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
 import attrs
 from attrs import frozen
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, printable
 from .json_text import as_object, require_text
-from .wire_value import WireValue, read_argument, write_value
+from .wire_value import EMPTY, WireValue, read_argument, write_value
 
 __all__ = ["ContextItem", "SearchFilter"]
 
@@ -28,9 +28,10 @@ class ContextItem(WireValue):
 
     Args:
         type: ``"code"`` or ``"textSelection"``.
-        value: The snippet, or the selected text.
+        value: The snippet, or the selected text; it may be empty.
         path: The source file or the page, or None.
         element_id: The element of the user interface that holds it, or None.
+        extra: Fields that this version does not know. They are sent, too.
 
     Raises:
         ConfigurationError: Another type, or a field that is not a string.
@@ -40,14 +41,16 @@ class ContextItem(WireValue):
     value: str
     path: str | None = attrs.field(default=None, kw_only=True)
     element_id: str | None = attrs.field(default=None, kw_only=True)
+    extra: Mapping[str, Any] = attrs.field(default=EMPTY, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check the fields."""
         if self.type not in _CONTEXT_TYPES:
             raise ConfigurationError(
-                f"context.type must be 'code' or 'textSelection', not {self.type!r}", field="context.type"
+                f"context.type must be 'code' or 'textSelection', not {printable(repr(self.type), 40)}",
+                field="context.type",
             )
-        require_text(self.value, "context.value")
+        require_text(self.value, "context.value", empty=True)
         _check_optional_text(self.path, "context.path")
         _check_optional_text(self.element_id, "context.elementId")
 

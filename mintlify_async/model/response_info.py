@@ -1,4 +1,4 @@
-"""What is known of a response besides its body: status, headers, request id, attempts."""
+"""What is known of a response: status, headers, request id, attempts, and the JSON of a job's record."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from .json_text import MASK
-from .wire_value import WireValue
+from .json_text import MASK, decode_json
+from .wire_value import UNCOMPARED, WireValue
 
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
 
@@ -65,22 +65,29 @@ def _as_headers(given: Mapping[str, str]) -> Headers:
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ResponseInfo(WireValue):
-    """What is known of a response besides its body.
+    """What is known of a response.
 
     Args:
         status: The HTTP status.
         headers: The headers, names in lower case; read-only.
         request_id: The service's id of the request, or None.
         attempts: How often the request was sent until this response.
+        body: The JSON text of a job's record, in UTF-8; empty for other responses. Not compared, not shown.
     """
 
     status: int
     headers: Headers = attrs.field(factory=Headers, converter=_as_headers)
     request_id: str | None = None
     attempts: int = 1
+    body: bytes = attrs.field(default=b"", metadata=UNCOMPARED)
+
+    @property
+    def json(self) -> Any:
+        """The JSON value of :attr:`body` as it came, parsed anew each time; None where it is empty."""
+        return decode_json(self.body.decode()) if self.body else None
 
     def to_wire(self) -> dict[str, Any]:
-        """Return a JSON object."""
+        """Return status, headers, request id and attempts as a JSON object."""
         return {
             "status": self.status,
             "headers": dict(self.headers),

@@ -3,7 +3,8 @@
 The annotation of a field is its schema: a field without a default is required, and its name in JSON
 is the field's in camelCase. Nothing is coerced. Fields that a class does not know are kept in ``extra``.
 Null in an optional field counts as absent; where null means something, the field is of type ``Any``
-and :data:`MISSING` says that it was absent.
+and :data:`MISSING` says that it was absent. A class with a field ``nulls`` notes there which fields
+were null, and writes them as null again.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -57,6 +58,9 @@ Lenient: TypeAlias = Annotated[_T | None, _LENIENT]
 # The AI SDK's schema of the stream does not have this field, so nothing in it may end an answer.
 ThreadId: TypeAlias = Annotated[str | None, _LENIENT, _NULL_TOO]
 """A thread's id, or None; anything but a string, null included, is kept in ``extra``."""
+
+LenientText: TypeAlias = Annotated[str, _LENIENT]
+"""A text with a default, which stands for null and for a value of another type, too."""
 
 MaskedJSON: TypeAlias = Annotated[Any, _MASKED]
 """Any JSON value; a thread's key in it is masked."""
@@ -252,7 +256,9 @@ def read_instant(content: Any, _: object = None) -> datetime:
         instant = datetime.fromisoformat(content)
     except (TypeError, ValueError):
         raise DecodeProblem(" must be a date and time") from None
-    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    if instant.tzinfo is not None:
+        return instant
+    return instant.replace(tzinfo=UTC)  # assumption: a date without a zone is UTC
 
 
 # cattrs' own hooks coerce: null into a string gives "None", and "false" into a flag gives True.
@@ -320,7 +326,7 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored: Any = "type" if hasattr(cls, "type") else None
-    has_extra = any(field.name == "extra" for field in _attributes(cls))
+    has_extra = _has_field(cls, "extra")
 
     def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
         if not isinstance(content, _OBJECT):
@@ -345,7 +351,26 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
             values["extra"] = mask_keys(extra)
         return cls(**values)
 
-    return read
+    return _noting_nulls(read) if _has_field(cls, "nulls") else read
+
+
+# Thousands of jobs that are waited for have the same fields null.
+_one_of_equals: Final = lru_cache(maxsize=256)(tuple[str, ...])
+
+
+def _has_field(cls: type[Any], name: str) -> bool:
+    return any(field.name == name for field in _attributes(cls))
+
+
+def _noting_nulls(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *read* for a class with a field ``nulls``."""
+
+    def note_and_read(content: Any, kind: object, given: dict[str, Any] | None = None) -> Any:
+        members = cast("Mapping[str, Any]", content if isinstance(content, _OBJECT) else EMPTY)
+        nulls = _one_of_equals(tuple([name for name, sent in members.items() if sent is None]))
+        return read(content, kind, {**(given or EMPTY), "nulls": nulls})
+
+    return note_and_read
 
 
 def _read_with_hook(
@@ -365,6 +390,7 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
         (f.name, f.wire, converter.get_unstructure_hook(f.kind), f.nullable) for f in _wire_fields(cls)
     )
     has_type = hasattr(cls, "type") and "type" not in (name for name, *_ in plan)
+    notes_nulls = _has_field(cls, "nulls")
 
     def write(value: Any) -> dict[str, Any]:
         wire: dict[str, Any] = {"type": value.type} if has_type else {}
@@ -375,6 +401,8 @@ def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, A
         extra = getattr(value, "extra", None)
         if extra:
             wire.update(json_safe(drop_keys(dict(extra))))
+        for wire_name in value.nulls if notes_nulls else ():
+            wire.setdefault(wire_name, None)
         return wire
 
     return write

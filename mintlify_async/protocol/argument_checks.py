@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from ..errors import ConfigurationError, printable
 from ..messages import Message, coerce_messages
 from ..model.job_ref import path_segment
+from ..model.json_text import require_json, require_whole
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
@@ -25,15 +26,15 @@ __all__ = [
     "path_segment",
 ]
 
-ANONYMOUS = "anonymous"  # interface 2.3: the literal for users without a name
-CURRENT_PATH_MAX_CHARACTERS = 200  # interface 2.3
+# Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
+ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`
+# Interface 2.3 does not say what a character is; JavaScript would count an emoji as two.
+CURRENT_PATH_MAX_CHARACTERS = 200  # assumption: `currentPath` counts code points
 LARGEST = 1e300  # of a number: an int may be too large for a float, and for JSON
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_OUR_HEADERS = frozenset(
-    # With "expect" the headers leave before the body, and "nothing was sent" could not be said.
-    ("authorization", "content-length", "host", "transfer-encoding", "connection", "expect")
-)
+# With "expect" the headers leave before the body, and "nothing was sent" could not be said.
+_OUR_HEADERS = ("authorization", "connection", "expect", "host", "transfer-encoding")
 
 
 def check_seconds(value: object, name: str, *, zero: bool = False, none: str | None = None) -> None:
@@ -65,7 +66,7 @@ def check_prompt(prompt: object) -> str:
         raise ConfigurationError(f"prompt must be a string; got {type(prompt).__name__}", field="prompt")
     if not prompt:
         raise ConfigurationError("prompt is empty; it needs at least 1 character", field="prompt")
-    return prompt
+    return require_whole(prompt, "prompt")
 
 
 def check_headers(headers: object) -> Mapping[str, str]:
@@ -85,7 +86,7 @@ def check_headers(headers: object) -> Mapping[str, str]:
 def _header(name: object, value: object) -> tuple[str, str]:
     if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
         raise ConfigurationError(f"headers: {printable(repr(name))} is not a header's name", field="headers")
-    if name.lower() in _OUR_HEADERS:
+    if name.lower() in _OUR_HEADERS or name.lower().startswith("content-"):  # the body is always JSON
         raise ConfigurationError(
             f"headers: {name} is set by the session (keys: admin_key=, assistant_key=)", field="headers"
         )
@@ -100,13 +101,20 @@ def check_extra_body(extra_body: object) -> Mapping[str, Any]:
     """Return *extra_body*, further fields of a request's body; None is no field.
 
     Raises:
-        ConfigurationError: It is not a mapping.
+        ConfigurationError: It is not a mapping, or holds something that JSON cannot express.
     """
     if extra_body is None or extra_body == {}:
         return EMPTY
     if not isinstance(extra_body, Mapping):
         raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
-    return extra_body  # pyright: ignore[reportUnknownVariableType] - its names become JSON, which checks them
+    return _json_object(extra_body, "extra_body")  # pyright: ignore[reportUnknownArgumentType] - it checks
+
+
+def _json_object(given: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return a copy of *given* if it can be sent."""
+    copy = dict(given)
+    require_json(copy, field, sent=True)
+    return copy
 
 
 def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -137,17 +145,23 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
 
 def check_thread(value: object) -> Thread | None:
     """Return *value* as a thread; a string is a thread's id alone."""
-    if value is None or isinstance(value, Thread):
-        return value
-    if isinstance(value, str) and value:
-        return Thread(value)
-    raise ConfigurationError("thread must be a Thread, a thread's id, or None", field="thread")
+    if value is None:
+        return None
+    if isinstance(value, Thread):
+        thread = value
+    elif isinstance(value, str) and value:
+        thread = Thread(value)
+    else:
+        raise ConfigurationError("thread must be a Thread, a thread's id, or None", field="thread")
+    require_whole(thread.id, "thread.id")
+    require_whole(thread.key or "", "thread.key")
+    return thread
 
 
 def check_fp(fp: object) -> str:
     """Return *fp* when it names a user (interface 2.3)."""
     if isinstance(fp, str) and fp:
-        return fp
+        return require_whole(fp, "fp")
     raise ConfigurationError(
         f'fp must be a string that names the user, or "{ANONYMOUS}"; got {_shown(fp)}', field="fp"
     )
@@ -180,16 +194,16 @@ def check_current_path(value: object) -> str:
             f"current_path has {len(value)} characters; the limit is {CURRENT_PATH_MAX_CHARACTERS}",
             field="current_path",
         )
-    return value
+    return require_whole(value, "current_path")
 
 
 def check_filter(value: object) -> dict[str, Any]:
     """Return a search filter as the fields that are sent."""
     if isinstance(value, SearchFilter):
-        return value.to_wire()
-    if isinstance(value, Mapping):
-        return dict(value)  # pyright: ignore[reportUnknownArgumentType] - JSON checks its names
-    raise ConfigurationError("filter must be a SearchFilter, a mapping, or None", field="filter")
+        value = value.to_wire()
+    if not isinstance(value, Mapping):
+        raise ConfigurationError("filter must be a SearchFilter, a mapping, or None", field="filter")
+    return _json_object(value, "filter")  # pyright: ignore[reportUnknownArgumentType] - it checks
 
 
 def check_context(items: object) -> list[dict[str, Any]]:
@@ -197,19 +211,21 @@ def check_context(items: object) -> list[dict[str, Any]]:
     if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
         raise ConfigurationError("context must be a list of ContextItem", field="context")
     given: Sequence[object] = items  # pyright: ignore[reportUnknownVariableType] - checked below
-    return [_context_item(item, f"context[{index}]").to_wire() for index, item in enumerate(given)]
+    return [_context_item(item, f"context[{index}]") for index, item in enumerate(given)]
 
 
-def _context_item(item: object, name: str) -> ContextItem:
+def _context_item(item: object, name: str) -> dict[str, Any]:
     if isinstance(item, ContextItem):
-        return item
+        item = {**item.to_wire(), **item.extra}
     if not isinstance(item, Mapping):
         raise ConfigurationError(f"{name} must be a ContextItem; got {type(item).__name__}", field=name)
+    wire = _json_object(item, name)  # pyright: ignore[reportUnknownArgumentType] - it checks
     try:
-        return ContextItem.from_wire(item)  # pyright: ignore[reportUnknownArgumentType] - it checks
+        return ContextItem.from_wire(wire).to_wire()
     except ConfigurationError as error:
-        message = str(error)
-    raise ConfigurationError(f"{name}: {message}", field=name)
+        message, field = str(error), error.field or ""
+    # An item that is read alone calls itself "context".
+    raise ConfigurationError(message.replace("context", name, 1), field=field.replace("context", name, 1))
 
 
 def check_base_url(value: object, *, allow_insecure_http: bool) -> str:

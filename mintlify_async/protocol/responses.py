@@ -10,7 +10,7 @@ from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
 from ..model.job import Job
-from ..model.json_text import mask_text, too_deep
+from ..model.json_text import THREAD_KEY, DecodeProblem, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
 from .argument_checks import host_of
 from .assumptions import Assumptions
@@ -34,13 +34,12 @@ class WholeResponse:
 
 
 def response_info(
-    assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1
+    assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1, body: bytes = b""
 ) -> ResponseInfo:
-    """Return status, headers and request id of an answer, with the thread's key masked."""
+    """Return what is known of an answer, with the thread's key masked in its headers."""
     kept = Headers(headers, hidden=assumptions.thread_key_header)
-    return ResponseInfo(
-        status=status, headers=kept, request_id=request_id(assumptions, headers), attempts=attempts
-    )
+    named = request_id(assumptions, headers)
+    return ResponseInfo(status=status, headers=kept, request_id=named, attempts=attempts, body=body)
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -67,9 +66,6 @@ def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | No
     return None
 
 
-_decode = json.JSONDecoder().decode  # json.loads makes up its mind about options each time
-
-
 def read_job(
     assumptions: Assumptions, answer: WholeResponse, attempts: int = 1, *, id_is_enough: bool = False
 ) -> Job:
@@ -81,19 +77,21 @@ def read_job(
     Raises:
         UnexpectedResponseError: The body is not a job.
     """
-    info = response_info(assumptions, answer.status, answer.headers, attempts)
     text = answer.text
+    plain = len(text) == len(answer.body) and THREAD_KEY not in text  # ASCII, without a byte order mark
+    body = answer.body if plain else mask_text(text).encode()
+    info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
-        value: Any = _decode(text)
-        if value.__class__ is dict and not too_deep(text, value):
+        value = decode_json(text)
+        if value.__class__ is dict:
             if id_is_enough and value.get("id") and isinstance(value["id"], str) and not value.get("status"):
                 return Job(id=value["id"], status="", raw=info)
             return Job.from_wire(value, raw=info)
-    except (ValueError, RecursionError, UnexpectedResponseError):
+    except (DecodeProblem, UnexpectedResponseError):
         pass
     raise UnexpectedResponseError(
-        f"the answer ({answer.status}) is not a job: {printable(answer.text) or 'it is empty'}",
-        excerpt=answer.text[:2000],
+        f"the answer ({answer.status}) is not a job: {printable(text) or 'it is empty'}",
+        excerpt=text[:2000],
         status=answer.status,
         headers=info.headers,
         request_id=info.request_id,

@@ -286,7 +286,7 @@ class Quota:
     def _assistant_gate(self, scope: QuotaScope) -> QuotaGate:
         holders = {
             "ask_per_key": scope.key or "",
-            "ask_per_organization": scope.domain or "",
+            "ask_per_organization": scope.domain or "",  # assumption: a domain stands for an organization
             "ask_per_address": self._address,
         }
         windows = tuple(

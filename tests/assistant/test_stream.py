@@ -305,6 +305,8 @@ def test_a_body_that_is_no_event_stream(body: bytes, kind: str, cause: str | Non
         outcome = Outcome(MessageStream(), *pieces, cause=cause)
         assert type(outcome.error) is UnexpectedResponseError
         assert kind in str(outcome.error)
+        assert ("v1 assistant endpoint" in str(outcome.error)) is kind.startswith("the AI SDK 4")
+        assert ("ask the v2 endpoint" in str(outcome.error)) is kind.startswith("the AI SDK 4")
         assert outcome.error.excerpt
         assert "secret" not in outcome.error.excerpt + str(outcome.error)
         assert outcome.events == []
@@ -316,6 +318,16 @@ def test_the_oracle_s_v4_bodies_are_recognised(name: str) -> None:
     body = json.loads((ORACLE / "v4" / f"{name}.json").read_text(encoding="utf-8"))["body"]["text"]
     outcome = Outcome(MessageStream(), body.encode())
     assert "AI SDK 4" in str(outcome.error)
+
+
+@pytest.mark.parametrize("given", [{}, {"errorText": None}, {"errorText": {"message": "no credits"}}])
+def test_an_error_event_without_a_text_is_an_error_of_the_assistant(given: dict[str, Any]) -> None:
+    """The service said that it failed; what it left out is no failure of ours to read it."""
+    outcome = Outcome(MessageStream(), body_of(*TEXT, {"type": "error", **given}))
+    assert type(outcome.error) is AssistantError
+    assert outcome.error.error_text == ""
+    assert str(outcome.error) == "the assistant failed: it did not say why"
+    assert outcome.events[-1] == {"type": "error", "errorText": given.get("errorText") or ""}
 
 
 def test_an_error_event_is_yielded_then_raised() -> None:

@@ -17,7 +17,7 @@ from mintlify_async.messages import Message, TextPart
         ("", "messages"),
         ([], "messages"),
         ({"id": "x", "role": "user"}, "messages.parts"),
-        ([{"id": "x", "role": "owner", "parts": []}], "messages[0].role"),
+        ([{"id": "x", "role": "", "parts": []}], "messages[0].role"),
         (Message(id="a", role="assistant", parts=(TextPart(text="Hi"),)), "messages"),
         (["Hi", {"id": "old", "role": "user", "parts": []}], "messages[1].id"),
     ],

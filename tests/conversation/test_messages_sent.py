@@ -34,6 +34,16 @@ async def test_bounds_on_the_characters_sent(service, session):
     assert [len(text) for _, text in sent(service)] == [500]
 
 
+async def test_half_a_character_of_the_service_does_not_end_a_conversation(service, session):
+    """It is kept as it came and sent again as U+FFFD, because no request may hold half a character."""
+    chat = session.conversation()
+    service.script.ask(events=answer("a\ud83d", id="a"))
+    await chat.ask("One")
+    assert chat.messages[1].parts[0].text == "a\ud83d "
+    await chat.ask("Two")
+    assert [text for _, text in sent(service)] == ["One", "a\ufffd ", "Two"]
+
+
 async def test_only_words_are_sent_again(service, session):
     """Tool results are not sent again, a user's file is; ``history_parts=None`` sends all parts."""
     for parts, expected in (

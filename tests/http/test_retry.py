@@ -12,10 +12,32 @@ KINDS = ("agent_post", "get", "ask")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("outcome", ["not_sent", "refused"])
-def test_what_had_no_effect_is_sent_again(kind, outcome):
+@pytest.mark.parametrize(("outcome", "pause"), [("not_sent", 0.25), ("refused", 1.25)])
+def test_what_had_no_effect_is_sent_again(kind, outcome, pause):
     """What was not sent, or was refused, is sent again, whatever its kind."""
-    assert RetryPolicy().delay(Failure(kind=kind, outcome=outcome), 1, 0.5) == 0.25
+    assert RetryPolicy().delay(Failure(kind=kind, outcome=outcome), 1, 0.5) == pause
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
+def test_a_limit_that_names_no_time_is_left_alone_longer_than_a_lost_connection(kind, random):
+    """After a 429 without Retry-After each pause is 1 s longer than after a lost connection."""
+    refused, unsent = (Failure(kind=kind, outcome=outcome) for outcome in ("refused", "not_sent"))
+    policy = RetryPolicy(attempts=9)
+    for attempt in range(1, 8):
+        pause = policy.delay(refused, attempt, random)
+        assert pause >= 1
+        assert pause == policy.delay(unsent, attempt, random) + 1
+    assert RetryPolicy(pause_after_429=0).delay(refused, 1, random) == RetryPolicy().delay(unsent, 1, random)
+
+
+async def test_the_pause_after_a_429_that_names_no_time(mintlify_service, mintlify_clock, mintlify_session):
+    """The request that was refused is sent again a second later at the earliest."""
+    mintlify_service.script.create_job(status=429, times=2)
+    began = mintlify_clock.now()
+    await mintlify_session.create_job("x")
+    assert mintlify_service.requests.count("create_job") == 3
+    assert mintlify_clock.now() - began >= 2
 
 
 @pytest.mark.parametrize("status", [None, 200, 500, 502, 503, 504, 529])
@@ -88,6 +110,8 @@ def test_a_pause_that_the_service_asks_for_is_kept_or_given_up_never_cut():
         {"attempts": True},
         {"attempts": 1.5},
         {"base": -1},
+        {"pause_after_429": -1},
+        {"pause_after_429": "1"},
         {"cap": float("nan")},
         {"budget": 0},
     ],

@@ -53,6 +53,62 @@ def test_a_job_round_trips() -> None:
 
 
 @pytest.mark.parametrize(
+    "wire",
+    [
+        {"id": "j", "status": "active"},
+        {"id": "j", "status": "active", "prLink": None},
+        {"id": "j", "status": "active", "source": None, "model": None, "createdAt": None, "archivedAt": None},
+        {"id": "j", "status": "active", "source": {}},
+        {"id": "j", "status": "active", "source": {"ref": None}, "new": None},
+        {"id": "j", "status": "active", "source": {"repository": None, "ref": "main", "new": None}},
+    ],
+)
+def test_null_stays_null_and_absent_stays_absent(wire: dict[str, Any]) -> None:
+    """What is stored and sent on is what came, also after copies."""
+    job = Job.from_wire(wire)
+    for again in (job, pickle.loads(pickle.dumps(job)), copy.deepcopy(job), Job.from_wire(job.to_wire())):
+        assert again.to_wire() == wire
+    assert "null" not in repr(job)
+
+
+def test_a_field_that_is_set_is_no_longer_null() -> None:
+    """The note of what was null does not outlive the null."""
+    job = attrs.evolve(Job.from_wire(JOB), pr_link="https://example.com/pull/1")
+    assert job.to_wire() == {**JOB, "prLink": "https://example.com/pull/1"}
+    assert Job(id="j", status="active").to_wire() == {"id": "j", "status": "active"}
+
+
+@pytest.mark.parametrize("more", ['"é":"€"', '"threadKey":"secret"', '"a":1'])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+async def test_the_json_of_a_record_is_kept_beside_its_envelope(service, mark, more):
+    """``job.raw`` has every field as it came, whatever the job makes of it; no thread's key."""
+    text = f'{{"z":1e400,"id":"job_1","status":"active","n":1.50,"prLink":null,{more}}}'
+    service.script.create_job(status=201, body=(mark + text).encode())
+    async with service.session() as session:
+        raw = (await session.create_job("x")).job.raw
+    assert raw.status == 201
+    assert raw.json == json.loads(text.replace("secret", "***"))
+    assert b"1.50" in raw.body
+    assert b"secret" not in raw.body + pickle.dumps(raw)
+    assert "prLink" not in repr(raw)
+    assert pickle.loads(pickle.dumps(raw)).json == raw.json
+    assert ResponseInfo(status=200).json is None
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+async def test_a_record_with_a_number_that_json_has_not_is_refused(service, word):
+    """As in the stream: what is not JSON is no record, on a poll and after a POST."""
+    body = b'{"id":"job_1","status":"completed","x":%s}' % word.encode()
+    service.script.create_job(status=201, body=body)
+    service.script.get_job(body=body, times=None)
+    async with service.session() as session:
+        with pytest.raises(OutcomeUnknownError):
+            await session.create_job("x")
+        with pytest.raises(UnexpectedResponseError):
+            await session.job("job_1").refresh()
+
+
+@pytest.mark.parametrize(
     "instant", ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.6+02:00", "2026-01-02T03:04:05"]
 )
 def test_instants_are_given_back_as_they_came(instant: str) -> None:

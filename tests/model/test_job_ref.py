@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import zlib
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -147,12 +148,53 @@ def test_foreign_json_is_refused(text):
 
 @pytest.mark.parametrize("name", ["", " ", ".", "..", "a\nb", "a\x00", "\ud800", None, 3])
 def test_no_identifier_is_refused(name):
-    """An id that would name another path, or nothing, is refused where it is given."""
+    """A project that would name another path, or nothing, is refused where it is given; no text is no job."""
     with pytest.raises(ConfigurationError) as caught:
-        JobRef("docs", name)
-    assert caught.value.field == "id"
-    with pytest.raises(ConfigurationError):
         JobRef(name, "job_1")
+    assert caught.value.field == "project_id"
+    if not name or not isinstance(name, str):
+        with pytest.raises(ConfigurationError) as caught:
+            JobRef("docs", name)
+        assert caught.value.field == "id"
+
+
+@given(job=st.text(st.characters(exclude_categories=()), min_size=1))
+def test_a_reference_takes_any_id(job):
+    """The interface does not show the format of a job's id: every form of a reference keeps any."""
+    ref = JobRef("docs", job)
+    for again in (JobRef.parse(str(ref)), JobRef.from_json(ref.to_json()), pickle.loads(pickle.dumps(ref))):
+        assert again == ref
+
+
+@pytest.mark.parametrize("job", [" ", "a b", "a\nb", "\x00", "https://x/y?z#", "{}", "mintlify-job:1", "é/…"])
+async def test_a_job_is_found_by_any_id(service, job):
+    """An id that the service gave goes back percent-encoded, whatever it is: no paid job is lost."""
+    record = {"id": job, "status": "completed", "prLink": ""}
+    service.script.create_job(status=201, json=record)
+    service.script.get_job(json=record, times=None)
+    service.script.send_message(json=record)
+    async with service.session() as session:
+        handle = await session.create_job("x")
+        assert (await session.job(handle.ref).refresh()).id == job
+        turn = await handle.send("y")
+        assert JobRef.parse(str(turn.ref)).id == job
+    segment = quote(job, safe="")
+    assert [request.path.partition("/job/")[2] for request in service.requests] == [
+        "",
+        segment,
+        segment,
+        f"{segment}/message",
+    ]
+
+
+@pytest.mark.parametrize("job", [".", "..", "\ud800"])
+async def test_an_id_that_no_path_can_name_is_not_sent(service, job):
+    """It would name another path, or none."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.job(JobRef("docs", job)).refresh()
+    assert caught.value.field == "job_id"
+    assert not service.requests
 
 
 def test_only_a_reference_that_awaits_a_turn_has_a_baseline():

@@ -14,13 +14,25 @@ def test_context_items() -> None:
     assert item.to_wire() == {"type": "code", "value": "x = 1", "path": "a.py", "elementId": "e"}
     assert ContextItem.from_wire(item.to_wire()) == item
     assert ContextItem("textSelection", "x").to_wire() == {"type": "textSelection", "value": "x"}
+    assert ContextItem("code", "").to_wire() == {"type": "code", "value": ""}
+
+
+def test_a_field_of_a_later_version_stays_in_a_context_item() -> None:
+    """A field that this version does not know is read, kept and written."""
+    wire = {"type": "code", "value": "x", "language": "python", "lines": [1, 2]}
+    item = ContextItem.from_wire(wire)
+    assert item.extra == {"language": "python", "lines": [1, 2]}
+    assert item.to_wire() == wire
 
 
 @pytest.mark.parametrize(
     ("wire", "field"),
     [
         ({"type": "file", "value": "x"}, "context.type"),
-        ({"type": "code", "value": ""}, "context.value"),
+        ({"type": "code"}, "context.value"),
+        ({"type": "code", "value": None}, "context.value"),
+        ({"type": "code", "value": 5}, "context.value"),
+        ({"value": "x"}, "context.type"),
         ({"type": "code", "value": "x", "path": 5}, "context.path"),
         ({"type": "code", "value": "x", "elementId": 5}, "context.elementId"),
         ("x", "context"),

@@ -9,9 +9,10 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from mintlify_async import ConfigurationError, ContextItem, SearchFilter
+from mintlify_async.messages import clean_text
 
 from .json_values import Wire, is_list, is_object
 from .refusals import RelayRefusal
@@ -191,7 +192,7 @@ def _part(part: object) -> Wire | None:
     for name, needed in fields.items():
         value = part.get(name)
         if isinstance(value, str):
-            passed[name] = value
+            passed[name] = clean_text(value)  # half a character in an answer must not end the chat
         elif needed or value is not None:
             raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
     if kind == "file" and not passed["url"].lower().startswith(("data:", "https://", "http://")):
@@ -245,7 +246,7 @@ def _filter(value: object) -> object:
 def _context(value: object) -> object:
     if not is_list(value):
         raise RelayRefusal(400, "context must be a list.")
-    return [ContextItem.from_wire(one) for one in value]
+    return [evolve(ContextItem.from_wire(one), extra={}) for one in value]  # known fields only
 
 
 def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -256,7 +257,10 @@ def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str,
     """
     chosen = {name: fields[name] for name in names if fields.get(name) is not None}
     try:
+        json.dumps(chosen, ensure_ascii=False).encode()  # raises for half a character
         return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value) for name, value in chosen.items()}
+    except UnicodeEncodeError:
+        wrong = "the question has half of a surrogate pair"
     except ConfigurationError as error:
         wrong = str(error)
     raise RelayRefusal(400, f"{wrong[:150]}.")

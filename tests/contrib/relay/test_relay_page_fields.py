@@ -39,7 +39,8 @@ async def test_an_app_may_let_its_page_choose():
         return {"retrieval_page_size": min(int(body["size"]), 7)}
 
     async with desk(ask=options, page_fields=["filter", "context"]) as here:
-        chosen = {"filter": {"version": "2"}, "context": [{"type": "code", "value": "x"}], "size": 100}
+        item = {"type": "code", "value": "x", "more": "dropped"}
+        chosen = {"filter": {"version": "2"}, "context": [item], "size": 100}
         await here.page.ask(user_message("q"), currentPath="/a", **chosen)
         assert here.asked["filter"] == {"version": "2"}
         assert here.asked["context"] == [{"type": "code", "value": "x"}]
@@ -56,6 +57,9 @@ async def test_an_app_may_let_its_page_choose():
         {"filter": []},
         {"context": "x"},
         {"context": [{"type": "x"}]},
+        {"context": [{"type": "code", "value": "a\ud83d"}]},
+        {"filter": {"version": "a\ud83d"}},
+        {"currentPath": "/a\ud83d"},
         {"threadId": 7},
     ],
 )
@@ -65,3 +69,10 @@ async def test_chosen_fields_are_checked(fields):
         status, _, _ = await here.page.post({"id": "c", "messages": [user_message("q")], **fields})
         assert status == 400
         assert here.service.requests == []
+
+
+async def test_half_a_character_in_the_history_does_not_end_a_chat():
+    """An answer may have held it; no request may, so it is sent as U+FFFD."""
+    async with desk() as here:
+        await here.page.ask(user_message("a\ud83d"))
+        assert here.asked["messages"][0]["parts"] == [{"type": "text", "text": "a\ufffd"}]

@@ -1,0 +1,258 @@
+"""The interface to the letter: for each field, limit and rule, what is sent, what is refused, what is read.
+
+The names of the cases are the sections of the interface's document.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from secret_guard import Keys
+
+from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
+from mintlify_async.model.job import Job, JobStatus
+from mintlify_async.protocol.requests import (
+    ask_request,
+    create_job_request,
+    get_job_request,
+    send_message_request,
+)
+
+KEYS = Keys()
+RECORD = {"id": "j", "status": "active"}
+MESSAGE = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+EMOJI = "\U0001f600"
+
+OPERATIONS = {
+    "4.1": (create_job_request, ("p", "x"), "POST", "/v2/agent/p/job", "admin"),
+    "4.2": (send_message_request, ("p", "j", "x"), "POST", "/v2/agent/p/job/j/message", "admin"),
+    "4.3": (ask_request, ("d", "x"), "POST", "/discovery/v2/assistant/d/message", "assistant"),
+    "4.4": (get_job_request, ("p", "j"), "GET", "/v2/agent/p/job/j", "admin"),
+}
+
+
+@pytest.mark.parametrize("section", OPERATIONS)
+def test_each_operation_has_its_method_path_and_key(section):
+    """Sections 4 and 5."""
+    build, arguments, method, path, key = OPERATIONS[section]
+    request = build(Assumptions(), *arguments)
+    assert (request.method, request.path, request.key_kind) == (method, path, key)
+    assert (request.body is None) is (method == "GET")
+
+
+async def test_each_operation_on_the_wire(service):
+    """Sections 1 and 5: the key of its kind in Authorization, and JSON where there is a body."""
+    service.script.send_message(json=RECORD)
+    service.script.get_job(json=RECORD, times=None)
+    async with service.session() as session:
+        job = session.job("j")
+        await session.create_job("x")
+        await job.send("y")
+        await session.ask("z")
+    seen = [
+        (request.method, request.path, request.headers.get("content-type")) for request in service.requests
+    ]
+    project, domain = service.project_id, service.domain
+    json_type = "application/json"
+    assert seen == [
+        ("POST", f"/v2/agent/{project}/job", json_type),
+        ("GET", f"/v2/agent/{project}/job/j", None),
+        ("POST", f"/v2/agent/{project}/job/j/message", json_type),
+        ("POST", f"/discovery/v2/assistant/{domain}/message", json_type),
+    ]
+    authorized = [request.headers["authorization"] for request in service.requests]
+    admin, assistant = f"Bearer {service.admin_key}", f"Bearer {service.assistant_key}"
+    assert authorized == [admin, admin, admin, assistant]
+
+
+SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("2.3 fp, default here", {}, {"fp": "anonymous"}),
+    ("2.3 fp", {"fp": "user-42"}, {"fp": "user-42"}),
+    ("2.3 messages", {"question": [MESSAGE]}, {"messages": [MESSAGE]}),
+    (
+        "2.3 message, role not shown",
+        {"question": {**MESSAGE, "role": "x"}},
+        {"messages": [{**MESSAGE, "role": "x"}]},
+    ),
+    (
+        "2.3 message, part not shown",
+        {"question": {**MESSAGE, "parts": [{"type": "x", "y": None}]}},
+        {"messages": [{**MESSAGE, "parts": [{"type": "x", "y": None}]}]},
+    ),
+    (
+        "2.3 message without parts",
+        {"question": {**MESSAGE, "parts": []}},
+        {"messages": [{**MESSAGE, "parts": []}]},
+    ),
+    (
+        "2.3 message, no text",
+        {"question": {**MESSAGE, "parts": [{"type": "text", "text": ""}]}},
+        {"messages": [{**MESSAGE, "parts": [{"type": "text", "text": ""}]}]},
+    ),
+    ("2.3 threadId", {"thread": "t"}, {"threadId": "t"}),
+    ("2.3 threadId and its key", {"thread": Thread("t", "k")}, {"threadId": "t", "threadKey": "k"}),
+    ("2.3 threadId null", {"extra_body": {"threadId": None}}, {"threadId": None}),
+    ("2.3 retrievalPageSize, default", {}, {"retrievalPageSize": 5}),
+    ("2.3 retrievalPageSize, a number", {"retrieval_page_size": 2.5}, {"retrievalPageSize": 2.5}),
+    ("2.3 retrievalPageSize left out", {"retrieval_page_size": None}, {}),
+    ("2.3 filter", {"filter": {"a": {"b": [1, None, ("c",)]}}}, {"filter": {"a": {"b": [1, None, ["c"]]}}}),
+    ("2.3 filter, empty", {"filter": {}}, {"filter": {}}),
+    ("2.3 filter null", {"extra_body": {"filter": None}}, {"filter": None}),
+    ("2.3 context, none", {"context": []}, {"context": []}),
+    (
+        "2.3 context, all fields",
+        {"context": [{"type": "code", "value": "", "path": "", "elementId": "e", "new": [None]}]},
+        {"context": [{"type": "code", "value": "", "path": "", "elementId": "e", "new": [None]}]},
+    ),
+    (
+        "2.3 context, two",
+        {"context": ({"type": "code", "value": "a"}, {"type": "textSelection", "value": "b"})},
+        {"context": [{"type": "code", "value": "a"}, {"type": "textSelection", "value": "b"}]},
+    ),
+    ("2.3 currentPath, empty", {"current_path": ""}, {"currentPath": ""}),
+    ("2.3 currentPath, longest", {"current_path": EMOJI * 200}, {"currentPath": EMOJI * 200}),
+]
+
+
+@pytest.mark.shows_secrets("the thread's key belongs in the body that is examined")
+@pytest.mark.parametrize(("arguments", "sent"), [row[1:] for row in SENT], ids=[row[0] for row in SENT])
+async def test_what_a_question_sends(service, arguments, sent):
+    """Section 2.3: each field under its name, as it was given, and no field that was not."""
+    arguments = {"question": "Hi", **arguments}
+    service.script.ask(events=[{"type": "finish"}])
+    async with service.session() as session:
+        await session.ask(arguments.pop("question"), **arguments)
+    (request,) = service.requests
+    assert {name: request.json[name] for name in sent} == sent
+    always = {"fp", "messages"} | ({"retrievalPageSize"} if "retrieval_page_size" not in arguments else set())
+    assert set(request.json) == always | set(sent)
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("2.3 fp", {"fp": ""}, "fp"),
+    ("2.3 fp", {"fp": 1}, "fp"),
+    ("2.3 messages, none", {"question": []}, "messages"),
+    ("2.3 messages, no text", {"question": ""}, "messages"),
+    ("2.3 messages", {"question": None}, "messages"),
+    ("2.3 message.id", {"question": {**MESSAGE, "id": 1}}, "messages.id"),
+    ("2.3 message.role", {"question": [{**MESSAGE, "role": None}]}, "messages[0].role"),
+    ("2.3 message.parts", {"question": [{**MESSAGE, "parts": "Hi"}]}, "messages[0].parts"),
+    ("2.3 part.type", {"question": [{**MESSAGE, "parts": [{"text": "Hi"}]}]}, "messages[0].parts[0].type"),
+    ("2.3 part.text", {"question": [{**MESSAGE, "parts": [{"type": "text"}]}]}, "messages[0].parts[0].text"),
+    ("2.3 threadId", {"thread": ""}, "thread"),
+    ("2.3 retrievalPageSize", {"retrieval_page_size": "5"}, "retrieval_page_size"),
+    ("2.3 filter", {"filter": ["a"]}, "filter"),
+    ("2.3 context", {"context": {"type": "code", "value": "x"}}, "context"),
+    ("2.3 context.type", {"context": [{"value": "x"}]}, "context[0].type"),
+    ("2.3 context.type", {"context": [{"type": "file", "value": "x"}]}, "context[0].type"),
+    ("2.3 context.value", {"context": [{"type": "code"}]}, "context[0].value"),
+    ("2.3 context.path", {"context": [{"type": "code", "value": "x", "path": 1}]}, "context[0].path"),
+    (
+        "2.3 context.elementId",
+        {"context": [{"type": "code", "value": "", "elementId": []}]},
+        "context[0].elementId",
+    ),
+    ("2.3 currentPath", {"current_path": "p" * 201}, "current_path"),
+    ("2.3 currentPath", {"current_path": b"p"}, "current_path"),
+    ("4.3 domain", {"domain": ""}, "domain"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"), [row[1:] for row in REFUSED], ids=[f"{row[0]} {row[1]}"[:60] for row in REFUSED]
+)
+async def test_what_a_question_refuses(service, arguments, field):
+    """Section 2.3: a required field that is missing, another type, a limit passed; nothing is sent."""
+    arguments = {"question": "Hi", **arguments}
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            await session.ask(arguments.pop("question"), **arguments)
+    assert caught.value.field == field
+    assert not service.requests
+
+
+@pytest.mark.parametrize("prompt", ["x", " ", "\n", EMOJI, "x" * 100_000])
+async def test_a_prompt_is_sent_as_it_is(service, prompt):
+    """Section 2.2: at least one character; no other rule and no longest one."""
+    async with service.session() as session:
+        job = await session.create_job(prompt)
+        await job.send(prompt)
+    bodies = [request.json for request in service.requests if request.method == "POST"]
+    assert bodies == [{"prompt": prompt}] * 2
+
+
+@pytest.mark.parametrize("name", ["id", "status", "source", "model", "prLink", "createdAt", "archivedAt"])
+@pytest.mark.parametrize("content", ["text", None, "absent"])
+def test_what_a_record_says(name, content):
+    """Section 2.1: each field is read under its name, and may be null or absent unless it names the job."""
+    wire: dict[str, Any] = {
+        "id": "j",
+        "status": "active",
+        "source": {"repository": "r", "ref": "main"},
+        "model": "m",
+        "prLink": "https://example.com/1",
+        "createdAt": "2026-01-02T03:04:05Z",
+        "archivedAt": "2026-01-02T03:04:06+01:00",
+    }
+    if content != "text" and name not in ("id", "status"):
+        wire[name] = content
+        wire = {n: sent for n, sent in wire.items() if sent != "absent"}
+    job = Job.from_wire(wire)
+    assert job.to_wire() == wire
+    read = {
+        "id": "j",
+        "status": "active",
+        "model": "m",
+        "prLink": "https://example.com/1",
+        "createdAt": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        "archivedAt": datetime(2026, 1, 2, 2, 4, 6, tzinfo=UTC),
+    }
+    got = {"id": job.id, "status": job.status, "model": job.model, "prLink": job.pr_link}
+    got |= {"createdAt": job.created_at, "archivedAt": job.archived_at}
+    assert got == {n: read[n] if wire.get(n) is not None else None for n in read}
+    assert (job.source.repository, job.source.ref) == ("r", "main") if job.source else name == "source"
+
+
+def test_the_statuses():
+    """Section 3: four of them, of which three end a job."""
+    assert {str(status): Job(id="j", status=status).done for status in JobStatus} == {
+        "active": False,
+        "completed": True,
+        "archived": True,
+        "failed": True,
+    }
+
+
+async def test_the_thread_comes_with_finish(service):
+    """Section 6: the event ``finish`` has ``threadId``, which the next question may send back."""
+    service.script.ask(events=[{"type": "start"}, {"type": "finish", "threadId": "t"}], times=None)
+    async with service.session() as session:
+        answer = await session.ask("x")
+        await session.ask("y", thread=answer.thread)
+    assert "threadId" not in service.requests[0].json
+    assert service.requests[1].json["threadId"] == "t"
+
+
+def test_the_kinds_of_keys():
+    """Section 5: two kinds, each told by its prefix."""
+    assert [Assumptions().kind_of_key(key) for key in (KEYS.admin, KEYS.assistant)] == ["admin", "assistant"]
+
+
+async def test_the_limits_of_use(service):
+    """Section 8: two limits of the agent, three of the assistant, each in its window."""
+    async with service.session(quota=Quota.interface()) as session:
+        left = [
+            (limit.limit, limit.amount, limit.per)
+            for operation in ("create_job", "send_message", "ask")
+            for limit in await session.quota_left(operation)
+        ]
+    day = 86_400
+    assert sorted(left) == [
+        ("ask_per_address", 10_000, day),
+        ("ask_per_key", 10_000, 31 * day),
+        ("ask_per_organization", 10_000, 3600),
+        ("create_job", 100, 3600),
+        ("send_message", 100, 3600),
+    ]
