@@ -1,4 +1,4 @@
-"""The options of a session: their checks and their environment variables.
+"""The options of a session: their checks, their environment variables, and what sends with them.
 
 ``Options`` checks itself when it is made, so a new session and ``with_options``
 apply the same checks.
@@ -7,6 +7,7 @@ apply the same checks.
 from __future__ import annotations
 
 import os
+import random
 import ssl as ssl_module
 import sys
 from collections.abc import Mapping
@@ -14,17 +15,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, fields
 
+from .assistant.assistant_api import ReplySettings
 from .errors import ConfigurationError
+from .http.dispatch import Dispatcher
 from .http.observer import CallbackObserver, Observer
-from .http.retry import RetryPolicy
+from .http.retry import RetryBudget, RetryPolicy
 from .http.timeouts import Timeouts
-from .http.transport import TransportSettings
-from .jobs.polling import PollPolicy
+from .http.transport import Transport, TransportSettings
+from .jobs.agent_api import AgentAPI, LoopResources
+from .jobs.polling import PollPolicy, PollScheduler
+from .jobs.stale_guard import JobStates
 from .model.job_ref import path_segment
 from .protocol.api_keys import Key, KeySource
 from .protocol.argument_checks import check_base_url, check_headers, check_seconds, host_of
 from .protocol.assumptions import Assumptions
 from .protocol.secret import hidden
+from .runtime.clock import Clock
+from .runtime.per_event_loop import LoopLocal
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from .quota.quota import Quota
     from .storage.ledger import Ledger
 
-__all__ = ["Options", "from_environment", "session_keys", "transport_settings", "with_total"]
+__all__ = ["Options", "Shared", "from_environment", "session_keys", "transport_settings", "with_total"]
 
 T = TypeVar("T")
 
@@ -135,6 +142,71 @@ class Options:
                 field="dedupe_key",
             )
         return self.ledger
+
+
+class Shared:
+    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows."""
+
+    def __init__(
+        self,
+        options: Options,
+        assumptions: Assumptions,
+        clock: Clock,
+        keys: dict[str, Key],
+        transport: TransportSettings,
+    ) -> None:
+        """Keep all of it; *options* are those of the first session, by which all jobs are polled."""
+        self.assumptions = assumptions
+        self.clock = clock
+        self.keys = keys
+        self.transport = transport
+        self.budget = RetryBudget(options.retry.budget)
+        self.states = JobStates()
+
+        # Connections must not keep the session alive, or leaving it without closing would go unnoticed.
+        def connect() -> LoopResources:
+            return LoopResources(Transport(transport, clock), PollScheduler(agent))
+
+        self.loops = LoopLocal(connect)
+        agent = self.agent_api(options)
+
+    def agent_api(self, options: Options) -> AgentAPI:
+        """Return what sends requests with *options*."""
+        loops = self.loops
+        http = Dispatcher(
+            assumptions=self.assumptions,
+            transport=lambda: loops.get().transport,
+            keys=self.keys,
+            retry=options.retry,
+            budget=self.budget,
+            quota=options.quota,
+            clock=self.clock,
+            random=random.random,
+            attempts=options.callbacks,
+            observer=options.observer,
+            timeouts=options.timeouts,
+            base_url=self.transport.base_url,
+            headers=options.headers,
+            extra_body=options.extra_body,
+        )
+        return AgentAPI(
+            http=http,
+            loops=loops,
+            poll=options.poll,
+            project_id=options.project_id,
+            states=self.states,
+            ledger=options.ledger,
+        )
+
+    def reply_settings(self, options: Options) -> ReplySettings:
+        """Return what replies need of *options*."""
+        return ReplySettings(
+            assumptions=self.assumptions,
+            max_event_bytes=options.max_event_bytes,
+            max_reply_bytes=options.max_reply_bytes,
+            comments_are_activity=options.timeouts.comments_are_activity,
+            clock=self.clock,
+        )
 
 
 def from_environment(given: T | None, variable: str) -> T | str | None:
