@@ -489,6 +489,8 @@ class MintlifySession:
         if self._owner:
             await self._shared.loops.close()
 
+    aclose = close
+
     @property
     def closed(self) -> bool:
         """Whether the session was closed."""

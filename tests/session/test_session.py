@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import logging
@@ -348,3 +349,12 @@ async def test_a_cancelled_creation_that_was_sent_is_logged(service, caplog, sco
                 await task
     assert "create_job was cancelled after it was sent" in caplog.text
     assert len(service.requests) == 1
+
+
+async def test_aclosing_closes_a_session(service):
+    """``aclose`` is ``close`` by the name that contextlib looks for."""
+    async with contextlib.aclosing(service.session()) as session:
+        await session.ask("How do I log in?")
+    assert session.closed
+    await service.until(lambda running: running.connections == 0)
+    await session.aclose()
