@@ -12,7 +12,7 @@ from attrs import evolve
 
 from .assistant.assistant_api import AssistantAPI, PreparedQuestion
 from .assistant.reply import Reply
-from .errors import ConfigurationError, JobReference, ThreadReference
+from .errors import ConfigurationError, JobRecord, JobReference, ThreadReference
 from .http.observer import CallbackObserver, Observer, following
 from .http.retry import RetryPolicy
 from .http.timeouts import Timeouts
@@ -212,15 +212,15 @@ class MintlifySession:
         job = await agent.create(project, prompt, dedupe_key, ledger, *rest)
         return created_handle(self._for_handles(), project, job)
 
-    def job(self, ref: JobReference | str, *, project_id: str | None = None) -> JobHandle:
+    def job(self, ref: JobReference | JobRecord | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
 
         Args:
-            ref: A :class:`JobRef`, its string, or a bare job id.
-            project_id: The project of a bare id; the session's by default.
+            ref: A :class:`JobRef` or its string, a :class:`JobHandle`, a :class:`Job`, or a job's id.
+            project_id: The project of a ``Job`` or an id; the session's by default.
 
         Raises:
-            ConfigurationError: *ref* is not a reference, or it is a bare id without a project.
+            ConfigurationError: *ref* names no job, or it is an id without a project.
         """
         self._check_open()
         project = project_id if project_id is not None else self._options.project_id
