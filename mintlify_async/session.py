@@ -25,7 +25,14 @@ from .model.job import Job
 from .model.question import ContextItem, SearchFilter
 from .model.thread import Thread
 from .model.wire_value import load_converter
-from .options import Options, Shared, from_environment, session_keys, transport_settings, with_total
+from .options import (
+    Options,
+    Shared,
+    from_environment,
+    session_keys,
+    transport_settings,
+    with_total,
+)
 from .protocol.api_keys import KeySource
 from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
@@ -68,6 +75,7 @@ class MintlifySession:
         admin_key: The key for agent jobs: a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
+            Where a key is unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
         base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
             except to this machine, unless *allow_insecure_http* is set.
         fp: Identifies the user to the service (interface 2.3); ``"anonymous"`` by default.
@@ -136,21 +144,21 @@ class MintlifySession:
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._owner = True
         self._parent: MintlifySession | None = None
-        assumptions = assumptions or Assumptions()
+        assumptions = Assumptions() if assumptions is None else assumptions
         keys = session_keys(admin_key, assistant_key, assumptions, check_kind=check_key_kind)
         transport = transport_settings(
             assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
         )
         options = Options(
-            project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID"),
-            domain=from_environment(domain, "MINTLIFY_DOMAIN"),
+            project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID", "project_id"),
+            domain=from_environment(domain, "MINTLIFY_DOMAIN", "domain"),
             fp=fp,
             retrieval_page_size=retrieval_page_size,
-            headers=headers or {},
-            extra_body=extra_body or {},
-            retry=retry or RetryPolicy(),
-            poll=poll or PollPolicy(),
-            timeouts=timeouts or Timeouts(),
+            headers={} if headers is None else headers,
+            extra_body={} if extra_body is None else extra_body,
+            retry=RetryPolicy() if retry is None else retry,
+            poll=PollPolicy() if poll is None else poll,
+            timeouts=Timeouts() if timeouts is None else timeouts,
             quota=quota,
             ledger=ledger,
             max_event_bytes=max_event_bytes,
@@ -223,7 +231,7 @@ class MintlifySession:
             ConfigurationError: *ref* names no job, or it is an id without a project.
         """
         self._check_open()
-        project = project_id if project_id is not None else self._options.project_id
+        project = self._options.project_id if project_id is None else self._options.project(project_id)
         return handle_for(self._for_handles(), ref, project_id=project)
 
     async def run_job(
@@ -294,7 +302,8 @@ class MintlifySession:
 
         Args:
             question: The text of one user message; or all messages of the conversation: strings,
-                :class:`Message` objects, or the UIMessage dicts of a browser.
+                :class:`Message` objects, the UIMessage dicts of a browser, or
+                ``{"role": "user", "content": "text"}``.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
             fp: Identifies the user; the session's by default.
             retrieval_page_size: The number of search results used for the answer; the session's by default.
@@ -421,7 +430,7 @@ class MintlifySession:
             thread=thread,
             messages=messages,
             system=system,
-            domain=domain,
+            domain=None if domain is None else self._options.site(domain),
             commit=commit,
             busy=busy,
             bounds=bounds,

@@ -11,14 +11,6 @@ from mintlify_async import ConfigurationError, MintlifySession
 KEYS = Keys()
 
 
-@pytest.fixture
-def bare(monkeypatch):
-    """An environment without any of our variables."""
-    for name in ("ADMIN_API_KEY", "ASSISTANT_API_KEY", "PROJECT_ID", "DOMAIN", "BASE_URL"):
-        monkeypatch.delenv(f"MINTLIFY_{name}", raising=False)
-    return monkeypatch
-
-
 async def test_what_is_missing_is_reported_by_the_operation_that_needs_it(web, bare):
     """A session without keys can be made; each error names the argument and the variable."""
     async with MintlifySession() as session:
@@ -65,6 +57,18 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
         ({"project_id": ""}, "project_id"),
         ({"domain": ".."}, "domain"),
         ({"headers": {"Authorization": "x"}}, "headers"),
+        ({"headers": ""}, "headers"),
+        ({"extra_body": []}, "extra_body"),
+        ({"retry": 0}, "retry"),
+        ({"poll": 0}, "poll"),
+        ({"timeouts": 0}, "timeouts"),
+        ({"assumptions": {}}, "assumptions"),
+        ({"fp": ""}, "fp"),
+        ({"fp": None}, "fp"),
+        ({"retrieval_page_size": "5"}, "retrieval_page_size"),
+        ({"trust_env": "false"}, "trust_env"),
+        ({"allow_insecure_http": "false"}, "allow_insecure_http"),
+        ({"check_key_kind": None}, "check_key_kind"),
         ({"extra_body": 3}, "extra_body"),
     ],
 )
@@ -73,6 +77,18 @@ def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(**arguments)
     assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+
+
+@pytest.mark.parametrize("name", ["fp", "headers", "extra_body", "retry", "poll", "timeouts"])
+async def test_with_options_checks_the_same(name):
+    """None is no value for an option that always has one; it used to fail in a later call."""
+    async with MintlifySession() as session:
+        if name in ("retry", "poll", "timeouts"):
+            assert session.with_options(**{name: None})  # parameters of their own: None changes nothing
+            return
+        with pytest.raises(ConfigurationError, match=f"^{name} must be"):
+            session.with_options(**{name: None})
 
 
 @pytest.mark.parametrize("proxy", ["http://", "https:///path", "http://[bad"])
