@@ -10,14 +10,14 @@ import os
 import random
 import ssl as ssl_module
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, fields
 
 from .assistant.assistant_api import ReplySettings
-from .errors import ConfigurationError
+from .errors import ConfigurationError, printable
 from .http.dispatch import Dispatcher
 from .http.observer import CallbackObserver, Observer
 from .http.retry import RetryBudget, RetryPolicy
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Options",
     "Shared",
+    "check_ready",
     "from_environment",
     "session_keys",
     "transport_settings",
@@ -281,7 +282,8 @@ def session_keys(
     kinds: tuple[tuple[KeyKind, KeySource | None], ...] = (("admin", admin), ("assistant", assistant))
     keys: dict[str, Key] = {}
     for kind, argument in kinds:
-        variable, source = KEY_VARIABLES[kind], hidden(os.environ.get(KEY_VARIABLES[kind]) or None)
+        variable: str | None = KEY_VARIABLES[kind]
+        source: KeySource | None = hidden(os.environ.get(KEY_VARIABLES[kind]) or None)
         if argument is not None:
             variable, source = None, hidden(argument)
         elif source is None and holds == kind:
@@ -291,6 +293,31 @@ def session_keys(
     if keys["admin"].given and sys.platform == "emscripten":  # interface 5: the admin key stays on a server
         raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
     return keys
+
+
+def check_ready(options: Options, keys: Mapping[str, Key], uses: Sequence[object]) -> None:
+    """Raise one error that tells everything that is missing for *uses*; without any, for all."""
+    steps = {
+        "agent": (keys["admin"].check, partial(options.project, None)),
+        "assistant": (keys["assistant"].check, partial(options.site, None)),
+    }
+    for use in uses:
+        if use not in tuple(steps):  # a tuple, because a list cannot be looked up in a dict
+            raise ConfigurationError(
+                f'check takes "agent" and "assistant", not {printable(repr(use), 40)}', field="uses"
+            )
+    problems: list[ConfigurationError] = []
+    for check in (check for use, checks in steps.items() if use in uses or not uses for check in checks):
+        try:
+            check()
+        except ConfigurationError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ConfigurationError(
+            "\n".join([f"{len(problems)} settings are missing or wrong:", *(f"- {one}" for one in problems)])
+        )
 
 
 def transport_settings(

@@ -28,6 +28,7 @@ from .model.wire_value import load_converter
 from .options import (
     Options,
     Shared,
+    check_ready,
     from_environment,
     session_keys,
     transport_settings,
@@ -451,6 +452,22 @@ class MintlifySession:
         """
         self._check_open()
         return await self._agent.http.quota_left(operation, self._options.counted_for(operation))
+
+    def check(self, *uses: Literal["agent", "assistant"]) -> None:
+        """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
+
+        Call it when your program starts. A key that a function returns counts as there.
+
+        Args:
+            uses: ``"agent"`` for jobs, ``"assistant"`` for questions; both by default.
+
+        Raises:
+            ConfigurationError: A key, the project or the domain is missing, or a key is of the wrong
+                kind. ``.field`` names the argument if it is only one.
+            StateError: The session is closed.
+        """
+        self._check_open()
+        check_ready(self._options, self._shared.keys, uses)
 
     # Lifetimes ----------------------------------------------------------------------------------
 

@@ -126,6 +126,8 @@ async def sessions() -> None:
         assert_type(session.closed, bool)
         assert_type(session.base_url, str)
         assert_type(session.with_options(fp="user"), MintlifySession)
+        assert_type(session.check("agent", "assistant"), None)
+        session.check("ask")  # type: ignore[arg-type]
         assert_type(await session.aclose(), None)
         assert_type(await session.close(), None)
 

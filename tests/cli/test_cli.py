@@ -492,6 +492,11 @@ async def test_the_doctor_warns_of_an_unsafe_aiohttp(service, monkeypatch, insta
         ({"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"}, 1, "401"),
         ({"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "not reached"),
         ({"MINTLIFY_ADMIN_API_KEY": None}, 0, "no key was tried"),
+        (
+            {"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_API_KEY": "mint_test_expired_0123456789abcdef"},
+            1,
+            "MINTLIFY_API_KEY: an admin key, for jobs",
+        ),
     ],
 )
 async def test_the_doctor_finds_what_is_wrong(service, env, status, says):
