@@ -411,7 +411,7 @@ class Message(WireValue):
 
     @classmethod
     def from_wire(cls, wire: object, where: str = "message") -> Message:
-        """Read UIMessage JSON.
+        """Read UIMessage JSON, or ``{"role": "user", "content": "text"}``.
 
         Raises:
             ConfigurationError: It is not such a message; *where* begins the name of the wrong field.
@@ -423,11 +423,25 @@ class Message(WireValue):
         id = require_text(content.pop("id", ""), f"{where}.id", empty=True)
         role = require_text(content.pop("role", None), f"{where}.role")
         parts = content.pop("parts", None)
+        if not parts and "content" in content:  # how other SDKs write a message
+            parts = [{"type": "text", "text": _text_of(content.pop("content"), where)}]
         if not isinstance(parts, list):
-            raise ConfigurationError(f"{where}.parts must be a list", field=f"{where}.parts")
+            raise ConfigurationError(
+                f'{where}.parts must be a list, such as [{{"type": "text", "text": "Hi"}}]',
+                field=f"{where}.parts",
+            )
         metadata = mask_keys(content.pop("metadata", None))
         found = _parts_from_wire(cast("Sequence[object]", parts), where)
         return cls(id=id, role=role, parts=found, metadata=metadata, extra=content or EMPTY)
+
+
+def _text_of(content: object, where: str) -> str:
+    if not isinstance(content, str):
+        raise ConfigurationError(
+            f"{where}.content must be text, not {type(content).__name__}; a list of parts is named parts",
+            field=f"{where}.content",
+        )
+    return require_text(content, f"{where}.content")
 
 
 def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:

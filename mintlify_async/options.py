@@ -1,4 +1,4 @@
-"""The options of a session: their checks and their environment variables.
+"""The options of a session: their checks, their environment variables, and what sends with them.
 
 ``Options`` checks itself when it is made, so a new session and ``with_options``
 apply the same checks.
@@ -7,24 +7,41 @@ apply the same checks.
 from __future__ import annotations
 
 import os
+import random
 import ssl as ssl_module
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, fields
 
-from .errors import ConfigurationError
+from .assistant.assistant_api import ReplySettings
+from .errors import ConfigurationError, printable
+from .http.dispatch import Dispatcher
 from .http.observer import CallbackObserver, Observer
-from .http.retry import RetryPolicy
+from .http.retry import RetryBudget, RetryPolicy
 from .http.timeouts import Timeouts
-from .http.transport import TransportSettings
-from .jobs.polling import PollPolicy
-from .model.job_ref import path_segment
-from .protocol.api_keys import Key, KeySource
-from .protocol.argument_checks import check_base_url, check_headers, check_seconds, host_of
+from .http.transport import Transport, TransportSettings
+from .jobs.agent_api import AgentAPI, LoopResources
+from .jobs.polling import PollPolicy, PollScheduler
+from .jobs.stale_guard import JobStates
+from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, kind_in_words
+from .protocol.argument_checks import (
+    check_base_url,
+    check_flag,
+    check_fp,
+    check_headers,
+    check_identifier,
+    check_page_size,
+    check_seconds,
+    host_of,
+)
 from .protocol.assumptions import Assumptions
-from .protocol.secret import hidden
+from .protocol.requests import KeyKind
+from .protocol.secret import Secret, hidden
+from .runtime.clock import Clock
+from .runtime.per_event_loop import LoopLocal
 
 if TYPE_CHECKING:
     import aiohttp
@@ -32,15 +49,24 @@ if TYPE_CHECKING:
     from .quota.quota import Quota
     from .storage.ledger import Ledger
 
-__all__ = ["Options", "from_environment", "session_keys", "transport_settings", "with_total"]
+__all__ = [
+    "Options",
+    "Shared",
+    "check_ready",
+    "from_environment",
+    "session_keys",
+    "transport_settings",
+    "with_total",
+]
 
 T = TypeVar("T")
 
 
 _TYPES: tuple[tuple[str, type, str], ...] = (
-    ("retry", RetryPolicy, "a RetryPolicy"),
-    ("poll", PollPolicy, "a PollPolicy"),
-    ("timeouts", Timeouts, "a Timeouts"),
+    ("retry", RetryPolicy, "a RetryPolicy, such as RetryPolicy(attempts=2)"),
+    ("poll", PollPolicy, "a PollPolicy, such as PollPolicy(cap=60)"),
+    ("timeouts", Timeouts, "a Timeouts, such as Timeouts(total=60)"),
+    ("headers", Mapping, "a mapping of names to values"),
     ("extra_body", Mapping, "a mapping of field names to values"),
 )
 
@@ -76,7 +102,9 @@ class Options:
                 raise ConfigurationError(f"{name} must be {words}", field=name)
         for name in ("project_id", "domain"):
             if getattr(self, name) is not None:
-                path_segment(getattr(self, name), name)
+                check_identifier(getattr(self, name), name)
+        check_fp(self.fp)
+        check_page_size(self.retrieval_page_size)
         for name in ("max_event_bytes", "max_reply_bytes"):
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
@@ -99,25 +127,27 @@ class Options:
 
     def project(self, given: str | None) -> str:
         """Return *given*, or else the session's project."""
-        project = given if given is not None else self.project_id
-        if project is None:
+        if given is not None:
+            return check_identifier(given, "project_id")
+        if self.project_id is None:
             raise ConfigurationError(
                 "project_id is missing: agent jobs belong to a project; "
                 "pass project_id= or set MINTLIFY_PROJECT_ID",
                 field="project_id",
             )
-        return project
+        return self.project_id
 
     def site(self, given: str | None) -> str:
         """Return *given*, or else the session's domain."""
-        domain = given if given is not None else self.domain
-        if domain is None:
+        if given is not None:
+            return check_identifier(given, "domain")
+        if self.domain is None:
             raise ConfigurationError(
                 "domain is missing: the assistant answers about one site, named by the last segment of the "
                 "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
                 field="domain",
             )
-        return domain
+        return self.domain
 
     def counted_for(self, operation: str) -> str:
         """Return the site or the project for which the quota counts *operation*."""
@@ -137,15 +167,99 @@ class Options:
         return self.ledger
 
 
-def from_environment(given: T | None, variable: str) -> T | str | None:
-    """Return *given*, or else the value of an environment variable; an empty variable counts as unset."""
-    return given if given is not None else os.environ.get(variable) or None
+class Shared:
+    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows."""
+
+    def __init__(
+        self,
+        options: Options,
+        assumptions: Assumptions,
+        clock: Clock,
+        keys: dict[str, Key],
+        transport: TransportSettings,
+    ) -> None:
+        """Keep all of it; *options* are those of the first session, by which all jobs are polled."""
+        self.assumptions = assumptions
+        self.clock = clock
+        self.keys = keys
+        self.transport = transport
+        self.budget = RetryBudget(options.retry.budget)
+        self.states = JobStates()
+
+        # Connections must not keep the session alive, or leaving it without closing would go unnoticed.
+        def connect() -> LoopResources:
+            return LoopResources(Transport(transport, clock), PollScheduler(agent))
+
+        self.loops = LoopLocal(connect)
+        agent = self.agent_api(options)
+
+    def agent_api(self, options: Options) -> AgentAPI:
+        """Return what sends requests with *options*."""
+        loops = self.loops
+        http = Dispatcher(
+            assumptions=self.assumptions,
+            transport=lambda: loops.get().transport,
+            keys=self.keys,
+            retry=options.retry,
+            budget=self.budget,
+            quota=options.quota,
+            clock=self.clock,
+            random=random.random,
+            attempts=options.callbacks,
+            observer=options.observer,
+            timeouts=options.timeouts,
+            base_url=self.transport.base_url,
+            headers=options.headers,
+            extra_body=options.extra_body,
+        )
+        return AgentAPI(
+            http=http,
+            loops=loops,
+            poll=options.poll,
+            project_id=options.project_id,
+            states=self.states,
+            ledger=options.ledger,
+        )
+
+    def reply_settings(self, options: Options) -> ReplySettings:
+        """Return what replies need of *options*."""
+        return ReplySettings(
+            assumptions=self.assumptions,
+            max_event_bytes=options.max_event_bytes,
+            max_reply_bytes=options.max_reply_bytes,
+            comments_are_activity=options.timeouts.comments_are_activity,
+            clock=self.clock,
+        )
+
+
+def from_environment(given: object, variable: str, name: str) -> str | None:
+    """Return *given*, or else the value of an environment variable, checked; an empty one counts as unset.
+
+    Args:
+        given: The argument.
+        variable: The variable.
+        name: The argument's name: ``project_id`` or ``domain``.
+    """
+    value = os.environ.get(variable) or None if given is None else given
+    check = partial(check_identifier, value, name)
+    return None if value is None else _checked(variable if given is None else None, check)
+
+
+def _checked(variable: str | None, check: Callable[[], T]) -> T:
+    """Return what *check* returns; its error names *variable*, if the value is from there."""
+    try:
+        return check()
+    except ConfigurationError as error:
+        if variable is None:
+            raise
+        problem, field = str(error), error.field
+    raise ConfigurationError(f"{variable}: {problem}", field=field)
 
 
 def with_total(timeouts: object, total: float | None) -> Timeouts:
     """Return *timeouts*, with *total* seconds for the whole answer unless that is None."""
     if not isinstance(timeouts, Timeouts):
-        raise ConfigurationError("timeouts must be a Timeouts", field="timeouts")
+        raise ConfigurationError("timeouts must be a Timeouts, such as Timeouts(total=60)", field="timeouts")
     check_seconds(total, "timeout", none="means no limit")
     return timeouts if total is None else timeouts.with_total(total)
 
@@ -153,16 +267,57 @@ def with_total(timeouts: object, total: float | None) -> Timeouts:
 def session_keys(
     admin: KeySource | None, assistant: KeySource | None, assumptions: Assumptions, *, check_kind: bool
 ) -> dict[str, Key]:
-    """Return the two keys of a session, each from its argument or its environment variable."""
-    admin = hidden(from_environment(admin, "MINTLIFY_ADMIN_API_KEY"))
-    assistant = hidden(from_environment(assistant, "MINTLIFY_ASSISTANT_API_KEY"))
-    keys = {
-        "admin": Key("admin", admin, assumptions, check_kind=check_kind),
-        "assistant": Key("assistant", assistant, assumptions, check_kind=check_kind),
-    }
+    """Return the two keys of a session, each from its argument or its environment variable.
+
+    Where both are unset, ``MINTLIFY_API_KEY`` counts as the key that its prefix names.
+    """
+    check_flag(check_kind, "check_key_kind")
+    if not isinstance(assumptions, Assumptions):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass any
+        raise ConfigurationError(
+            "assumptions must be an Assumptions, such as Assumptions(get_job_path=…)", field="assumptions"
+        )
+    shared = Secret(os.environ.get(SHARED_VARIABLE, ""))
+    holds = assumptions.kind_of_key(shared.strip(" \t\r\n\"'"))
+    hint = f"; {SHARED_VARIABLE} holds {kind_in_words(holds)}" if shared.strip() else ""
+    kinds: tuple[tuple[KeyKind, KeySource | None], ...] = (("admin", admin), ("assistant", assistant))
+    keys: dict[str, Key] = {}
+    for kind, argument in kinds:
+        variable: str | None = KEY_VARIABLES[kind]
+        source: KeySource | None = hidden(os.environ.get(KEY_VARIABLES[kind]) or None)
+        if argument is not None:
+            variable, source = None, hidden(argument)
+        elif source is None and holds == kind:
+            variable, source = SHARED_VARIABLE, shared
+        make = partial(Key, kind, source, assumptions, check_kind=check_kind, hint=hint)
+        keys[kind] = _checked(variable, make)
     if keys["admin"].given and sys.platform == "emscripten":  # interface 5: the admin key stays on a server
         raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
     return keys
+
+
+def check_ready(options: Options, keys: Mapping[str, Key], uses: Sequence[object]) -> None:
+    """Raise one error that tells everything that is missing for *uses*; without any, for all."""
+    steps = {
+        "agent": (keys["admin"].check, partial(options.project, None)),
+        "assistant": (keys["assistant"].check, partial(options.site, None)),
+    }
+    for use in uses:
+        if use not in tuple(steps):  # a tuple, because a list cannot be looked up in a dict
+            raise ConfigurationError(
+                f'check takes "agent" and "assistant", not {printable(repr(use), 40)}', field="uses"
+            )
+    problems: list[ConfigurationError] = []
+    for check in (check for use, checks in steps.items() if use in uses or not uses for check in checks):
+        try:
+            check()
+        except ConfigurationError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ConfigurationError(
+            "\n".join([f"{len(problems)} settings are missing or wrong:", *(f"- {one}" for one in problems)])
+        )
 
 
 def transport_settings(
@@ -181,9 +336,12 @@ def transport_settings(
         raise ConfigurationError(
             "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
         )
-    address = os.environ.get("MINTLIFY_BASE_URL", assumptions.base_url) if base_url is None else base_url
+    check_flag(trust_env, "trust_env")
+    insecure = check_flag(allow_insecure_http, "allow_insecure_http")
+    variable = "MINTLIFY_BASE_URL" if base_url is None and "MINTLIFY_BASE_URL" in os.environ else None
+    address = os.environ[variable] if variable else assumptions.base_url if base_url is None else base_url
     return TransportSettings(
-        base_url=check_base_url(address, allow_insecure_http=allow_insecure_http),
+        base_url=_checked(variable, partial(check_base_url, address, allow_insecure_http=insecure)),
         client_session=client_session,
         proxy=proxy,
         ssl=ssl,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import ssl as ssl_module
 import warnings
 import weakref
@@ -11,25 +10,30 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .assistant.assistant_api import AssistantAPI, PreparedQuestion, ReplySettings
+from .assistant.assistant_api import AssistantAPI, PreparedQuestion
 from .assistant.reply import Reply
-from .errors import ConfigurationError, JobReference, ThreadReference
-from .http.dispatch import Dispatcher
+from .errors import ConfigurationError, JobRecord, JobReference, ThreadReference
 from .http.observer import CallbackObserver, Observer, following
-from .http.retry import RetryBudget, RetryPolicy
+from .http.retry import RetryPolicy
 from .http.timeouts import Timeouts
-from .http.transport import Transport
-from .jobs.agent_api import AgentAPI, LoopResources
+from .jobs.agent_api import AgentAPI
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over
-from .jobs.polling import PollPolicy, PollScheduler
-from .jobs.stale_guard import JobStates
+from .jobs.polling import PollPolicy
 from .jobs.wait import DEFAULT_TIMEOUT, is_plain_function
 from .messages import Message, Question
 from .model.job import Job
 from .model.question import ContextItem, SearchFilter
 from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
-from .options import Options, from_environment, session_keys, transport_settings, with_total
+from .options import (
+    Options,
+    Shared,
+    check_ready,
+    from_environment,
+    session_keys,
+    transport_settings,
+    with_total,
+)
 from .protocol.api_keys import KeySource
 from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
@@ -37,7 +41,7 @@ from .protocol.requests import DEFAULT_RETRIEVAL_PAGE_SIZE
 from .protocol.secret import hidden
 from .runtime.caller import caller
 from .runtime.clock import Clock, SystemClock
-from .runtime.per_event_loop import LoopLocal, session_closed
+from .runtime.per_event_loop import session_closed
 
 if TYPE_CHECKING:
     import aiohttp
@@ -72,6 +76,7 @@ class MintlifySession:
         admin_key: The key for agent jobs: a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
+            Where a key is unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
         base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
             except to this machine, unless *allow_insecure_http* is set.
         fp: Identifies the user to the service (interface 2.3); ``"anonymous"`` by default.
@@ -140,22 +145,21 @@ class MintlifySession:
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._owner = True
         self._parent: MintlifySession | None = None
-        self._assumptions = assumptions or Assumptions()
-        self._clock: Clock = clock or SystemClock()
-        self._keys = session_keys(admin_key, assistant_key, self._assumptions, check_kind=check_key_kind)
-        self._transport_settings = transport_settings(
-            self._assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
+        assumptions = Assumptions() if assumptions is None else assumptions
+        keys = session_keys(admin_key, assistant_key, assumptions, check_kind=check_key_kind)
+        transport = transport_settings(
+            assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
         )
         options = Options(
-            project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID"),
-            domain=from_environment(domain, "MINTLIFY_DOMAIN"),
+            project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID", "project_id"),
+            domain=from_environment(domain, "MINTLIFY_DOMAIN", "domain"),
             fp=fp,
             retrieval_page_size=retrieval_page_size,
-            headers=headers or {},
-            extra_body=extra_body or {},
-            retry=retry or RetryPolicy(),
-            poll=poll or PollPolicy(),
-            timeouts=timeouts or Timeouts(),
+            headers={} if headers is None else headers,
+            extra_body={} if extra_body is None else extra_body,
+            retry=RetryPolicy() if retry is None else retry,
+            poll=PollPolicy() if poll is None else poll,
+            timeouts=Timeouts() if timeouts is None else timeouts,
             quota=quota,
             ledger=ledger,
             max_event_bytes=max_event_bytes,
@@ -163,8 +167,8 @@ class MintlifySession:
             callbacks=CallbackObserver.of(on_request, on_response, on_retry),
             observer=observer,
         )
-        self._budget = RetryBudget(options.retry.budget)
-        self._connect(options)
+        self._shared = Shared(options, assumptions, clock or SystemClock(), keys, transport)
+        self._use(options)
         self._made_at = caller()
         load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
         self._closed = False
@@ -217,18 +221,18 @@ class MintlifySession:
         job = await agent.create(project, prompt, dedupe_key, ledger, *rest)
         return created_handle(self._for_handles(), project, job)
 
-    def job(self, ref: JobReference | str, *, project_id: str | None = None) -> JobHandle:
+    def job(self, ref: JobReference | JobRecord | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
 
         Args:
-            ref: A :class:`JobRef`, its string, or a bare job id.
-            project_id: The project of a bare id; the session's by default.
+            ref: A :class:`JobRef` or its string, a :class:`JobHandle`, a :class:`Job`, or a job's id.
+            project_id: The project of a ``Job`` or an id; the session's by default.
 
         Raises:
-            ConfigurationError: *ref* is not a reference, or it is a bare id without a project.
+            ConfigurationError: *ref* names no job, or it is an id without a project.
         """
         self._check_open()
-        project = project_id if project_id is not None else self._options.project_id
+        project = self._options.project_id if project_id is None else self._options.project(project_id)
         return handle_for(self._for_handles(), ref, project_id=project)
 
     async def run_job(
@@ -299,7 +303,8 @@ class MintlifySession:
 
         Args:
             question: The text of one user message; or all messages of the conversation: strings,
-                :class:`Message` objects, or the UIMessage dicts of a browser.
+                :class:`Message` objects, the UIMessage dicts of a browser, or
+                ``{"role": "user", "content": "text"}``.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
             fp: Identifies the user; the session's by default.
             retrieval_page_size: Search results used for the answer; the session's by default, None: not sent.
@@ -426,7 +431,7 @@ class MintlifySession:
             thread=thread,
             messages=messages,
             system=system,
-            domain=domain,
+            domain=None if domain is None else self._options.site(domain),
             commit=commit,
             busy=busy,
             bounds=bounds,
@@ -447,6 +452,22 @@ class MintlifySession:
         """
         self._check_open()
         return await self._agent.http.quota_left(operation, self._options.counted_for(operation))
+
+    def check(self, *uses: Literal["agent", "assistant"]) -> None:
+        """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
+
+        Call it when your program starts. A key that a function returns counts as there.
+
+        Args:
+            uses: ``"agent"`` for jobs, ``"assistant"`` for questions; both by default.
+
+        Raises:
+            ConfigurationError: A key, the project or the domain is missing, or a key is of the wrong
+                kind. ``.field`` names the argument if it is only one.
+            StateError: The session is closed.
+        """
+        self._check_open()
+        check_ready(self._options, self._shared.keys, uses)
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -481,7 +502,7 @@ class MintlifySession:
         other.__dict__.update(self.__dict__)
         other._owner = False
         other._parent = self  # keeps it alive: its __del__ would close the shared connections
-        other._use(options, self._agent.loops, self._agent.states)
+        other._use(options)
         return other
 
     async def close(self) -> None:
@@ -492,7 +513,9 @@ class MintlifySession:
         """
         self._closed = True
         if self._owner:
-            await self._agent.loops.close()
+            await self._shared.loops.close()
+
+    aclose = close
 
     @property
     def closed(self) -> bool:
@@ -502,12 +525,12 @@ class MintlifySession:
     @property
     def clock(self) -> Clock:
         """The session's source of time."""
-        return self._clock
+        return self._shared.clock
 
     @property
     def base_url(self) -> str:
         """The service's address."""
-        return self._transport_settings.base_url
+        return self._shared.transport.base_url
 
     async def __aenter__(self) -> Self:
         self._check_open()
@@ -520,7 +543,7 @@ class MintlifySession:
         """Close connections that were left open, with a ResourceWarning."""
         if getattr(self, "_closed", True) or not self._owner:
             return
-        if self._agent.loops.abandon():
+        if self._shared.loops.abandon():
             warnings.warn(
                 f"a MintlifySession made at {':'.join(map(str, self._made_at))} was never closed; "
                 "use `async with` or `await session.close()`",
@@ -545,55 +568,16 @@ class MintlifySession:
         if self._closed:
             raise session_closed()
 
-    def _connect(self, options: Options) -> None:
-        # The factory must not keep the session alive, or leaving without closing would go unnoticed.
-        settings, clock = self._transport_settings, self._clock
-
-        def make() -> LoopResources:
-            return LoopResources(Transport(settings, clock), PollScheduler(agent))
-
-        agent = self._use(options, LoopLocal(make), JobStates())
-
-    def _use(self, options: Options, loops: LoopLocal[LoopResources], states: JobStates) -> AgentAPI:
-        http = Dispatcher(
-            assumptions=self._assumptions,
-            transport=lambda: loops.get().transport,
-            keys=self._keys,
-            retry=options.retry,
-            budget=self._budget,
-            quota=options.quota,
-            clock=self._clock,
-            random=random.random,
-            attempts=options.callbacks,
-            observer=options.observer,
-            timeouts=options.timeouts,
-            base_url=self.base_url,
-            headers=options.headers,
-            extra_body=options.extra_body,
-        )
+    def _use(self, options: Options) -> None:
         self._options = options
-        self._agent = AgentAPI(
-            http=http,
-            loops=loops,
-            poll=options.poll,
-            project_id=options.project_id,
-            states=states,
-            ledger=options.ledger,
-        )
-        self._reply_settings = ReplySettings(
-            assumptions=self._assumptions,
-            max_event_bytes=options.max_event_bytes,
-            max_reply_bytes=options.max_reply_bytes,
-            comments_are_activity=options.timeouts.comments_are_activity,
-            clock=self._clock,
-        )
-        self._shared: weakref.ref[AgentAPI] | None = None
-        return self._agent
+        self._agent = self._shared.agent_api(options)
+        self._reply_settings = self._shared.reply_settings(options)
+        self._agent_of_handles: weakref.ref[AgentAPI] | None = None
 
     def _for_handles(self) -> AgentAPI:
         """Return what all handles call: it keeps the session alive, and the session not it."""
-        shared = self._shared() if self._shared is not None else None
-        if shared is None:
-            shared = self._agent.owned_by(self)
-            self._shared = weakref.ref(shared)
-        return shared
+        agent = self._agent_of_handles() if self._agent_of_handles is not None else None
+        if agent is None:
+            agent = self._agent.owned_by(self)
+            self._agent_of_handles = weakref.ref(agent)
+        return agent

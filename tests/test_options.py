@@ -6,17 +6,9 @@ import pytest
 from secret_guard import Keys
 from wire_kit import JOB
 
-from mintlify_async import ConfigurationError, MintlifySession
+from mintlify_async import ConfigurationError, MintlifySession, StateError
 
 KEYS = Keys()
-
-
-@pytest.fixture
-def bare(monkeypatch):
-    """An environment without any of our variables."""
-    for name in ("ADMIN_API_KEY", "ASSISTANT_API_KEY", "PROJECT_ID", "DOMAIN", "BASE_URL"):
-        monkeypatch.delenv(f"MINTLIFY_{name}", raising=False)
-    return monkeypatch
 
 
 async def test_what_is_missing_is_reported_by_the_operation_that_needs_it(web, bare):
@@ -65,6 +57,18 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
         ({"project_id": ""}, "project_id"),
         ({"domain": ".."}, "domain"),
         ({"headers": {"Authorization": "x"}}, "headers"),
+        ({"headers": ""}, "headers"),
+        ({"extra_body": []}, "extra_body"),
+        ({"retry": 0}, "retry"),
+        ({"poll": 0}, "poll"),
+        ({"timeouts": 0}, "timeouts"),
+        ({"assumptions": {}}, "assumptions"),
+        ({"fp": ""}, "fp"),
+        ({"fp": None}, "fp"),
+        ({"retrieval_page_size": "5"}, "retrieval_page_size"),
+        ({"trust_env": "false"}, "trust_env"),
+        ({"allow_insecure_http": "false"}, "allow_insecure_http"),
+        ({"check_key_kind": None}, "check_key_kind"),
         ({"extra_body": 3}, "extra_body"),
     ],
 )
@@ -73,6 +77,18 @@ def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(**arguments)
     assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+
+
+@pytest.mark.parametrize("name", ["fp", "headers", "extra_body", "retry", "poll", "timeouts"])
+async def test_with_options_checks_the_same(name):
+    """None is no value for an option that always has one; it used to fail in a later call."""
+    async with MintlifySession() as session:
+        if name in ("retry", "poll", "timeouts"):
+            assert session.with_options(**{name: None})  # parameters of their own: None changes nothing
+            return
+        with pytest.raises(ConfigurationError, match=f"^{name} must be"):
+            session.with_options(**{name: None})
 
 
 @pytest.mark.parametrize("proxy", ["http://", "https:///path", "http://[bad"])
@@ -81,3 +97,81 @@ def test_a_proxy_without_a_host_is_refused(proxy):
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(proxy=proxy)
     assert caught.value.field == "proxy"
+
+
+# The check at the start of a program --------------------------------------------------------------
+
+
+def missing(*uses, **settings):
+    """Return what ``check`` says of a session with *settings*."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(**settings).check(*uses)
+    return caught.value
+
+
+@pytest.mark.parametrize("uses", [(), ("agent", "assistant"), ("assistant", "agent", "agent")])
+def test_check_lists_everything_that_is_missing_at_once(bare, uses):
+    """A line each, with the argument and the variable; for both operations when none is named."""
+    error = missing(*uses)
+    assert str(error).splitlines() == [
+        "4 settings are missing or wrong:",
+        "- admin_key is missing: agent jobs need the admin key; "
+        "pass admin_key= or set MINTLIFY_ADMIN_API_KEY",
+        "- project_id is missing: agent jobs belong to a project; "
+        "pass project_id= or set MINTLIFY_PROJECT_ID",
+        "- assistant_key is missing: the assistant needs the assistant key; "
+        "pass assistant_key= or set MINTLIFY_ASSISTANT_API_KEY",
+        "- domain is missing: the assistant answers about one site, named by the last segment of the "
+        "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
+    ]
+    assert error.field is None
+
+
+def test_check_looks_only_at_what_is_used(bare):
+    """A program without jobs needs no project; a single problem is told as the call would tell it."""
+    error = missing("assistant", assistant_key=KEYS.assistant)
+    assert (error.field, str(error).split(":")[0]) == ("domain", "domain is missing")
+    MintlifySession(assistant_key=KEYS.assistant, domain="d").check("assistant")
+    MintlifySession(admin_key=KEYS.admin, project_id="p").check("agent")
+
+
+def test_check_finds_a_key_of_the_wrong_kind(bare):
+    """The way out is in the message; ``check_key_kind=False`` turns it off."""
+    swapped = {"admin_key": KEYS.assistant, "assistant_key": KEYS.admin, "project_id": "p", "domain": "d"}
+    error = missing(**swapped)
+    assert "admin_key holds an assistant key: agent jobs need the admin key" in str(error)
+    assert "assistant_key holds an admin key" in str(error)
+    assert "in assistant_key= or MINTLIFY_ASSISTANT_API_KEY" in str(error)
+    MintlifySession(**swapped, check_key_kind=False).check()
+
+
+def test_check_calls_nothing_and_sends_nothing(bare):
+    """A key that a function makes counts as there: making it may take time."""
+
+    def fetch():
+        raise AssertionError("called")
+
+    MintlifySession(admin_key=fetch, assistant_key=fetch, project_id="p", domain="d").check()
+
+
+def test_check_sees_the_options_of_with_options(bare):
+    """The session that is used is the one that is checked."""
+    session = MintlifySession(assistant_key=KEYS.assistant)
+    session.with_options(domain="d").check("assistant")
+    with pytest.raises(ConfigurationError, match="domain is missing"):
+        session.check("assistant")
+
+
+@pytest.mark.parametrize("use", ["ask", "admin", ["agent"], None, ""])
+def test_check_says_what_it_takes(bare, use):
+    """Another word does not pass in silence."""
+    error = missing(use)
+    assert str(error).startswith('check takes "agent" and "assistant", not ')
+
+
+async def test_check_of_a_closed_session(bare):
+    """As for every call."""
+    session = MintlifySession()
+    await session.close()
+    with pytest.raises(StateError, match="closed"):
+        session.check("agent")

@@ -8,6 +8,7 @@ a user's checker would notice fails here first.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Literal, assert_never, assert_type
 
 from mintlify_async import (
@@ -125,6 +126,9 @@ async def sessions() -> None:
         assert_type(session.closed, bool)
         assert_type(session.base_url, str)
         assert_type(session.with_options(fp="user"), MintlifySession)
+        assert_type(session.check("agent", "assistant"), None)
+        session.check("ask")  # type: ignore[arg-type]
+        assert_type(await session.aclose(), None)
         assert_type(await session.close(), None)
 
 
@@ -137,7 +141,8 @@ async def jobs(session: MintlifySession) -> None:
     assert_type(handle.job, Job | None)
     assert_type(handle.status, str | None)
     assert_type(handle.pr_link, str | None)
-    assert_type(handle.done, bool)
+    assert_type((handle.done, handle.active, handle.completed), tuple[bool, bool, bool])
+    assert_type((handle.archived, handle.failed), tuple[bool, bool])
     assert_type(handle.ref, JobRef)
     assert_type(handle.settled_by, Literal["evidence", "grace"] | None)
     async for seen in handle.watch(timeout=60):
@@ -146,6 +151,10 @@ async def jobs(session: MintlifySession) -> None:
     assert_type(turn, Turn)
     assert_type(await turn, Job)
     assert_type(session.job("ref"), JobHandle)
+    assert_type(session.job(handle), JobHandle)
+    assert_type(session.job(turn.ref), JobHandle)
+    assert_type(session.job(await handle), JobHandle)
+    session.job(7)  # type: ignore[arg-type]
     assert_type(JobRef.parse("ref"), JobRef)
     assert_type(await session.run_job("prompt", on_created=print), Job)
     assert_type(await wait_all([handle]), list[Job])
@@ -157,6 +166,8 @@ async def jobs(session: MintlifySession) -> None:
 def records(job: Job) -> None:
     assert_type(job.id, str)
     assert_type(job.status, str)
+    assert_type((job.done, job.active, job.completed), tuple[bool, bool, bool])
+    assert_type((job.archived, job.failed), tuple[bool, bool])
     assert_type(job.raw, ResponseInfo | None)
     assert_type(job.to_wire(), dict[str, Any])
     assert_type(Job.from_wire({}), Job)
@@ -177,9 +188,13 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type(reply.message, Message | None)
     assert_type(reply.thread, Thread | None)
     assert_type(reply.answer, Answer)
+    assert_type(reply.request_id, str | None)
     assert_type(await reply.final(), Message)
     assert_type(await reply.run(), Answer)
     assert_type(await reply.close(), None)
+    assert_type(await reply.aclose(), None)
+    async with aclosing(session.ask({"role": "user", "content": "hi"})) as closing:
+        assert_type(closing, Reply)
     whole = await reply
     assert_type(whole, Answer)
     assert_type(whole.text, str)
@@ -192,6 +207,7 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type((whole.aborted, whole.abort_reason), tuple[bool, str | None])
     assert_type(whole.response, ResponseInfo | None)
     assert_type(whole.events_seen, int)
+    assert_type(whole.request_id, str | None)
     # An answer is no stream, and frozen: both checkers report a comment that they do not need.
     async for _ in await session.ask("x"):  # type: ignore[attr-defined]
         pass
@@ -247,6 +263,7 @@ def errors(session: MintlifySession, error: Exception) -> None:
             session.ask("again", thread=error.thread)
         case JobFailedError():
             assert_type((error.job.id, error.job.status, error.job.pr_link), tuple[str, str, str | None])
+            assert_type(session.job(error.job), JobHandle)
         case JobTimeoutError():
             assert_type((error.ref.project_id, error.ref.id), tuple[str, str])
             assert_type(session.job(error.ref), JobHandle)
@@ -301,6 +318,8 @@ async def at_most_once(path: str) -> None:
         assert_type(await session.create_job("prompt", dedupe_key="key"), JobHandle)
     assert_type(await ledger.open_claims(), list[Claim])
     assert_type(await MemoryLedger().find("key"), Claim | None)
+    async with aclosing(SQLiteLedger(path)) as closing, aclosing(SQLiteConversationStore(path)):
+        assert_type(await closing.close(), None)
 
 
 async def watched(clock: Clock) -> None:

@@ -12,6 +12,7 @@ from ..messages import Message, clean_text
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..rendering.sources import AnswerSource, Suggestion, sources_of, split_suggestions
+from .stream import MessageStream
 
 
 @frozen(kw_only=True, repr=False)
@@ -58,6 +59,11 @@ class Answer:
         """The thread's id, or None."""
         return self.thread.id if self.thread is not None else None
 
+    @property
+    def request_id(self) -> str | None:
+        """The service's id of the request, or None: name it when you report a problem."""
+        return self.response.request_id if self.response is not None else None
+
     def __repr__(self) -> str:
         """Show the number of events and the reason for the end; answers do not belong in logs."""
         return f"<Answer {self.events_seen} events, finish_reason={self.finish_reason!r}>"
@@ -70,6 +76,19 @@ class Answer:
                 "an Answer is complete and cannot be iterated over; to stream, leave out the await: "
                 "`async for event in session.ask(…)`"
             )
+
+
+def answer_of(stream: MessageStream, response: ResponseInfo | None) -> Answer:
+    """Return the answer that *stream* has read."""
+    return Answer(
+        message=stream.message,
+        thread=stream.thread,
+        finish_reason=stream.finish_reason,
+        aborted=stream.aborted,
+        abort_reason=stream.abort_reason,
+        response=response,
+        events_seen=stream.events_seen,
+    )
 
 
 class TextStream:

@@ -34,7 +34,7 @@ from ..protocol.requests import Request
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.cancellation import Deadline
-from .answer import Answer, Snapshots, TextStream
+from .answer import Answer, Snapshots, TextStream, answer_of
 from .stream import MessageStream
 
 if TYPE_CHECKING:
@@ -125,6 +125,12 @@ class Reply:
         return self._response
 
     @property
+    def request_id(self) -> str | None:
+        """The service's id of the request, or None: name it when you report a problem."""
+        response = self.response
+        return response.request_id if response is not None else None
+
+    @property
     def text(self) -> str:
         """The text of the events handed out so far."""
         stream = self._begun()
@@ -207,15 +213,7 @@ class Reply:
         if self._error is not None or stream is None or not self._closed:
             return None
         if self._answer is None and (stream.ended or stream.finish_seen):
-            self._answer = Answer(
-                message=stream.message,
-                thread=stream.thread,
-                finish_reason=stream.finish_reason,
-                aborted=stream.aborted,
-                abort_reason=stream.abort_reason,
-                response=self.response,
-                events_seen=stream.events_seen,
-            )
+            self._answer = answer_of(stream, self.response)
         return self._answer
 
     @property
@@ -490,6 +488,8 @@ class Reply:
         self._shut()
         await self._end_turn(left=True)
 
+    aclose = close
+
     def _shut(self) -> None:
         """Close the connection and stop a task that is opening it; the turn goes on."""
         live = self._live
@@ -539,7 +539,7 @@ class Reply:
             "conversation_id": self.thread_id,
             "finish_reason": self.finish_reason,
             "message_id": self.message.id if self.message is not None else None,
-            "request_id": self.response.request_id if self.response is not None else None,
+            "request_id": self.request_id,
             "output": self.text,
         }
         for name, fact in facts.items():

@@ -20,6 +20,7 @@ ENVIRONMENT = """\
 environment:
   MINTLIFY_ADMIN_API_KEY       admin key, for jobs (mint_…)
   MINTLIFY_ASSISTANT_API_KEY   assistant key, for ask and chat (mint_dsc_…)
+  MINTLIFY_API_KEY             either key, where its own variable is unset
   MINTLIFY_PROJECT_ID          the project that jobs belong to
   MINTLIFY_DOMAIN              the site that ask and chat talk to
   MINTLIFY_BASE_URL            another address, such as a local service's

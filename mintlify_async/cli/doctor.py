@@ -13,7 +13,13 @@ from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
 
-from ..errors import AuthenticationError, MintlifyError, NotFoundError, PermissionDeniedError
+from ..errors import (
+    AuthenticationError,
+    ConfigurationError,
+    MintlifyError,
+    NotFoundError,
+    PermissionDeniedError,
+)
 from ..http.failures import known_flaw
 from ..runtime.clock import SystemClock
 from .exit_status import DONE, TROUBLE, USAGE
@@ -70,7 +76,9 @@ def _settings(terminal: Terminal) -> bool:
 
 
 def _key(name: str, wanted: str, used_for: str, terminal: Terminal) -> bool:
-    value = os.environ.get(name)
+    value, shared = os.environ.get(name), os.environ.get("MINTLIFY_API_KEY", "")
+    if not value and mintlify.Assumptions().kind_of_key(shared) == wanted:
+        name, value = "MINTLIFY_API_KEY", shared
     if not value:
         terminal.write(f"{name}: not set (for {used_for}; make one on the dashboard's API keys page)")
         return False
@@ -93,9 +101,12 @@ async def _service(options: argparse.Namespace, terminal: Terminal) -> bool:
         terminal.write(f"service: {session.base_url}")
         try:
             async with clock.deadline(clock.now() + PROBE_SECONDS):
-                if os.environ.get("MINTLIFY_ADMIN_API_KEY") and os.environ.get("MINTLIFY_PROJECT_ID"):
+                try:
+                    session.check("agent")
+                except ConfigurationError:
+                    await _connect(str(session.base_url))
+                else:
                     return await _look(session, terminal)
-                await _connect(str(session.base_url))
         except (OSError, TimeoutError, ssl.SSLError) as error:
             terminal.write(f"service: not reached ({type(error).__name__}: {error}); check the network")
             return False

@@ -20,11 +20,12 @@ Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
 
 def read_text(given: str | None, what: str) -> str:
     """Return *given*, or standard input if it is ``-`` or None."""
-    if given is not None and given != "-":
-        return given
     if given is None and sys.stdin.isatty():
         raise UsageError(f"no {what}: give it as an argument, or on standard input")
-    return sys.stdin.read()
+    text = sys.stdin.read() if given is None or given == "-" else given
+    if not text.strip():  # the interface would accept a blank, and a job costs money
+        raise UsageError(f"the {what} is blank: give it as an argument, or on standard input")
+    return text
 
 
 def read_file(name: str) -> str:

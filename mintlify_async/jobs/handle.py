@@ -25,7 +25,7 @@ from ..errors import (
     printable,
 )
 from ..http.observer import Observation, following, note_job
-from ..model.job import Job
+from ..model.job import Job, JobFlags
 from ..model.job_ref import JobRef
 from ..model.response_info import ResponseInfo
 from ..protocol.argument_checks import check_seconds
@@ -46,11 +46,12 @@ from .wait import (
 OnActive = Literal["send", "wait", "raise"]
 
 
-class JobHandle:
+class JobHandle(JobFlags):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
-    The properties show what was last seen and never do I/O. A handle belongs to
-    its session and cannot be pickled: pass on :attr:`ref` instead.
+    The properties show what was last seen and never do I/O; ``completed``, ``archived`` and
+    ``failed`` are false until :attr:`done`. A handle belongs to its session and cannot be
+    pickled: pass on :attr:`ref` instead.
     """
 
     __slots__ = ("__weakref__", "_calls", "_state")
@@ -372,12 +373,16 @@ def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = Non
 
     Args:
         calls: The agent API.
-        named: A reference, its text, or a bare job id.
-        project_id: The project of a bare id; the session's project by default.
+        named: A reference, its text, another handle, a job, or a job's id.
+        project_id: The project of a job or an id; the session's project by default.
 
     Raises:
         ConfigurationError: *named* is invalid.
     """
+    if isinstance(named, JobHandle):
+        named = named.ref
+    elif isinstance(named, Job):
+        named = named.id
     ref = JobRef.of(named, project_id if project_id is not None else calls.project_id)
     state = calls.states.of(ref, calls.clock.now(), calls.clock.wall())
     return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import attrs
 from attrs import frozen
@@ -29,7 +29,7 @@ from .wire_value import (
     write_value,
 )
 
-__all__ = ["TERMINAL_STATES", "Job", "JobStatus", "Source"]
+__all__ = ["TERMINAL_STATES", "Job", "JobFlags", "JobStatus", "Source"]
 
 
 class JobStatus(StrEnum):
@@ -70,8 +70,42 @@ class Source(WireValue):
         return read_value(cls, wire)
 
 
+class _HasStatus(Protocol):
+    @property
+    def status(self) -> str | None: ...
+
+    @property
+    def done(self) -> bool: ...
+
+
+class JobFlags:
+    """The listed statuses as booleans. All are false for another status, and before a handle's first poll."""
+
+    __slots__ = ()
+
+    @property
+    def active(self: _HasStatus) -> bool:
+        """Whether the agent is working on the job."""
+        return self.status == JobStatus.ACTIVE
+
+    @property
+    def completed(self: _HasStatus) -> bool:
+        """Whether the job ended as ``completed``; it may have no pull request."""
+        return self.done and self.status == JobStatus.COMPLETED
+
+    @property
+    def archived(self: _HasStatus) -> bool:
+        """Whether the job ended as ``archived``."""
+        return self.done and self.status == JobStatus.ARCHIVED
+
+    @property
+    def failed(self: _HasStatus) -> bool:
+        """Whether the job ended as ``failed``."""
+        return self.done and self.status == JobStatus.FAILED
+
+
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
-class Job(WireValue):
+class Job(WireValue, JobFlags):
     """A snapshot of an agent job.
 
     Args:

@@ -269,9 +269,16 @@ def is_reference(text: object) -> bool:
 
 def _check_bare_id(text: object) -> str:
     """Return *text* unless it cannot be a job's id; the service would answer 404."""
-    path_segment(text, "job")
-    assert isinstance(text, str)
-    if "://" in text or text.lstrip()[:1] in "{[" or any(character.isspace() for character in text):
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
+        raise ConfigurationError(
+            f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}", field="ref"
+        )
+    path_segment(text, "ref")
+    if text.startswith("{"):
+        raise _broken(text, "it may be one as JSON, which JobRef.from_json(…) reads")
+    if "://" in text or text[0] in "[\"'" or any(character.isspace() for character in text):
         raise _broken(text, "it is neither a reference nor a job id")
     return text
 

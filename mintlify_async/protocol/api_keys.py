@@ -10,28 +10,51 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from ..errors import ConfigurationError
+from .argument_checks import copying_slip
 from .assumptions import Assumptions
 from .requests import KeyKind
 from .secret import Secret, hidden
 
-__all__ = ["Key", "KeySource"]
+__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeySource", "kind_in_words"]
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 
 _ARGUMENT = {"admin": "admin_key", "assistant": "assistant_key"}
-_ENVIRONMENT = {"admin": "MINTLIFY_ADMIN_API_KEY", "assistant": "MINTLIFY_ASSISTANT_API_KEY"}
-_USE = {"admin": "agent jobs", "assistant": "the assistant"}
+KEY_VARIABLES = {"admin": "MINTLIFY_ADMIN_API_KEY", "assistant": "MINTLIFY_ASSISTANT_API_KEY"}
+SHARED_VARIABLE = "MINTLIFY_API_KEY"
+"""Other programs' name for either key: its prefix says which of the two it holds."""
+
+_NEED = {"admin": "agent jobs need", "assistant": "the assistant needs"}
+
+
+def kind_in_words(kind: str) -> str:
+    """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
+    other = {"foreign": "another product's key", "unknown": "a key whose prefix is not known"}
+    return other.get(kind) or f"an {kind} key"
 
 
 class Key:
     """One key of a session."""
 
-    __slots__ = ("_assumptions", "_check_kind", "_checked", "_kind", "_source")
+    __slots__ = ("_assumptions", "_check_kind", "_checked", "_hint", "_kind", "_source")
 
     def __init__(
-        self, kind: KeyKind, source: KeySource | None, assumptions: Assumptions, *, check_kind: bool
+        self,
+        kind: KeyKind,
+        source: KeySource | None,
+        assumptions: Assumptions,
+        *,
+        check_kind: bool,
+        hint: str = "",
     ) -> None:
         """Check a string at once; what a function returns is checked when it is used.
+
+        Args:
+            kind: Which key it is.
+            source: The key, or the function that makes it; None when there is none.
+            assumptions: How keys begin.
+            check_kind: Whether a key of another kind is refused.
+            hint: What else to say when the key is missing.
 
         Raises:
             ConfigurationError: It is neither a string nor a function, or has characters that are not
@@ -41,6 +64,7 @@ class Key:
         self._kind: KeyKind = kind
         self._assumptions = assumptions
         self._check_kind = check_kind
+        self._hint = hint
         self._source: KeySource | None = source
         self._checked = Secret()  # the last key whose kind was right
         if source is not None and not callable(source):
@@ -61,6 +85,20 @@ class Key:
         """The key that :meth:`reveal` would return at once, if its kind was checked; else None."""
         return self._checked if self._checked and self._checked is self._source else None
 
+    def check(self) -> Secret | None:
+        """Return the key when it is a string of the right kind, and None for a function; calls nothing.
+
+        Raises:
+            ConfigurationError: It is missing or of the wrong kind.
+        """
+        if self._source is None:
+            name = _ARGUMENT[self._kind]
+            raise self._error(
+                f"{name} is missing: {_NEED[self._kind]} the {self._kind} key; "
+                f"pass {name}= or set {KEY_VARIABLES[self._kind]}{self._hint}"
+            )
+        return None if callable(self._source) else self._check_kind_of(self._source)
+
     async def reveal(self) -> Secret:
         """Return the key to be sent.
 
@@ -68,44 +106,44 @@ class Key:
             ConfigurationError: It is missing or of the wrong kind, or the function returned no key.
         """
         source = self._source
-        if source is None:
-            raise self._error(
-                f"{_ARGUMENT[self._kind]} is missing: {_USE[self._kind]} needs the {self._kind} key; "
-                f"pass {_ARGUMENT[self._kind]}= or set {_ENVIRONMENT[self._kind]}"
-            )
-        value: object = source
-        if callable(source):
-            value = hidden(source())
-            if inspect.isawaitable(value):
-                value = hidden(await value)
-        key = self._check_characters(value)
-        self._check_its_kind(key)
-        return key
+        if not callable(source):
+            key = self.check()
+            assert key is not None
+            return key
+        value: object = hidden(source())
+        if inspect.isawaitable(value):
+            value = hidden(await value)
+        return self._check_kind_of(value)
 
     def _check_characters(self, value: object) -> Secret:
         name = _ARGUMENT[self._kind]
         if not isinstance(value, Secret):
             raise self._error(f"{name} must be a string or return one; got {type(value).__name__}")
-        if not value:
+        if not value.strip():
             raise self._error(f"{name} is empty; copy the key from the API keys page of the dashboard")
+        if slip := copying_slip(value):
+            raise self._error(f"{name} {slip}")
+        if value.lower().startswith("bearer "):
+            raise self._error(f"{name} begins with the word Bearer; leave it out, it is added")
         if not all("!" <= character <= "~" for character in value):
             raise self._error(
                 f"{name} may hold visible ASCII characters only: "
-                "look for a line break or a space at its ends, or letters of another script"
+                "look for blanks and line breaks in it, or letters of another script"
             )
         return value
 
-    def _check_its_kind(self, value: Secret) -> None:
-        if not self._check_kind or value == self._checked:
-            return
-        kind = self._assumptions.kind_of_key(value)
+    def _check_kind_of(self, value: object) -> Secret:
+        key = self._check_characters(value)
+        if not self._check_kind or key == self._checked:
+            return key
+        kind = self._assumptions.kind_of_key(key)
         if kind in (self._kind, "unknown"):
-            self._checked = value
-            return
-        other = "another product's key" if kind == "foreign" else f"an {kind} key"
+            self._checked = key
+            return key
+        name = _ARGUMENT[self._kind]
         raise self._error(
-            f"{_ARGUMENT[self._kind]} holds {other}: {_USE[self._kind]} needs the {self._kind} key "
-            "(check_key_kind=False turns this check off)"
+            f"{name} holds {kind_in_words(kind)}: {_NEED[self._kind]} the {self._kind} key, "
+            f"in {name}= or {KEY_VARIABLES[self._kind]} (check_key_kind=False turns this check off)"
         )
 
     def _error(self, message: str) -> ConfigurationError:

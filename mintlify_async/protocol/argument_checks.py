@@ -60,6 +60,56 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
     raise ConfigurationError(f"{name} must be {wanted}{hint}; got {_shown(value)}", field=name)
 
 
+_QUOTES = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
+_LAST_SEGMENT = re.compile(r"dashboard\.[^?#]*/([^/?#]+)/?(?:$|[?#])")
+_WHERE = {
+    "project_id": "the identifier alone, as the dashboard's API keys page shows it",
+    "domain": "the last segment of the dashboard's URL alone",
+}
+
+
+def copying_slip(value: str) -> str | None:
+    """Return what is wrong with the ends of *value*, which was copied from elsewhere; None if nothing is."""
+    bare = value.strip()
+    if bare and value != bare:
+        return "begins or ends with a blank or a line break; remove it"
+    if bare and (bare[0] in _QUOTES or bare[-1] in _QUOTES):
+        return "has quotation marks around it; leave them out"
+    return None
+
+
+def check_identifier(value: object, name: str) -> str:
+    """Return *value* when it can name a project or a site, in plain words and in a path.
+
+    Args:
+        value: What the user gave.
+        name: ``project_id`` or ``domain``.
+
+    Raises:
+        ConfigurationError: It is not a string, empty, a URL, or was copied with blanks or quotation marks.
+    """
+    given = str(value) if isinstance(value, str) else ""  # not a Secret: it is shown
+    require_whole(given, name)
+    problem = copying_slip(given)
+    if problem is None and ("://" in given or (name == "domain" and "/" in given)):
+        last = _LAST_SEGMENT.search(given) if name == "domain" else None
+        hint = f": {printable(last[1], 40)}" if last else ""
+        problem = f"is a URL or a path; write {_WHERE[name]}{hint}"
+    elif problem is None and not given.isprintable():
+        problem = "has a character that cannot be seen; remove it"
+    if problem is not None:
+        raise ConfigurationError(f"{name} {problem}", field=name)
+    path_segment(value, name)
+    return given
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return *value* when it is True or False: the text ``"false"`` would count as true."""
+    if isinstance(value, bool):
+        return value
+    raise ConfigurationError(f"{name} must be True or False; got {_shown(value)}", field=name)
+
+
 def check_prompt(prompt: object) -> str:
     """Return *prompt* when it is a string of at least one character (interface 2.2)."""
     if not isinstance(prompt, str):
@@ -145,17 +195,29 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
 
 def check_thread(value: object) -> Thread | None:
     """Return *value* as a thread; a string is a thread's id alone."""
-    if value is None:
-        return None
-    if isinstance(value, Thread):
+    if value is None or isinstance(value, Thread):
         thread = value
-    elif isinstance(value, str) and value:
+    elif isinstance(value, str) and value.strip() and not value.lstrip().startswith("{"):
         thread = Thread(value)
     else:
-        raise ConfigurationError("thread must be a Thread, a thread's id, or None", field="thread")
-    require_whole(thread.id, "thread.id")
-    require_whole(thread.key or "", "thread.key")
+        raise ConfigurationError(
+            f"thread must be a Thread, a thread's id, or None; got {_not_a_thread(value)}", field="thread"
+        )
+    if thread is not None:
+        require_whole(thread.id, "thread.id")
+        require_whole(thread.key or "", "thread.key")
     return thread
+
+
+def _not_a_thread(value: object) -> str:
+    """Return what *value* is, and what to pass in its place."""
+    if isinstance(value, str):
+        return "a thread's JSON: pass Thread.from_json(…)" if value.strip() else "an empty id"
+    if isinstance(value, Mapping):
+        return "a mapping: pass Thread.from_dict(…)"
+    if hasattr(type(value), "thread"):  # an Answer, a Reply, a Conversation
+        return f"{type(value).__name__}: pass its .thread"
+    return type(value).__name__
 
 
 def check_fp(fp: object) -> str:
@@ -243,6 +305,8 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
         raise _wrong_url("must not carry a user name or password; keys go in admin_key= and assistant_key=")
     if "?" in value or "#" in value:
         raise _wrong_url("must not have a query or a fragment")
+    if parts.path.rstrip("/") == "/v2":
+        raise _wrong_url("ends with /v2, which the path of each operation has already; leave it out")
     if parts.scheme == "http" and not (allow_insecure_http or is_loopback(host)):
         raise _wrong_url(
             "is plain http: the key could be read on the way; use https, or allow_insecure_http=True"
@@ -258,6 +322,8 @@ def _split_url(value: object) -> tuple[str, SplitResult]:
         raise _wrong_url(
             "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own address"
         )
+    if slip := copying_slip(value):
+        raise _wrong_url(slip)
     if not value.isprintable() or not value.isascii() or " " in value:
         raise _wrong_url("must be visible ASCII characters")
     try:

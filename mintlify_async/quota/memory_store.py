@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from ..runtime.closing import NothingToClose
 from .windows import (
     BucketCounter,
     QuotaGate,
@@ -22,7 +23,7 @@ SWEEP_AT: Final = 256
 """Entries from which expired ones are dropped now and then, so that ten thousand projects do not pile up."""
 
 
-class MemoryQuotaStore:
+class MemoryQuotaStore(NothingToClose):
     """Counts slots within this process, and forgets them when the process ends.
 
     One store may serve several sessions, event loops and threads. No method suspends.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from attrs import frozen
 
 from ..errors import ConfigurationError, StoreConflictError, printable
+from ..runtime.closing import NothingToClose
 from .sqlite import SQLiteFile
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def store_conflict(id: str) -> StoreConflictError:
     )
 
 
-class MemoryConversationStore:
+class MemoryConversationStore(NothingToClose):
     """A conversation store in memory: lost when the process ends, safe among its threads and event loops."""
 
     def __init__(self) -> None:
@@ -180,7 +181,7 @@ _INSERT = "INSERT INTO conversations (data, revision, owner, id) VALUES (?, ?, ?
 _UPDATE = "UPDATE conversations SET data = ?, revision = ? WHERE owner = ? AND id = ? AND revision = ?"
 
 
-class SQLiteConversationStore:
+class SQLiteConversationStore(NothingToClose):
     """Conversations in a SQLite file, safe among threads, event loops and processes of one computer.
 
     Each step is one transaction on its own connection, in a worker thread; no

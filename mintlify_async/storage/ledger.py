@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from attrs import astuple, evolve, frozen
 
 from ..errors import ConfigurationError, printable
+from ..runtime.closing import NothingToClose
 from .sqlite import SQLiteFile
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def no_open_claim(key: str) -> ConfigurationError:
     )
 
 
-class MemoryLedger:
+class MemoryLedger(NothingToClose):
     """A ledger in memory: lost when the process ends, safe among its threads and event loops."""
 
     def __init__(self) -> None:
@@ -176,7 +177,7 @@ _RESOLVE = "UPDATE claims SET job_id = ? WHERE key = ? AND (job_id IS NULL OR jo
 _EXPIRE = "DELETE FROM claims WHERE job_id IS NOT NULL AND claimed_at < ?"
 
 
-class SQLiteLedger:
+class SQLiteLedger(NothingToClose):
     """A ledger in a SQLite file, safe among threads, event loops and processes of one computer.
 
     Each step is one transaction on its own connection, in a worker thread; no

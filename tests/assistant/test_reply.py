@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import pickle
@@ -629,3 +630,24 @@ async def test_what_was_tried_or_closed_does_not_warn(service, session):
         async with session.ask("x"):
             raise ZeroDivisionError
     gc.collect()  # a warning is an error here
+
+
+async def test_aclosing_closes_a_reply(service, session):
+    """``aclose`` is ``close``: the connection is freed at once."""
+    service.script.ask(events=[*ANSWER[:3], 60.0])
+    async with contextlib.aclosing(session.ask("Hm?")) as reply:
+        await anext(reply)
+    assert reply.closed
+    await service.until(lambda running: running.answering == 0)
+    await reply.aclose()
+
+
+async def test_the_id_of_the_request(service, session):
+    """A reply and its answer have it, pickled, too; before the start it is a StateError."""
+    service.script.ask(headers={"X-Request-Id": "req_1"})
+    reply = session.ask("Hm?")
+    with pytest.raises(StateError, match="not started"):
+        _ = reply.request_id
+    answer = await reply
+    assert reply.request_id == answer.request_id == pickle.loads(pickle.dumps(answer)).request_id == "req_1"
+    assert (await session.ask("Hm?")).request_id is None

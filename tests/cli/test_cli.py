@@ -215,7 +215,11 @@ async def test_half_characters_and_poor_terminals(service):
         (["ask", "Hm?", "--results", "0"], {}, 2, "--results"),
         (["ask", "Hm?", "--timeout", "nan"], {}, 2, "--timeout"),
         (["ask", "Hm?", "--code", "no-such-file"], {}, 2, "no-such-file"),
-        (["job", "create", ""], {}, 2, "prompt"),
+        (["job", "create", ""], {}, 2, "the prompt is blank"),
+        (["job", "create", " \n"], {}, 2, "the prompt is blank"),
+        (["job", "send", "job_1", "\t"], {}, 2, "the prompt is blank"),
+        (["ask", "  "], {}, 2, "the question is blank"),
+        (["ask", "Hm?"], {"MINTLIFY_DOMAIN": "https://docs.acme.com"}, 2, "MINTLIFY_DOMAIN: domain is a URL"),
         (
             ["job", "create", "Fix"],
             {"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"},
@@ -232,7 +236,7 @@ async def test_half_characters_and_poor_terminals(service):
         (["job", "create", "Fix", "--dedupe-key", "k"], {}, 2, "--ledger"),
         (["job", "show", "job_404"], {}, 1, "404"),
         (["job", "wait", "job_404"], {}, 1, "404"),
-        (["job", "show", ".."], {}, 2, "job"),
+        (["job", "show", ".."], {}, 2, "ref must not be"),
         (["job"], {}, 2, "VERB"),
         (["nonsense"], {}, 2, "invalid choice"),
         ([], {}, 2, "usage"),
@@ -488,6 +492,11 @@ async def test_the_doctor_warns_of_an_unsafe_aiohttp(service, monkeypatch, insta
         ({"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"}, 1, "401"),
         ({"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "not reached"),
         ({"MINTLIFY_ADMIN_API_KEY": None}, 0, "no key was tried"),
+        (
+            {"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_API_KEY": "mint_test_expired_0123456789abcdef"},
+            1,
+            "MINTLIFY_API_KEY: an admin key, for jobs",
+        ),
     ],
 )
 async def test_the_doctor_finds_what_is_wrong(service, env, status, says):

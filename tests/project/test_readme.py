@@ -169,6 +169,18 @@ async def test_the_fastapi_example(tmp_path):
         await check_python(block, tmp_path, scripted(service), DRIVE_FASTAPI)
 
 
+async def test_the_fastapi_example_does_not_start_without_its_settings(tmp_path):
+    """It says what is missing, all of it at once."""
+    (block,) = [block for block in PYTHON if block.kind == "fastapi"]
+    (tmp_path / "app.py").write_text(block.text, encoding="utf-8")
+    serve = (sys.executable, "-m", "uvicorn", "app:app", "--port", "0")
+    status, _, err = await run(*serve, cwd=tmp_path, env=child_environment(MINTLIFY_DOMAIN="acme-docs"))
+    assert status == 3
+    assert "3 settings are missing or wrong" in err
+    for name in ("MINTLIFY_ADMIN_API_KEY", "MINTLIFY_PROJECT_ID", "MINTLIFY_ASSISTANT_API_KEY"):
+        assert name in err
+
+
 async def test_the_relay_example(tmp_path):
     """A page that is signed in gets its answer as events; nothing of the service's thread is in it."""
     (block,) = [block for block in PYTHON if block.kind == "relay"]

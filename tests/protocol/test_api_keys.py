@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from secret_guard import Keys
-from wire_kit import JOB, sent
+from wire_kit import ASK, JOB, STREAM, sent
 
-from mintlify_async import ConfigurationError, MintlifySession
+from mintlify_async import Assumptions, ConfigurationError, MintlifySession
 
 KEYS = Keys()
 
@@ -72,3 +72,93 @@ async def test_a_key_may_come_from_a_function_plain_or_async(web):
         await session.create_job("x")
     seen = [sent(web, index)["headers"]["Authorization"] for index in (0, 1)]
     assert seen == [f"Bearer {KEYS.admin}", f"Bearer {KEYS.admin}2"]
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        (" {}", "begins or ends with a blank or a line break; remove it"),
+        ("{}\n", "begins or ends with a blank or a line break; remove it"),
+        ('"{}"', "has quotation marks around it; leave them out"),
+        ("'{}'", "has quotation marks around it; leave them out"),
+        ("Bearer {}", "begins with the word Bearer; leave it out"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["admin", "assistant"])
+async def test_a_key_that_was_copied_badly_is_refused_at_once(web, bare, kind, form, says):
+    """From the argument, from its variable, from the shared one; a function's at the call."""
+    key = form.format(getattr(KEYS, kind))
+    with pytest.raises(ConfigurationError, match=f"^{kind}_key {says}"):
+        MintlifySession(**{f"{kind}_key": key})
+    async with MintlifySession(**{f"{kind}_key": lambda: key}, project_id="p", domain="d") as session:
+        with pytest.raises(ConfigurationError, match=f"^{kind}_key {says}"):
+            await (session.create_job("x") if kind == "admin" else session.ask("x"))
+    variables = [f"MINTLIFY_{kind.upper()}_API_KEY"]
+    if not form.startswith("Bearer"):  # its prefix shows no kind: the shared variable is left alone
+        variables.append("MINTLIFY_API_KEY")
+    for variable in variables:
+        bare.setenv(variable, key)
+        with pytest.raises(ConfigurationError, match=f"^{variable}: {kind}_key {says}") as caught:
+            MintlifySession()
+        assert caught.value.field == f"{kind}_key"
+        bare.delenv(variable)
+    assert not web.requests
+
+
+@pytest.mark.parametrize("kind", ["admin", "assistant"])
+async def test_the_shared_variable_is_the_key_that_its_prefix_names(web, bare, kind):
+    """``MINTLIFY_API_KEY`` is used for one of the two operations; the other says what it holds."""
+    bare.setenv("MINTLIFY_API_KEY", getattr(KEYS, kind))
+    web.post("https://api.mintlify.com/v2/agent/p/job", payload=JOB)
+    web.post(ASK, body=STREAM)
+    async with MintlifySession(project_id="p", domain="acme-docs") as session:
+        calls = {"admin": lambda: session.create_job("x"), "assistant": lambda: session.ask("x").run()}
+        await calls.pop(kind)()
+        ((other, call),) = calls.items()
+        with pytest.raises(ConfigurationError) as caught:
+            await call()
+    variable = f"MINTLIFY_{other.upper()}_API_KEY"
+    assert f"set {variable}; MINTLIFY_API_KEY holds an {kind} key" in str(caught.value)
+    assert sent(web)["headers"]["Authorization"] == f"Bearer {getattr(KEYS, kind)}"
+    assert len(web.requests) == 1
+
+
+async def test_our_own_names_win_over_the_shared_variable(web, bare):
+    """The argument first, then our variable; an empty variable counts as unset."""
+    web.post("https://api.mintlify.com/v2/agent/p/job", payload=JOB, repeat=True)
+    bare.setenv("MINTLIFY_API_KEY", KEYS.admin + "3")
+    async with MintlifySession(project_id="p", admin_key=KEYS.admin + "1") as session:
+        await session.create_job("x")
+    for value in (KEYS.admin + "2", ""):
+        bare.setenv("MINTLIFY_ADMIN_API_KEY", value)
+        async with MintlifySession(project_id="p") as session:
+            await session.create_job("x")
+    seen = [sent(web, index)["headers"]["Authorization"] for index in range(3)]
+    assert seen == [f"Bearer {KEYS.admin}{number}" for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (KEYS.other_product, "another product's key"),
+        ("sk-1234567890", "a key whose prefix is not known"),
+        ('"', "a key whose prefix is not known"),
+    ],
+)
+async def test_a_shared_variable_of_another_kind_is_left_alone(web, bare, key, words):
+    """It is no error by itself, and never sent; a missing key says what it is."""
+    bare.setenv("MINTLIFY_API_KEY", key)
+    async with MintlifySession(project_id="p", domain="d") as session:
+        for call in (session.create_job("x"), session.ask("x").run()):
+            with pytest.raises(ConfigurationError, match=f"MINTLIFY_API_KEY holds {words}"):
+                await call
+    assert not web.requests
+
+
+async def test_prefixes_that_were_corrected_count_for_the_shared_variable(web, bare):
+    """``Assumptions`` says how keys begin."""
+    bare.setenv("MINTLIFY_API_KEY", "ml-admin-1234567890")
+    web.post("https://api.mintlify.com/v2/agent/p/job", payload=JOB)
+    assumptions = Assumptions(admin_key_prefix="ml-admin-")
+    async with MintlifySession(project_id="p", assumptions=assumptions) as session:
+        await session.create_job("x")

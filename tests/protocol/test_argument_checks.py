@@ -261,3 +261,153 @@ def test_a_blank_base_url_is_refused(monkeypatch: pytest.MonkeyPatch, blank: str
     with pytest.raises(ConfigurationError, match="blank") as caught:
         MintlifySession(base_url=blank if how == "argument" else None)
     assert caught.value.field == "base_url"
+
+
+URL = "is a URL or a path; write"
+SLIPS = [
+    ("https://docs.acme.com/", URL),
+    (" acme", "begins or ends with a blank or a line break; remove it"),
+    ("acme\n", "begins or ends with a blank or a line break; remove it"),
+    ("\ufeffacme", "has a character that cannot be seen; remove it"),
+    ("\u00a0acme", "begins or ends with a blank or a line break; remove it"),
+    ('"acme"', "has quotation marks around it; leave them out"),
+    ("'acme", "has quotation marks around it; leave them out"),
+    ("\u201cacme\u201d", "has quotation marks around it; leave them out"),
+]
+
+
+@pytest.mark.parametrize(("value", "says"), SLIPS, ids=repr)
+@pytest.mark.parametrize("name", ["domain", "project_id"])
+async def test_a_value_that_was_copied_badly_is_refused(web, session, monkeypatch, name, value, says):
+    """In every place that takes it, before anything is sent; a variable is named."""
+    places = [
+        lambda: MintlifySession(**{name: value}),
+        lambda: session.with_options(**{name: value}),
+    ]
+    if name == "domain":
+        places += [lambda: session.ask("x", domain=value), lambda: session.conversation(domain=value)]
+    else:
+        places += [lambda: session.job("job_1", project_id=value)]
+    for place in places:
+        with pytest.raises(ConfigurationError) as caught:
+            place()
+        assert str(caught.value).startswith(f"{name} {says}")
+        assert caught.value.field == name
+    if name == "project_id":
+        with pytest.raises(ConfigurationError, match=f"^project_id {says}"):
+            await session.create_job("x", project_id=value)
+    variable = f"MINTLIFY_{name.upper()}"
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError, match=f"^{variable}: {name} {says}") as caught:
+        MintlifySession()
+    assert caught.value.field == name
+    assert not web.requests
+
+
+@pytest.mark.parametrize(
+    ("url", "segment"),
+    [
+        ("https://dashboard.mintlify.com/acme/acme-docs", ": acme-docs"),
+        ("dashboard.mintlify.com/acme/acme-docs/?tab=1#x", ": acme-docs"),
+        ("https://dashboard.mintlify.com", "alone"),
+        ("docs.acme.com/quickstart", "alone"),
+        ("https://[bad/x", "alone"),
+    ],
+)
+def test_the_dashboards_url_says_the_domain(url, segment):
+    """The error ends with what to write, where the URL has it."""
+    with pytest.raises(ConfigurationError) as caught:
+        MintlifySession(domain=url)
+    assert str(caught.value).endswith(segment)
+
+
+@pytest.mark.parametrize("domain", ["acme", "docs.acme.com", "é", "a b", "o'hara"])
+async def test_a_domain_is_not_checked_against_a_pattern(web, session, domain):
+    """A custom host name and names of any script are accepted."""
+    assert session.with_options(domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("https://x.io ", "begins or ends with a blank or a line break; remove it"),
+        ('"https://x.io"', "has quotation marks around it; leave them out"),
+        ("https://api.mintlify.com/v2/", "ends with /v2, which the path of each operation has already"),
+    ],
+)
+def test_a_base_url_that_was_copied_badly_is_refused(monkeypatch, url, says):
+    """The message says what to remove, and names the variable if it is from there."""
+    with pytest.raises(ConfigurationError, match=f"^base_url {says}"):
+        MintlifySession(base_url=url)
+    monkeypatch.setenv("MINTLIFY_BASE_URL", url)
+    with pytest.raises(ConfigurationError, match=f"^MINTLIFY_BASE_URL: base_url {says}") as caught:
+        MintlifySession()
+    assert caught.value.field == "base_url"
+
+
+ID_AND_KEY = {"threadId": "thread_1", "threadKey": "k"}
+
+
+@pytest.mark.parametrize(
+    ("thread", "says"),
+    [
+        (ID_AND_KEY, "got a mapping: pass Thread.from_dict"),
+        (json.dumps(ID_AND_KEY), "got a thread's JSON: pass Thread.from_json"),
+        (7, "got int"),
+        (" ", "got an empty id"),
+    ],
+    ids=["dict", "json", "int", "blank"],
+)
+async def test_a_thread_in_another_form_is_refused(web, session, thread, says):
+    """The JSON of a thread would be sent as its id, and shown: it holds the key."""
+    for place in (session.ask, lambda _, thread: session.conversation(thread=thread)):
+        with pytest.raises(ConfigurationError, match=says) as caught:
+            place("x", thread=thread)
+        assert caught.value.field == "thread"
+
+
+async def test_an_answer_in_place_of_its_thread_is_refused(service):
+    """The message names the attribute."""
+    async with service.session() as session:
+        answer = await session.ask("How do I log in?")
+        with pytest.raises(ConfigurationError, match=r"got Answer: pass its \.thread"):
+            session.ask("And by SSO?", thread=answer)
+
+
+async def test_a_message_with_content_is_a_message(web, session):
+    """The form of other SDKs; it is sent with one part of text."""
+    web.post(ASK, body=STREAM)
+    web.post(ASK, body=STREAM)
+    await session.ask([{"role": "system", "content": "Be brief"}, {"role": "user", "content": "hi"}])
+    await session.ask({"id": "m1", "role": "user", "content": "hi", "parts": []})
+    messages = json.loads(bytes(sent(web)["data"]._value))["messages"]
+    assert [(m["role"], m["parts"]) for m in messages] == [
+        ("system", [{"type": "text", "text": "Be brief"}]),
+        ("user", [{"type": "text", "text": "hi"}]),
+    ]
+    assert json.loads(bytes(sent(web, 1)["data"]._value))["messages"] == [
+        {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "field", "says"),
+    [
+        ({"role": "user", "content": ""}, "messages[0].content", "must not be empty"),
+        ({"role": "user", "content": None}, "messages[0].content", "must be text, not NoneType"),
+        (
+            {"role": "user", "content": [{"type": "text"}]},
+            "messages[0].content",
+            "a list of parts is named parts",
+        ),
+        ({"role": "tool", "content": "x"}, "messages[0].role", "'system', 'user' or 'assistant'"),
+        ({"role": "user"}, "messages[0].parts", 'must be a list, such as [{"type": "text", "text": "Hi"}]'),
+    ],
+    ids=str,
+)
+async def test_a_message_that_cannot_be_sent_says_how_to_write_it(web, session, message, field, says):
+    """The field is named, and so is the form."""
+    with pytest.raises(ConfigurationError) as caught:
+        session.ask([message])
+    assert caught.value.field == field
+    assert says in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import gc
 import logging
@@ -348,3 +349,49 @@ async def test_a_cancelled_creation_that_was_sent_is_logged(service, caplog, sco
                 await task
     assert "create_job was cancelled after it was sent" in caplog.text
     assert len(service.requests) == 1
+
+
+async def test_aclosing_closes_a_session(service):
+    """``aclose`` is ``close`` by the name that contextlib looks for."""
+    async with contextlib.aclosing(service.session()) as session:
+        await session.ask("How do I log in?")
+    assert session.closed
+    await service.until(lambda running: running.connections == 0)
+    await session.aclose()
+
+
+async def test_a_job_is_named_by_its_handle_or_its_record(service):
+    """Whatever one has of a job; a handle's follow-up stays awaited, and a record needs the project."""
+    async with service.session() as session, service.session() as elsewhere:
+        handle = await session.create_job("Fix the typos")
+        job = await handle.refresh()
+        again = elsewhere.job(handle)
+        assert (again.id, again.project_id) == (job.id, service.project_id)
+        assert elsewhere.job(job).ref.project_id == service.project_id
+        assert elsewhere.job(job, project_id="other").project_id == "other"
+        turn = await handle.send("More")
+        assert elsewhere.job(turn).ref.awaiting_turn
+        with pytest.raises(ConfigurationError, match="project_id="):
+            elsewhere.with_options(project_id=None).job(job)
+    assert [request.method for request in service.requests] == ["POST", "GET", "GET", "POST"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "says"),
+    [
+        (None, "got NoneType"),
+        (7, "got int"),
+        ({"id": "job_1"}, "got dict: read a stored reference with JobRef.from_dict"),
+        ('{"id": "job_1"}', "JobRef.from_json"),
+        ("https://dashboard.mintlify.com/acme/job_1", "neither a reference nor a job id"),
+        ('"job_1"', "neither a reference nor a job id"),
+    ],
+)
+async def test_what_names_no_job_is_refused(service, ref, says):
+    """The message says what can name one; nothing is sent."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError) as caught:
+            session.job(ref)
+    assert caught.value.field == "ref"
+    assert says in str(caught.value)
+    assert "handle" in str(caught.value).lower()

@@ -233,3 +233,11 @@ def test_a_path_names_a_file(path):
     """In memory there is another store."""
     with pytest.raises(ConfigurationError, match="MemoryConversationStore"):
         SQLiteConversationStore(path)
+
+
+async def test_a_store_can_be_closed(store):
+    """By both names, as often as one likes; what was saved stays."""
+    async with contextlib.aclosing(store):
+        await store.save("chat", "1", owner="ada", revision=0)
+    await store.close()
+    assert await store.ids(owner="ada") == ["chat"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 
@@ -160,3 +161,11 @@ def test_one_ledger_serves_several_loops_and_threads(tmp_path):
     run()
     assert post.count == 1
     assert sorted(r if isinstance(r, str) else r.id for r in results) == ["job_1"] * 5
+
+
+async def test_a_ledger_can_be_closed(ledger):
+    """By both names; what was claimed stays."""
+    async with contextlib.aclosing(ledger):
+        await ledger.claim(claim_of())
+    await ledger.close()
+    assert await ledger.find("k") == claim_of()

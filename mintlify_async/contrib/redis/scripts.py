@@ -26,6 +26,7 @@ except ImportError as error:  # pragma: no cover - tested in an environment with
     ) from error
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
+from mintlify_async.runtime.closing import NothingToClose
 
 Argument = str | int | float
 
@@ -192,7 +193,7 @@ async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
     return task.result()
 
 
-class RedisStore:
+class RedisStore(NothingToClose):
     """A store on Redis: its client, its namespace, and how its steps fail.
 
     Args:

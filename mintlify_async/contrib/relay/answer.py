@@ -194,6 +194,8 @@ class OpenReply:
                 self._leave()
             await self._tell()
 
+    aclose = close
+
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield the server-sent events for the page, with ``[DONE]`` at the end."""
         try:

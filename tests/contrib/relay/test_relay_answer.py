@@ -206,3 +206,4 @@ async def test_frames_for_another_framework():
     assert events(body)[-1]["type"] == "finish"
     assert opened.reply.closed
     await opened.close()  # harmless
+    await opened.aclose()  # by its other name, too
