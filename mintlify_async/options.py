@@ -104,7 +104,8 @@ class Options:
             if getattr(self, name) is not None:
                 check_identifier(getattr(self, name), name)
         check_fp(self.fp)
-        check_page_size(self.retrieval_page_size)
+        if self.retrieval_page_size is not None:
+            check_page_size(self.retrieval_page_size)
         for name in ("max_event_bytes", "max_reply_bytes"):
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
