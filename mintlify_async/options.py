@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, evolve, fields
 
+from .assistant.assistant_api import ReplySettings
 from .errors import ConfigurationError
 from .http.observer import CallbackObserver, Observer
 from .http.retry import RetryPolicy
@@ -25,11 +26,13 @@ from .protocol.api_keys import Key, KeySource
 from .protocol.argument_checks import check_base_url, check_headers, check_seconds, host_of
 from .protocol.assumptions import Assumptions
 from .protocol.secret import hidden
+from .rendering.sources import check_site
 
 if TYPE_CHECKING:
     import aiohttp
 
     from .quota.quota import Quota
+    from .runtime.clock import Clock
     from .storage.ledger import Ledger
 
 __all__ = ["Options", "from_environment", "session_keys", "transport_settings", "with_total"]
@@ -55,6 +58,7 @@ class Options:
 
     project_id: str | None
     domain: str | None
+    site: str | None
     fp: str
     retrieval_page_size: float
     headers: Mapping[str, str]
@@ -81,6 +85,7 @@ class Options:
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
+        check_site(self.site)
         check_headers(self.headers)
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
@@ -108,7 +113,7 @@ class Options:
             )
         return project
 
-    def site(self, given: str | None) -> str:
+    def asked_domain(self, given: str | None) -> str:
         """Return *given*, or else the session's domain."""
         domain = given if given is not None else self.domain
         if domain is None:
@@ -119,13 +124,24 @@ class Options:
             )
         return domain
 
+    def reply_settings(self, assumptions: Assumptions, clock: Clock) -> ReplySettings:
+        """Return what the session's replies need."""
+        return ReplySettings(
+            assumptions=assumptions,
+            max_event_bytes=self.max_event_bytes,
+            max_reply_bytes=self.max_reply_bytes,
+            comments_are_activity=self.timeouts.comments_are_activity,
+            clock=clock,
+            site=self.site,
+        )
+
     def counted_for(self, operation: str) -> str:
         """Return the site or the project for which the quota counts *operation*."""
         if operation not in ("create_job", "send_message", "ask"):
             raise ConfigurationError(
                 f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
             )
-        return self.site(None) if operation == "ask" else self.project(None)
+        return self.asked_domain(None) if operation == "ask" else self.project(None)
 
     def creation_ledger(self) -> Ledger:
         """Return the ledger that ``dedupe_key`` needs."""

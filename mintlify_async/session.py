@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .assistant.assistant_api import AssistantAPI, PreparedQuestion, ReplySettings
+from .assistant.assistant_api import AssistantAPI, PreparedQuestion
 from .assistant.reply import Reply
 from .errors import ConfigurationError, JobReference, ThreadReference
 from .http.dispatch import Dispatcher
@@ -69,6 +69,8 @@ class MintlifySession:
     Args:
         project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The site that the assistant answers about (interface 4.3). Environment: ``MINTLIFY_DOMAIN``.
+        site: The documentation's address, such as ``https://docs.acme.com``: answers then name pages by
+            whole addresses. Environment: ``MINTLIFY_SITE``.
         admin_key: The key for agent jobs: a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
@@ -109,6 +111,7 @@ class MintlifySession:
         *,
         project_id: str | None = None,
         domain: str | None = None,
+        site: str | None = None,
         admin_key: KeySource | None = None,
         assistant_key: KeySource | None = None,
         base_url: str | None = None,
@@ -149,6 +152,7 @@ class MintlifySession:
         options = Options(
             project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID"),
             domain=from_environment(domain, "MINTLIFY_DOMAIN"),
+            site=from_environment(site, "MINTLIFY_SITE"),
             fp=fp,
             retrieval_page_size=retrieval_page_size,
             headers=headers or {},
@@ -287,6 +291,7 @@ class MintlifySession:
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
         current_path: str | None = None,
         domain: str | None = None,
+        site: str | None = None,
         timeout: float | None = None,
         timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
@@ -307,6 +312,7 @@ class MintlifySession:
             context: Code or selected text that the assistant should consider.
             current_path: The page that the user is reading, at most 200 characters.
             domain: A site other than the session's.
+            site: The address of that site's documentation; the session's by default.
             timeout: Limits the whole answer, in seconds; no limit by default.
             timeouts: Replaces the session's timeouts.
             headers: Additional headers.
@@ -325,6 +331,7 @@ class MintlifySession:
                 thread=thread,
                 fp=fp,
                 domain=domain,
+                site=site,
                 timeout=timeout,
                 timeouts=timeouts,
                 retrieval_page_size=retrieval_page_size,
@@ -354,7 +361,7 @@ class MintlifySession:
         limits = with_total(options.timeouts if timeouts is None else timeouts, timeout)
         return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings).prepare(
             question,
-            domain=options.site(domain),
+            domain=options.asked_domain(domain),
             fp=options.fp if fp is None else fp,
             retrieval_page_size=page_size,
             **arguments,
@@ -467,7 +474,7 @@ class MintlifySession:
             retry: Another retry policy.
             poll: Another poll policy. Its ``per_second``, ``concurrency`` and ``retry_after_cap`` have no
                 effect: all waits on a loop are polled with those of this session, its headers and timeouts.
-            changes: ``project_id``, ``domain``, ``fp``, ``retrieval_page_size``, ``headers``,
+            changes: ``project_id``, ``domain``, ``site``, ``fp``, ``retrieval_page_size``, ``headers``,
                 ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
 
         Raises:
@@ -580,13 +587,7 @@ class MintlifySession:
             states=states,
             ledger=options.ledger,
         )
-        self._reply_settings = ReplySettings(
-            assumptions=self._assumptions,
-            max_event_bytes=options.max_event_bytes,
-            max_reply_bytes=options.max_reply_bytes,
-            comments_are_activity=options.timeouts.comments_are_activity,
-            clock=self._clock,
-        )
+        self._reply_settings = options.reply_settings(self._assumptions, self._clock)
         self._shared: weakref.ref[AgentAPI] | None = None
         return self._agent
 

@@ -177,7 +177,6 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type(reply.message, Message | None)
     assert_type(reply.thread, Thread | None)
     assert_type(reply.answer, Answer)
-    assert_type(await reply.final(), Message)
     assert_type(await reply.run(), Answer)
     assert_type(await reply.close(), None)
     whole = await reply
@@ -188,6 +187,7 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type(whole.thread_id, str | None)
     assert_type(whole.sources, list[AnswerSource])
     assert_type(whole.suggestions, list[Suggestion])
+    assert_type(whole.site, str | None)
     assert_type(whole.finish_reason, str | None)
     assert_type((whole.aborted, whole.abort_reason), tuple[bool, str | None])
     assert_type(whole.response, ResponseInfo | None)

@@ -22,6 +22,7 @@ environment:
   MINTLIFY_ASSISTANT_API_KEY   assistant key, for ask and chat (mint_dsc_…)
   MINTLIFY_PROJECT_ID          the project that jobs belong to
   MINTLIFY_DOMAIN              the site that ask and chat talk to
+  MINTLIFY_SITE                the documentation's address, for whole links
   MINTLIFY_BASE_URL            another address, such as a local service's
   NO_COLOR                     turns colours off
 
@@ -99,6 +100,7 @@ def _add_service(parser: argparse.ArgumentParser) -> None:
 
 def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", help="documentation site to ask (else MINTLIFY_DOMAIN)")
+    parser.add_argument("--site", metavar="URL", help="the documentation's address, for whole links")
     parser.add_argument("--fp", default="anonymous", metavar="ID", help="id of the user (anonymous)")
     parser.add_argument(
         "--results", type=_count, default=5, metavar="N", help="search results the answer is built from (5)"

@@ -177,7 +177,7 @@ async def test_closing_the_session_rolls_back(service):
             await anext(reply)
             await session.close()
             with pytest.raises(StreamInterruptedError):
-                await reply.final()
+                await reply
         assert (chat.messages, chat.busy) == ((), False)
 
 
