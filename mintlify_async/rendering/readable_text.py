@@ -133,9 +133,7 @@ class ReadableText:
             piece = self._whole_characters(piece)
         if self._in_line and "\n" not in piece and "\r" not in piece:
             return piece  # most deltas
-        # Most line ends, too, are far from any fence: the short way takes a third of the time.
-        plain = not (self._line or self._blocks.inside or "`" in piece or "~" in piece)
-        shown = self._show(self._plain(piece)) if plain else self._lines(piece)
+        shown = self._lines(piece)
         self._in_line = self._beginning is None and not (self._blocks.inside or self._space or self._apart)
         return shown
 
@@ -172,6 +170,8 @@ class ReadableText:
 
     def _lines(self, text: str) -> str:
         """Return what to show of *text*: the rest of a line, whole lines, the beginning of a line."""
+        if not (self._line or self._blocks.inside or "`" in text or "~" in text):
+            return self._show(self._plain(text))  # a third of the time, for most line ends
         at = text.find("\n") + 1
         if not at:
             return self._show(self._piece(text))

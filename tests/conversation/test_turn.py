@@ -40,7 +40,7 @@ async def test_history_is_sent_with_each_question(service, session):
     await chat.ask("And then?")
     assert sent(service) == [
         ("user", "How do I install it?"),
-        ("assistant", first.text),
+        ("assistant", first.message.text),
         ("user", "And then?"),
     ]
     assert body(service)["fp"] == "ada"
