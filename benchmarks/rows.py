@@ -178,7 +178,7 @@ async def compared(ask: Callable[[], Any], turns: int) -> float:
     for _ in range(turns):
         gc.collect()
         start = time.process_time()
-        assert (await ask()).text == script("burst").text
+        assert (await ask()).message.text == script("burst").text
         costs.append(time.process_time() - start)
     return statistics.median(costs[-5:]) / statistics.median(costs[2:7])
 

@@ -74,7 +74,7 @@ _MODULES = {
     "extras_markdown": "rendering.markdown",
     "sources_of": "rendering.sources",
     "split_markdown": "rendering.splitting",
-    "split_suggestions": "rendering.sources",
+    "split_suggestions": "rendering.readable_text",
     "wait_all": "jobs.wait_all",
 }
 

@@ -55,9 +55,9 @@ from .quota.quota import Quota as Quota
 from .quota.windows import Limit as Limit
 from .rendering.markdown import answer_markdown as answer_markdown
 from .rendering.markdown import extras_markdown as extras_markdown
+from .rendering.readable_text import split_suggestions as split_suggestions
 from .rendering.sources import AnswerSource as AnswerSource
 from .rendering.sources import sources_of as sources_of
-from .rendering.sources import split_suggestions as split_suggestions
 from .rendering.splitting import split_markdown as split_markdown
 from .session import MintlifySession as MintlifySession
 from .storage.conversations import MemoryConversationStore as MemoryConversationStore

@@ -409,7 +409,7 @@ class StreamError(MintlifyError):
 
     Attributes:
         partial: The message up to the failure, or None when nothing had arrived.
-        text: The text of ``partial``, or an empty string.
+        text: The text that had arrived, as people read it: text parts apart, no suggestions.
         thread: The thread, or None when the service had not named it yet.
         events_seen: The number of events read before the failure.
     """
@@ -419,19 +419,16 @@ class StreamError(MintlifyError):
         message: str,
         *,
         partial: PartialMessage | None = None,
+        text: str | None = None,
         thread: ThreadReference | None = None,
         events_seen: int = 0,
     ) -> None:
         """Store the message and what had arrived."""
         super().__init__(message)
         self.partial = partial
+        self.text = text if text is not None else partial.text if partial is not None else ""
         self.thread = thread
         self.events_seen = events_seen
-
-    @property
-    def text(self) -> str:
-        """The text of ``partial``, or an empty string."""
-        return self.partial.text if self.partial is not None else ""
 
 
 class StreamInterruptedError(StreamError):

@@ -40,13 +40,14 @@ from .protocol.argument_checks import (
 from .protocol.assumptions import Assumptions
 from .protocol.requests import KeyKind
 from .protocol.secret import Secret, hidden
-from .runtime.clock import Clock
+from .rendering.sources import check_site
 from .runtime.per_event_loop import LoopLocal
 
 if TYPE_CHECKING:
     import aiohttp
 
     from .quota.quota import Quota
+    from .runtime.clock import Clock
     from .storage.ledger import Ledger
 
 __all__ = [
@@ -81,6 +82,7 @@ class Options:
 
     project_id: str | None
     domain: str | None
+    site: str | None
     fp: str
     retrieval_page_size: float | None
     headers: Mapping[str, str]
@@ -110,6 +112,7 @@ class Options:
             size = getattr(self, name)
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
+        check_site(self.site)
         check_headers(self.headers)
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
@@ -138,7 +141,7 @@ class Options:
             )
         return self.project_id
 
-    def site(self, given: str | None) -> str:
+    def asked_domain(self, given: str | None) -> str:
         """Return *given*, or else the session's domain."""
         if given is not None:
             return check_identifier(given, "domain")
@@ -156,7 +159,7 @@ class Options:
             raise ConfigurationError(
                 f"operation must be create_job, send_message or ask, not {operation!r}", field="operation"
             )
-        return self.site(None) if operation == "ask" else self.project(None)
+        return self.asked_domain(None) if operation == "ask" else self.project(None)
 
     def creation_ledger(self) -> Ledger:
         """Return the ledger that ``dedupe_key`` needs."""
@@ -230,6 +233,7 @@ class Shared:
             max_reply_bytes=options.max_reply_bytes,
             comments_are_activity=options.timeouts.comments_are_activity,
             clock=self.clock,
+            site=options.site,
         )
 
 
@@ -239,10 +243,10 @@ def from_environment(given: object, variable: str, name: str) -> str | None:
     Args:
         given: The argument.
         variable: The variable.
-        name: The argument's name: ``project_id`` or ``domain``.
+        name: The argument's name: ``project_id``, ``domain`` or ``site``.
     """
     value = os.environ.get(variable) or None if given is None else given
-    check = partial(check_identifier, value, name)
+    check = partial(check_site, value) if name == "site" else partial(check_identifier, value, name)
     return None if value is None else _checked(variable if given is None else None, check)
 
 
@@ -300,7 +304,7 @@ def check_ready(options: Options, keys: Mapping[str, Key], uses: Sequence[object
     """Raise one error that tells everything that is missing for *uses*; without any, for all."""
     steps = {
         "agent": (keys["admin"].check, partial(options.project, None)),
-        "assistant": (keys["assistant"].check, partial(options.site, None)),
+        "assistant": (keys["assistant"].check, partial(options.asked_domain, None)),
     }
     for use in uses:
         if use not in tuple(steps):  # a tuple, because a list cannot be looked up in a dict

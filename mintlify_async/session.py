@@ -73,6 +73,8 @@ class MintlifySession:
     Args:
         project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The site that the assistant answers about (interface 4.3). Environment: ``MINTLIFY_DOMAIN``.
+        site: The documentation's address, such as ``https://docs.acme.com``: answers then name pages by
+            whole addresses. Environment: ``MINTLIFY_SITE``.
         admin_key: The key for agent jobs: a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
         assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
@@ -114,6 +116,7 @@ class MintlifySession:
         *,
         project_id: str | None = None,
         domain: str | None = None,
+        site: str | None = None,
         admin_key: KeySource | None = None,
         assistant_key: KeySource | None = None,
         base_url: str | None = None,
@@ -153,6 +156,7 @@ class MintlifySession:
         options = Options(
             project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID", "project_id"),
             domain=from_environment(domain, "MINTLIFY_DOMAIN", "domain"),
+            site=from_environment(site, "MINTLIFY_SITE", "site"),
             fp=fp,
             retrieval_page_size=retrieval_page_size,
             headers={} if headers is None else headers,
@@ -291,6 +295,7 @@ class MintlifySession:
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
         current_path: str | None = None,
         domain: str | None = None,
+        site: str | None = None,
         timeout: float | None = None,
         timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
@@ -312,6 +317,7 @@ class MintlifySession:
             context: Code or selected text that the assistant should consider.
             current_path: The page that the user is reading, at most 200 characters.
             domain: A site other than the session's.
+            site: The address of that site's documentation; the session's by default.
             timeout: Limits the whole answer, in seconds; no limit by default.
             timeouts: Replaces the session's timeouts.
             headers: Additional headers.
@@ -330,6 +336,7 @@ class MintlifySession:
                 thread=thread,
                 fp=fp,
                 domain=domain,
+                site=site,
                 timeout=timeout,
                 timeouts=timeouts,
                 retrieval_page_size=retrieval_page_size,
@@ -359,7 +366,7 @@ class MintlifySession:
         limits = with_total(options.timeouts if timeouts is None else timeouts, timeout)
         return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings).prepare(
             question,
-            domain=options.site(domain),
+            domain=options.asked_domain(domain),
             fp=options.fp if fp is None else fp,
             retrieval_page_size=page_size,
             **arguments,
@@ -431,7 +438,7 @@ class MintlifySession:
             thread=thread,
             messages=messages,
             system=system,
-            domain=None if domain is None else self._options.site(domain),
+            domain=None if domain is None else self._options.asked_domain(domain),
             commit=commit,
             busy=busy,
             bounds=bounds,
@@ -488,7 +495,7 @@ class MintlifySession:
             retry: Another retry policy.
             poll: Another poll policy. Its ``per_second``, ``concurrency`` and ``retry_after_cap`` have no
                 effect: all waits on a loop are polled with those of this session, its headers and timeouts.
-            changes: ``project_id``, ``domain``, ``fp``, ``retrieval_page_size``, ``headers``,
+            changes: ``project_id``, ``domain``, ``site``, ``fp``, ``retrieval_page_size``, ``headers``,
                 ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
 
         Raises:

@@ -54,7 +54,7 @@ def web():
 @pytest.fixture
 def bare(monkeypatch):
     """An environment without any of our variables."""
-    for name in ("ADMIN_API_KEY", "ASSISTANT_API_KEY", "API_KEY", "PROJECT_ID", "DOMAIN", "BASE_URL"):
+    for name in ("ADMIN_API_KEY", "ASSISTANT_API_KEY", "API_KEY", "PROJECT_ID", "DOMAIN", "BASE_URL", "SITE"):
         monkeypatch.delenv(f"MINTLIFY_{name}", raising=False)
     return monkeypatch
 

@@ -7,6 +7,7 @@ from secret_guard import Keys
 from wire_kit import JOB
 
 from mintlify_async import ConfigurationError, MintlifySession, StateError
+from mintlify_async.testing import LocalService
 
 KEYS = Keys()
 
@@ -56,6 +57,8 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
         ({"client_session": 3}, "client_session"),
         ({"project_id": ""}, "project_id"),
         ({"domain": ".."}, "domain"),
+        ({"site": "docs.acme.com"}, "site"),
+        ({"site": ""}, "site"),
         ({"headers": {"Authorization": "x"}}, "headers"),
         ({"headers": ""}, "headers"),
         ({"extra_body": []}, "extra_body"),
@@ -175,3 +178,48 @@ async def test_check_of_a_closed_session(bare):
     await session.close()
     with pytest.raises(StateError, match="closed"):
         session.check("agent")
+
+
+SOURCE = {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"}
+
+
+async def test_the_site_makes_paths_whole(bare):
+    """From the environment, the session, ``with_options`` or the call, the nearest first."""
+    bare.setenv("MINTLIFY_SITE", "https://env.example")
+    async with LocalService() as service:
+        service.script.ask(events=[SOURCE, {"type": "finish"}], times=None)
+        async with service.session() as session, service.session(site="https://docs.acme.com/") as other:
+            asked = [
+                session.ask("x"),
+                other.ask("x"),
+                other.with_options(site="https://changed.example/docs").ask("x"),
+                other.ask("x", site="https://call.example"),
+                other.conversation().ask("x", site="https://turn.example"),
+            ]
+            answers = [await reply for reply in asked]
+    assert [answer.sources[0].url for answer in answers] == [
+        "https://env.example/login",
+        "https://docs.acme.com/login",
+        "https://changed.example/docs/login",
+        "https://call.example/login",
+        "https://turn.example/login",
+    ]
+    assert [answer.site for answer in answers] == [reply.site for reply in asked]
+
+
+async def test_a_site_that_is_no_address_is_refused_before_anything_is_sent(web, bare):
+    """Wherever it is given; the error names the field and an example."""
+    bare.setenv("MINTLIFY_ASSISTANT_API_KEY", KEYS.assistant)
+    async with MintlifySession(domain="acme") as session:
+        for call in (
+            lambda: session.ask("x", site="docs.acme.com"),
+            lambda: session.with_options(site="//docs.acme.com"),
+            lambda: session.conversation().ask("x", site=7),
+        ):
+            with pytest.raises(ConfigurationError, match=r"such as https://docs\.acme\.com") as caught:
+                call()
+            assert caught.value.field == "site"
+    bare.setenv("MINTLIFY_SITE", "docs.acme.com")
+    with pytest.raises(ConfigurationError, match="site must be"):
+        MintlifySession()
+    assert not web.requests

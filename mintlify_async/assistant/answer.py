@@ -3,20 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from attrs import frozen
 
-from ..events import StreamEvent, TextDelta
-from ..messages import Message, clean_text
+from ..errors import StateError
+from ..events import StreamEvent
+from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
-from ..rendering.sources import AnswerSource, Suggestion, sources_of, split_suggestions
+from ..rendering.markdown import HasAnswer
+from ..rendering.readable_text import suggestions_of, text_of
+from ..rendering.sources import AnswerSource, Suggestion, sources_of
+from .message_builder import GrowingText
 from .stream import MessageStream
 
 
+class _Known(HasAnswer, Protocol):
+    """What :class:`Extras` reads."""
+
+    @property
+    def thread(self) -> Thread | None: ...
+
+    @property
+    def response(self) -> ResponseInfo | None: ...
+
+
+class Extras:
+    """What an answer names beside its text. A reply and an answer have it."""
+
+    __slots__ = ()
+
+    @property
+    def sources(self: HasAnswer) -> list[AnswerSource]:
+        """The pages that the answer is based on, in order, each once, with its sections under it."""
+        return sources_of(message, site=self.site) if (message := self.message) is not None else []
+
+    @property
+    def suggestions(self: HasAnswer) -> list[Suggestion]:
+        """The pages that the answer suggests to read next, each once."""
+        return suggestions_of(message, site=self.site) if (message := self.message) is not None else []
+
+    @property
+    def thread_id(self: _Known) -> str | None:
+        """The thread's id, or None."""
+        thread = self.thread
+        return thread.id if thread is not None else None
+
+    @property
+    def request_id(self: _Known) -> str | None:
+        """The service's id of the request, or None: name it when you report a problem."""
+        response = self.response
+        return response.request_id if response is not None else None
+
+
 @frozen(kw_only=True, repr=False)
-class Answer:
+class Answer(Extras):
     """A whole answer: what awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns.
 
     It can be pickled; like every pickle of a thread, it then has no ``thread.key``.
@@ -29,6 +71,7 @@ class Answer:
         abort_reason: The service's reason for an abort, or None.
         response: Status, headers and request id.
         events_seen: How many events the answer had.
+        site: The documentation's address, or None: with it, paths are whole addresses.
     """
 
     message: Message
@@ -38,31 +81,30 @@ class Answer:
     abort_reason: str | None
     response: ResponseInfo | None
     events_seen: int
+    site: str | None = None
+
+    @classmethod
+    def of(cls, stream: MessageStream, response: ResponseInfo | None, site: str | None) -> Self:
+        """Return the answer that *stream* has read."""
+        return cls(
+            message=stream.message,
+            thread=stream.thread,
+            finish_reason=stream.finish_reason,
+            aborted=stream.aborted,
+            abort_reason=stream.abort_reason,
+            response=response,
+            events_seen=stream.events_seen,
+            site=site,
+        )
 
     @property
     def text(self) -> str:
-        """The answer's text, in Markdown."""
-        return self.message.text
+        """The answer's text as people read it, in Markdown.
 
-    @property
-    def sources(self) -> list[AnswerSource]:
-        """The pages that the answer is based on, in order, without duplicates."""
-        return sources_of(self.message)
-
-    @property
-    def suggestions(self) -> list[Suggestion]:
-        """The pages that the answer suggests to read next."""
-        return split_suggestions(self.message.text)[1]
-
-    @property
-    def thread_id(self) -> str | None:
-        """The thread's id, or None."""
-        return self.thread.id if self.thread is not None else None
-
-    @property
-    def request_id(self) -> str | None:
-        """The service's id of the request, or None: name it when you report a problem."""
-        return self.response.request_id if self.response is not None else None
+        Text parts stand apart by a blank line, and the ``suggestions`` block is left out; ``message`` has
+        all of it as it was sent.
+        """
+        return text_of(self.message)
 
     def __repr__(self) -> str:
         """Show the number of events and the reason for the end; answers do not belong in logs."""
@@ -78,26 +120,24 @@ class Answer:
             )
 
 
-def answer_of(stream: MessageStream, response: ResponseInfo | None) -> Answer:
-    """Return the answer that *stream* has read."""
-    return Answer(
-        message=stream.message,
-        thread=stream.thread,
-        finish_reason=stream.finish_reason,
-        aborted=stream.aborted,
-        abort_reason=stream.abort_reason,
-        response=response,
-        events_seen=stream.events_seen,
-    )
-
-
 class TextStream:
-    """The text of a reply, piece by piece. Half a surrogate pair is held until the other half arrives."""
+    """The text of a reply, piece by piece, as people read it: together the pieces are ``answer.text``.
 
-    def __init__(self, reply: AsyncIterator[StreamEvent]) -> None:
-        """Read from *reply*."""
+    A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
+    until its other half arrives, and a text that begins before the one before it has ended until then.
+    Everything received is handed out before the reply's error is raised. What was handed out cannot be
+    taken back: when a ``reset-step`` makes it void, the text that replaces it follows after a blank line,
+    while ``answer.text`` has the replacement alone.
+    """
+
+    def __init__(
+        self, reply: AsyncIterator[StreamEvent], growing_text: Callable[[], GrowingText | None]
+    ) -> None:
+        """Read from *reply*; *growing_text* returns its text, or None before it was started."""
         self._reply = reply
-        self._held = ""
+        self._growing_text = growing_text
+        self._text: GrowingText | None = None
+        self._error: Exception | None = None  # raised in the next step: it came with a last piece
 
     def __aiter__(self) -> Self:
         """Return itself; raises StateError when the reply has ended."""
@@ -106,20 +146,25 @@ class TextStream:
 
     async def __anext__(self) -> str:
         """Return the next piece of text, never empty; raises what the reply raises."""
+        if self._error is not None:
+            raise self._error
         while True:
+            if self._text is None:
+                self._text = self._growing_text()
             try:
                 event = await anext(self._reply)
-            except StopAsyncIteration:
-                rest, self._held = clean_text(self._held), ""
-                if rest:
-                    return rest
-                raise
-            if isinstance(event, TextDelta):
-                arrived = self._held + event.delta
-                text = clean_text(arrived, streaming=True)
-                self._held = arrived[-1:] if "\ud800" <= arrived[-1:] <= "\udbff" else ""
-                if text:
-                    return text
+            except StateError:
+                raise  # another task is reading
+            except Exception as error:
+                rest = self._text.close() if self._text is not None else ""
+                if not rest:
+                    raise
+                self._error = error
+                return rest
+            # Before the reply is started there is no text to follow; but its first event has no text.
+            text = self._text.after(event) if self._text is not None else ""
+            if text:
+                return text
             del event  # or this frame would keep it in memory while it waits for the next
 
 

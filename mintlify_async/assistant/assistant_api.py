@@ -18,6 +18,7 @@ from ..model.thread import Thread
 from ..protocol.argument_checks import check_messages, check_thread, merged
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request, ask_request, new_message_id
+from ..rendering.sources import check_site
 from ..runtime.clock import Clock
 
 
@@ -31,6 +32,7 @@ class ReplySettings:
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment resets the limit on silence.
         clock: The session's clock.
+        site: The documentation's address, or None.
     """
 
     assumptions: Assumptions
@@ -38,6 +40,7 @@ class ReplySettings:
     max_reply_bytes: int
     comments_are_activity: bool
     clock: Clock
+    site: str | None = None
 
 
 class Asker(Protocol):
@@ -139,6 +142,7 @@ class AssistantAPI:
         filter: SearchFilter | Mapping[str, Any] | None = None,
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
         current_path: str | None = None,
+        site: str | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> PreparedQuestion:
@@ -153,6 +157,7 @@ class AssistantAPI:
             filter: Limits the search.
             context: Code or selected text.
             current_path: The page that the user is reading.
+            site: The documentation's address; the session's by default.
             headers: Additional headers.
             extra_body: Additional fields of the body.
 
@@ -180,6 +185,8 @@ class AssistantAPI:
         settings = self.settings  # the session's, unless the call has timeouts of its own
         if settings.comments_are_activity != self.timeouts.comments_are_activity:
             settings = evolve(settings, comments_are_activity=self.timeouts.comments_are_activity)
+        if site is not None:
+            settings = evolve(settings, site=check_site(site))
         return PreparedQuestion(self, request, settings, continued)
 
     def open(self, request: Request) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:

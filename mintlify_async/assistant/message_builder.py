@@ -23,7 +23,7 @@ from .. import events as ev
 from .. import messages as msg
 from ..errors import StreamStateError, printable
 from ..model.wire_value import EMPTY, MISSING
-from ..rendering.sources import AnswerSource, sources_of
+from ..rendering.readable_text import ReadableText
 from .part_builders import FixedPart, PartBuilder, TextPartBuilder, ToolInput, ToolPartBuilder
 
 _TOOL_FIELDS: Final = tuple(
@@ -55,6 +55,7 @@ class MessageBuilder:
         finish_reason: Why the answer ended, or None.
         role: The role of the message: ``assistant``, or that of the message that is continued.
         extra: Further fields of the message that is continued.
+        parts: The parts, in order.
         open_parts: The open text and reasoning parts, by the type of their deltas and by id.
     """
 
@@ -66,13 +67,13 @@ class MessageBuilder:
         "_inputs",
         "_metadata",
         "_metadata_seen",
-        "_parts",
         "_step",
         "_step_begin",
         "_step_calls",
         "extra",
         "finish_reason",
         "open_parts",
+        "parts",
         "role",
     )
 
@@ -89,7 +90,7 @@ class MessageBuilder:
 
     def _clear(self) -> None:
         """Begin anew: no parts, no metadata."""
-        self._parts: list[PartBuilder] = []
+        self.parts: list[PartBuilder] = []
         self._step_begin = 0
         self._inputs: dict[str, ToolInput] = {}
         self._close_parts()
@@ -103,7 +104,7 @@ class MessageBuilder:
 
     def _begin_step(self) -> None:
         self._step += 1
-        self._step_begin = len(self._parts)
+        self._step_begin = len(self.parts)
         self._step_calls.clear()
 
     def _close_parts(self) -> None:
@@ -117,7 +118,7 @@ class MessageBuilder:
         self._metadata = _owned(message.metadata)
         for part in message.parts:
             self._adopt(part)
-        for builder in self._parts[self._step_begin :]:
+        for builder in self.parts[self._step_begin :]:
             if isinstance(builder, ToolPartBuilder) and builder.fields["state"] == "input-streaming":
                 self._inputs[builder.call_id] = builder.reopened()
 
@@ -146,30 +147,15 @@ class MessageBuilder:
         return msg.Message(
             id=self._id,
             role=self.role,
-            parts=tuple([part.snapshot() for part in self._parts]),
+            parts=tuple([part.snapshot() for part in self.parts]),
             metadata=self._metadata_seen,
             extra=self.extra,
         )
 
     @property
-    def text(self) -> str:
-        """The text so far; never half a character."""
-        return "".join(
-            msg.clean_text(part.text, streaming=part.state == "streaming")
-            for part in (
-                part.snapshot() for part in self._parts if isinstance(part, TextPartBuilder | FixedPart)
-            )
-            if isinstance(part, msg.TextPart)
-        )
-
-    @property
     def empty(self) -> bool:
         """Whether there is nothing yet: no id, no part, no metadata."""
-        return not self._id and not self._parts and self._metadata is None
-
-    def sources(self) -> list[AnswerSource]:
-        """Return the sources of the answer so far; see :func:`sources_of`."""
-        return sources_of(self.message)
+        return not self._id and not self.parts and self._metadata is None
 
     def apply(self, event: ev.StreamEvent) -> bool:
         """Add *event* to the message; return whether ``readUIMessageStream`` would publish the message now.
@@ -214,8 +200,8 @@ class MessageBuilder:
         return False
 
     def _reset_step(self, event: ev.ResetStep) -> bool:
-        removed = self._parts[self._step_begin :]
-        del self._parts[self._step_begin :]
+        removed = self.parts[self._step_begin :]
+        del self.parts[self._step_begin :]
         for part in reversed(removed):
             self._forget(part)
         self._begin_step()
@@ -232,7 +218,7 @@ class MessageBuilder:
     def _begin_text(self, event: ev.TextStart | ev.ReasoningStart) -> bool:
         reasoning = isinstance(event, ev.ReasoningStart)
         part = TextPartBuilder(reasoning=reasoning, id=event.id, metadata=event.provider_metadata)
-        self._parts.append(part)
+        self.parts.append(part)
         self.open_parts["reasoning-delta" if reasoning else "text-delta"][event.id] = part
         return True
 
@@ -260,7 +246,7 @@ class MessageBuilder:
 
     def _add(self, part: msg.MessagePart) -> FixedPart:
         fixed = FixedPart(part)
-        self._parts.append(fixed)
+        self.parts.append(fixed)
         return fixed
 
     def _whole_part(self, event: ev.Event) -> bool:
@@ -284,8 +270,8 @@ class MessageBuilder:
         return True
 
     def _add_tool(self, part: ToolPartBuilder) -> None:
-        part.order = len(self._parts)
-        self._parts.append(part)
+        part.order = len(self.parts)
+        self.parts.append(part)
         self._calls.setdefault(part.call_id, []).append(part)
         here = self._step_calls.setdefault(part.call_id, [])
         if all(other.dynamic is not part.dynamic for other in here):
@@ -411,7 +397,7 @@ class MessageBuilder:
         """Return the first part that waits for this approval; forget those that no longer do."""
         asked = self._approvals.get(approval_id, [])
         while asked:
-            part = self._parts[asked[0]] if asked[0] < len(self._parts) else None
+            part = self.parts[asked[0]] if asked[0] < len(self.parts) else None
             if isinstance(part, ToolPartBuilder):
                 approval: msg.ToolApproval | None = part.fields.get("approval")
                 if approval is not None and approval.id == approval_id:
@@ -472,6 +458,81 @@ _ToolEvent: TypeAlias = (
     | ev.ToolOutputAvailable
     | ev.ToolOutputError
 )
+
+
+class GrowingText:
+    """The text of a message as people read it, while it is built: what each event adds to it.
+
+    Pass each event on after the builder took it. Text is added in the order of the message: a text part
+    that begins while an earlier one is open waits for that one's end. What was added cannot be taken back,
+    not even when a ``reset-step`` makes it void: the text that replaces it is another paragraph.
+
+    Attributes:
+        before: The text of the events before.
+    """
+
+    __slots__ = ("_at", "_builder", "_id", "_part", "_text", "before")
+
+    def __init__(self, builder: MessageBuilder) -> None:
+        """Begin with the message that *builder* has now."""
+        self._builder = builder
+        self._text = ReadableText()
+        self._at = 0  # the part after those that were looked at
+        self._part: PartBuilder | None = None  # whose deltas are added
+        self._id: str | None = None  # its id while it is open
+        self.before = self._advance()
+
+    def after(self, event: ev.StreamEvent) -> str:
+        """Return the text that *event* adds."""
+        if isinstance(event, ev.TextDelta):
+            return self._text.feed(event.delta) if event.id == self._id else ""
+        return self._advance() if event.__class__ in _MOVES_TEXT else ""
+
+    def close(self) -> str:
+        """Return the text that was held back, now that no event follows."""
+        return self._advance(ended=True)
+
+    def _advance(self, *, ended: bool = False) -> str:
+        """Return the text that waited, up to the first part that is open, or to the end."""
+        parts = self._builder.parts
+        if self._at > len(parts):  # the part that was read is void
+            self._text.drop_part()
+            self._at, self._part = len(parts), None
+        added: list[str] = []
+        while True:
+            self._id = self._open_id()
+            if self._id is not None and not ended:
+                break
+            if self._part is not None:
+                added.append(self._text.end_part())
+            text = self._next_text()
+            if text is None:
+                break
+            added.append(self._text.feed(text))
+        return "".join(added)
+
+    def _open_id(self) -> str | None:
+        """Return the id of the part that is read, if more deltas may follow."""
+        part = self._part
+        if not isinstance(part, TextPartBuilder) or part.id is None:
+            return None
+        return part.id if self._builder.open_parts["text-delta"].get(part.id) is part else None
+
+    def _next_text(self) -> str | None:
+        """Return what the next text part has so far, and read that part; None if there is none."""
+        parts = self._builder.parts
+        while self._at < len(parts):
+            self._part = parts[self._at]
+            self._at += 1
+            part = None if isinstance(self._part, ToolPartBuilder) else self._part.snapshot()
+            if isinstance(part, msg.TextPart):
+                return part.text
+        self._part = None
+        return None
+
+
+_MOVES_TEXT: Final = frozenset((ev.Start, ev.TextStart, ev.TextEnd, ev.ResetStep))
+"""The events, beside deltas, that add text or make it void."""
 
 
 def _not_open(event: ev.StreamEvent, name: str) -> StreamStateError:

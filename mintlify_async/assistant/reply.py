@@ -34,14 +34,14 @@ from ..protocol.requests import Request
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.cancellation import Deadline
-from .answer import Answer, Snapshots, TextStream, answer_of
+from .answer import Answer, Extras, Snapshots, TextStream
+from .message_builder import GrowingText
 from .stream import MessageStream
 
 if TYPE_CHECKING:
     from ..http.observer import Observation
     from ..http.response_body import LiveResponse
     from ..rendering.edits import Edits
-    from ..rendering.sources import AnswerSource
     from .assistant_api import Asker, ReplySettings, ReplyTurn
 
 # How long, in seconds, the connection stays open for what may follow the announced end.
@@ -59,7 +59,7 @@ _log = logging.getLogger("mintlify_async")
 
 
 @define(eq=False, repr=False)
-class Reply:
+class Reply(Extras):
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 
     Nothing is sent before it is entered, stepped or awaited::
@@ -125,16 +125,10 @@ class Reply:
         return self._response
 
     @property
-    def request_id(self) -> str | None:
-        """The service's id of the request, or None: name it when you report a problem."""
-        response = self.response
-        return response.request_id if response is not None else None
-
-    @property
     def text(self) -> str:
-        """The text of the events handed out so far."""
-        stream = self._begun()
-        return stream.text if stream is not None else ""
+        """The text of the events handed out so far, as people read it; see :attr:`text_stream`."""
+        text = self.growing_text()
+        return text.before + text.close() if self._closed else text.before
 
     @property
     def message(self) -> Message | None:
@@ -149,16 +143,9 @@ class Reply:
         return stream.thread if stream is not None else self._thread
 
     @property
-    def thread_id(self) -> str | None:
-        """The thread's id, or None."""
-        thread = self.thread
-        return thread.id if thread is not None else None
-
-    @property
-    def sources(self) -> list[AnswerSource]:
-        """The pages that the answer is based on, in order, without duplicates."""
-        stream = self._begun()
-        return stream.sources if stream is not None else []
+    def site(self) -> str | None:
+        """The documentation's address, or None: with it, paths are whole addresses."""
+        return self._settings.site
 
     @property
     def finish_reason(self) -> str | None:
@@ -213,13 +200,24 @@ class Reply:
         if self._error is not None or stream is None or not self._closed:
             return None
         if self._answer is None and (stream.ended or stream.finish_seen):
-            self._answer = answer_of(stream, self.response)
+            self._answer = Answer.of(stream, self.response, self.site)
         return self._answer
 
     @property
     def text_stream(self) -> TextStream:
-        """The answer's text, piece by piece as it arrives: an async iterator that reads this reply."""
-        return TextStream(self)
+        """The text as people read it, piece by piece; :class:`~.answer.TextStream` says what is held back.
+
+        An async iterator that reads this reply.
+        """
+        return TextStream(self, lambda: None if self._stream is None else self._stream.growing_text())
+
+    def growing_text(self) -> GrowingText:
+        """Return the text of the events handed out so far, for code that reads events and shows text, too.
+
+        ``before`` is that text, and ``after(event)`` what each further event adds; ``close()`` gives the
+        rest at the end. Raises StateError before the reply was started.
+        """
+        return (self._begun() or MessageStream()).growing_text()
 
     def snapshots(self) -> Snapshots:
         """Return an async iterator of the message after each change; it reads this reply.
@@ -240,15 +238,15 @@ class Reply:
 
         Each :class:`Edit` holds a message's whole text and what to append to it: send it when its
         ``index`` is new, else edit that message. The reply is read on meanwhile. Everything received is
-        shown before the iterator ends or raises. Breaking out of the loop closes the reply.
+        shown before the iterator ends or raises. Breaking out of the loop closes the reply. The text is
+        that of :attr:`text_stream`: what a ``reset-step`` made void stays, once it was received.
 
         Args:
             every: Seconds between one edit and the next, counted from the moment you ask for the next.
                 Telegram and Slack accept about one edit per second in one chat.
             limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000). A longer
                 answer continues in another message; a code block is closed and opened again.
-            tail: Makes the text below a complete answer, such as ``extras_markdown``; the
-                ``suggestions`` block is then left out of the answer's text.
+            tail: Makes the text below a complete answer, such as ``extras_markdown``.
 
         Raises:
             ConfigurationError: *every* or *limit* is invalid.
@@ -265,10 +263,6 @@ class Reply:
 
         below = partial(tail, self) if tail is not None else None
         return Edits(self, self._settings.clock, every=every, limit=limit, tail=below)
-
-    async def final(self) -> Message:
-        """Read to the end and return the whole message. Raises the errors of :meth:`run`."""
-        return (await self.run()).message
 
     def run(self) -> Coroutine[Any, Any, Answer]:
         """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.
@@ -298,7 +292,10 @@ class Reply:
             raise
         answer = self._whole_answer()
         if answer is None:
-            closed = StreamInterruptedError("the reply was closed before its end", **self._kept())
+            kept: dict[str, Any] = {"partial": self._message, "thread": self._thread}
+            if self._stream is not None:
+                kept = self._stream.kept()
+            closed = StreamInterruptedError("the reply was closed before its end", **kept)
             self._error = self._error or closed
             raise self._error
         return answer
@@ -425,8 +422,7 @@ class Reply:
         """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
         if self._turn is not None:
             self._unsaved = event
-            kept = self._kept()
-            await self._turn.finished(kept["partial"], kept["thread"])
+            await self._turn.finished(*self._so_far())
             self._unsaved = None
 
     def _to_be_read(self, stream: MessageStream) -> LiveResponse:
@@ -436,7 +432,7 @@ class Reply:
         if live.pending:
             raise _already_read()
         if live.taken > (limit := self._settings.max_reply_bytes) and not stream.complete:
-            raise StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **self._kept())
+            raise StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **stream.kept())
         if live.waiting_first and stream.events_seen:
             live.waiting_first = False
             if self._observation is not None:
@@ -558,8 +554,7 @@ class Reply:
             return
         try:
             whole = self.complete and not self.aborted and self._error is None
-            kept = self._kept()
-            await turn.ended(kept["partial"], kept["thread"], whole=whole)
+            await turn.ended(*self._so_far(), whole=whole)
         except Exception as problem:
             problem.__dict__["answer"] = self._whole_answer()  # also on an error that is not one of ours
             self._error = problem
@@ -570,12 +565,10 @@ class Reply:
             if left or not self._entered:
                 turn.left()
 
-    def _kept(self) -> dict[str, Any]:
-        """Return what has arrived, as the fields of a ``StreamError``."""
+    def _so_far(self) -> tuple[Message | None, Thread | None]:
+        """Return the message and the thread, as far as they are known."""
         stream = self._stream
-        if stream is None:
-            return {"partial": self._message, "thread": self._thread, "events_seen": 0}
-        return {"partial": stream.message, "thread": stream.thread, "events_seen": stream.events_seen}
+        return (stream.message, stream.thread) if stream is not None else (self._message, self._thread)
 
     def __del__(self) -> None:
         """Free the connection of a reply that was not closed; warn about one that was never read."""

@@ -38,9 +38,8 @@ from ..messages import Message
 from ..model.json_text import SHALLOW, DecodeProblem, decode_json, mask_text, scan_json, scan_text, too_deep
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING
-from ..rendering.sources import AnswerSource
 from .decode import DELTA_MAKERS, build_event, undecodable
-from .message_builder import MessageBuilder
+from .message_builder import GrowingText, MessageBuilder
 from .part_builders import TextPartBuilder
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
 
@@ -361,14 +360,22 @@ class MessageStream:
         self._queue.clear()
         error.args = tuple(self._finder.mask(arg) if isinstance(arg, str) else arg for arg in error.args)
         if isinstance(error, StreamError):
-            error.partial = None if self._builder.empty else self._builder.message
-            error.thread = self.thread
-            error.events_seen = self.events_seen
+            error.__dict__.update(self.kept())
         if isinstance(error, StreamDecodeError):
             error.index = self.events_seen
         if isinstance(error, StreamDecodeError | UnexpectedResponseError):
             error.excerpt = self._finder.mask(error.excerpt)
         raise error
+
+    def kept(self) -> dict[str, Any]:
+        """Return what has arrived, as the fields of a ``StreamError``."""
+        text = self.growing_text()
+        return {
+            "partial": None if self._builder.empty else self._builder.message,
+            "text": text.before + text.close(),
+            "thread": self.thread,
+            "events_seen": self.events_seen,
+        }
 
     def _interrupted(self) -> StreamInterruptedError:
         seen = f"{self.events_seen} event{'' if self.events_seen == 1 else 's'}"
@@ -434,8 +441,12 @@ class MessageStream:
 
     @property
     def text(self) -> str:
-        """The message's text; never half a character."""
-        return self._builder.text
+        """The text of the events handed out so far, as people read it."""
+        return self.growing_text().before
+
+    def growing_text(self) -> GrowingText:
+        """Return the text of the events handed out so far, to be told of the next ones."""
+        return GrowingText(self._builder)
 
     @property
     def thread(self) -> Thread | None:
@@ -446,11 +457,6 @@ class MessageStream:
     def finish_reason(self) -> str | None:
         """Why the answer ended, in the service's words, or None."""
         return self._builder.finish_reason
-
-    @property
-    def sources(self) -> list[AnswerSource]:
-        """The sources of the answer, in order, each once."""
-        return self._builder.sources()
 
 
 def _is_whole(last: str) -> bool:

@@ -23,6 +23,7 @@ environment:
   MINTLIFY_API_KEY             either key, where its own variable is unset
   MINTLIFY_PROJECT_ID          the project that jobs belong to
   MINTLIFY_DOMAIN              the site that ask and chat talk to
+  MINTLIFY_SITE                the documentation's address, for whole links
   MINTLIFY_BASE_URL            another address, such as a local service's
   NO_COLOR                     turns colours off
 
@@ -100,6 +101,7 @@ def _add_service(parser: argparse.ArgumentParser) -> None:
 
 def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", help="documentation site to ask (else MINTLIFY_DOMAIN)")
+    parser.add_argument("--site", metavar="URL", help="the documentation's address, for whole links")
     parser.add_argument("--fp", default="anonymous", metavar="ID", help="id of the user (anonymous)")
     parser.add_argument(
         "--results", type=_count, default=5, metavar="N", help="search results the answer is built from (5)"

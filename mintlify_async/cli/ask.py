@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import mintlify_async as mintlify
@@ -11,7 +12,7 @@ import mintlify_async as mintlify
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .run_command import read_file, read_text
-from .terminal import Terminal, WholeCharacters
+from .terminal import Terminal
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -23,7 +24,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     context = _code(options.code) if options.code else None
     timeouts = mintlify.Timeouts(total=options.timeout)
     async with mintlify.MintlifySession(
-        domain=options.domain, base_url=options.base_url, timeouts=timeouts
+        domain=options.domain, site=options.site, base_url=options.base_url, timeouts=timeouts
     ) as session:
         reply = session.ask(
             question,
@@ -48,16 +49,19 @@ async def _print_events(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
     """Show *reply* as it streams. What was received stays on the screen if the answer breaks off."""
-    view, characters = terminal.answer(), WholeCharacters()
+    view = terminal.answer()
     try:
         async with reply:
-            async for event in reply:
-                if isinstance(event, mintlify.TextDelta):
-                    view.feed(characters.feed(event.delta))
-                elif isinstance(event, mintlify.ToolInputAvailable):
-                    terminal.note(_tool_line(event))
+            text = reply.growing_text()
+            try:
+                async for event in reply:
+                    if added := text.after(event):
+                        view.feed(added)
+                    elif isinstance(event, mintlify.ToolInputAvailable):
+                        terminal.note(_tool_line(event))
+            finally:
+                view.feed(text.close())
     finally:
-        view.feed(characters.close())
         view.close()
     _show_below(reply, terminal)
 
@@ -74,10 +78,9 @@ def _tool_line(event: mintlify.ToolInputAvailable) -> str:
 def _show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
     """Show the sources and suggestions, and whether the answer ended early."""
     if reply.sources:
-        _show_list("Sources:", [_source_line(source) for source in reply.sources], terminal)
-    _, suggestions = mintlify.split_suggestions(reply.text)
-    if suggestions:
-        lines = [f"{suggestion.title} — {suggestion.path}" for suggestion in suggestions]
+        _show_list("Sources:", list(_source_lines(reply.sources)), terminal)
+    if suggestions := reply.suggestions:
+        lines = [f"- {suggestion.title} — {suggestion.path}" for suggestion in suggestions]
         _show_list("See next:", lines, terminal)
     if reply.aborted:
         terminal.note("the service ended this answer early")
@@ -87,12 +90,16 @@ def _show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 def _show_list(title: str, lines: list[str], terminal: Terminal) -> None:
     terminal.write("")
-    terminal.shown("\n".join([title, "", *(f"- {line}" for line in lines)]))
+    terminal.shown("\n".join([title, "", *lines]))
 
 
-def _source_line(source: mintlify.AnswerSource) -> str:
-    named = [source.title, source.url or source.filename]
-    return " — ".join(part for part in named if part) or source.type
+def _source_lines(sources: list[mintlify.AnswerSource]) -> Iterator[str]:
+    """Yield a line for each page, and one for each of its sections below it."""
+    for source in sources:
+        named = [source.title, source.url or source.filename]
+        yield f"- {' — '.join(part for part in named if part) or source.type}"
+        for section in source.sections:
+            yield f"  - {section.title} — {section.url}"
 
 
 def _code(name: str) -> list[mintlify.ContextItem]:

@@ -37,7 +37,9 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             for name in runner.run(store.ids(owner=options.fp)):
                 terminal.write(name)
             return DONE
-        session = mintlify.MintlifySession(domain=options.domain, base_url=options.base_url)
+        session = mintlify.MintlifySession(
+            domain=options.domain, site=options.site, base_url=options.base_url
+        )
         try:
             chat = session.conversation(fp=options.fp, store=store, id=options.name)
             return _Chat(runner, chat, options, terminal).run()

@@ -13,8 +13,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..rendering.markdown import WithoutSuggestions
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
@@ -24,24 +22,6 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 REFRESHES_PER_SECOND = 8
 """How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
-
-
-class WholeCharacters:
-    """Joins surrogate pairs that the service has cut between two pieces of text."""
-
-    def __init__(self) -> None:
-        self._half = ""
-
-    def feed(self, text: str) -> str:
-        """Return the whole characters so far; a half without its other half becomes U+FFFD."""
-        text = self._half + text
-        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        whole = text[:-1] if self._half else text
-        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-    def close(self) -> str:
-        """Return U+FFFD if a half is left."""
-        return "\ufffd" if self._half else ""
 
 
 class Blocks:
@@ -86,7 +66,6 @@ class _PlainView:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._filter = WithoutSuggestions()
         self._last = "\n"
 
     def _write(self, text: str) -> None:
@@ -95,10 +74,9 @@ class _PlainView:
             self._last = text[-1]
 
     def feed(self, text: str) -> None:
-        self._write(self._filter.feed(text))
+        self._write(text)
 
     def close(self) -> None:
-        self._write(self._filter.close())
         if self._last != "\n":
             self._write("\n")
 
@@ -108,7 +86,6 @@ class _MarkdownView:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._filter = WithoutSuggestions()
         self._blocks = Blocks()
         self._printed = False
         self._live: Live | None = None
@@ -130,7 +107,7 @@ class _MarkdownView:
                 vertical_overflow="crop",
             )
             self._live.start()
-        for block in self._blocks.feed(self._filter.feed(CONTROLS.sub("", text))):
+        for block in self._blocks.feed(CONTROLS.sub("", text)):
             self._print(block)
 
     def _print(self, block: str) -> None:
@@ -142,14 +119,12 @@ class _MarkdownView:
     def close(self) -> None:
         if self._live is None:
             return
-        rest = self._blocks.feed(self._filter.close())
         tail = self._blocks.tail
         self._blocks = Blocks()
         self._live.stop()
         self._live = None
-        for block in [*rest, tail]:
-            if block.strip():
-                self._print(block)
+        if tail.strip():
+            self._print(tail)
 
 
 def _markdown(text: str) -> Any:

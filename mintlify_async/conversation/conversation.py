@@ -44,6 +44,7 @@ class AskOptions(TypedDict, total=False):
     filter: SearchFilter | Mapping[str, Any] | None
     context: Sequence[ContextItem | Mapping[str, Any]] | None
     current_path: str | None
+    site: str | None
     timeout: float | None
     timeouts: Timeouts | None
     headers: Mapping[str, str] | None
@@ -184,7 +185,7 @@ class Conversation:
             question: Text; or messages, the last of them a user's. Only what is new:
                 the history is added here.
             options: Further arguments of ``session.ask``: ``context``, ``filter``,
-                ``current_path``, ``retrieval_page_size``, ``timeout``, ``timeouts``,
+                ``current_path``, ``retrieval_page_size``, ``site``, ``timeout``, ``timeouts``,
                 ``headers``, ``extra_body``.
 
         Raises:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from ..errors import ConfigurationError, StateError
-from ..events import StreamEvent, TextDelta, TextStart
-from ..messages import clean_text
+from ..events import StreamEvent
 from ..runtime.clock import Clock
-from .markdown import WithoutSuggestions
 from .splitting import Edit, MarkdownSplitter
 
 
@@ -28,6 +26,11 @@ class GrowingAnswer(AsyncIterable[StreamEvent], AbstractAsyncContextManager[Any]
     @property
     def text(self) -> str:
         """The text of the events handed out so far."""
+        ...
+
+    @property
+    def text_stream(self) -> AsyncIterator[str]:
+        """The text of the events to come, piece by piece."""
         ...
 
     @property
@@ -201,9 +204,7 @@ class _Reading:
         self.error: Exception | None = None
         self.stopped = False  # whether the consumer asked for the end
         self._tail = tail
-        self._filter = WithoutSuggestions() if tail is not None else None
         self._pieces: list[str] = []
-        self._held = ""  # the first half of a surrogate pair
         self._space: list[str] = []  # white space is shown only when a word follows it
         self._waiter: asyncio.Future[None] | None = None
 
@@ -220,11 +221,8 @@ class _Reading:
     async def _read(self) -> None:
         try:
             self._add(self.answer.text)  # of the events that were read before
-            async for event in self.answer:
-                if isinstance(event, TextDelta):
-                    self._add(event.delta)
-                elif isinstance(event, TextStart):
-                    self._begin_part()
+            async for text in self.answer.text_stream:
+                self._add(text)
         except Exception as error:
             self._end(error)
         except BaseException:
@@ -246,42 +244,27 @@ class _Reading:
             self._pieces.append(text)
             self._wake()
 
-    def _begin_part(self) -> None:
-        # An answer has several texts, for instance before and after a search: separate them.
-        if self.answer.text.strip():
-            self._add("\n\n")
-
     def _close(self, *, whole: bool) -> None:
         """Add what was held back, and the text below a whole answer."""
-        text = self._held + "".join(self._pieces)
-        text = "".join(self._space) + self._filtered(clean_text(text), last=True)
-        self._pieces, self._held, self._space, self._filter = [text.rstrip()], "", [], None
+        text = "".join([*self._space, *self._pieces])
+        self._pieces, self._space = [text.rstrip()], []
         if whole and self._tail is not None:
             below = self._tail().strip()
             if below:
                 self._pieces.append(f"\n\n{below}")
 
     def take(self) -> str:
-        """Return the text that arrived since the last call; never half a surrogate pair."""
-        text = self._held + "".join(self._pieces)
+        """Return the text that arrived since the last call."""
+        text = "".join(self._pieces)
         self._pieces.clear()
-        self._held = ""
         if self.over:
             return text
-        if "\ud800" <= text[-1:] <= "\udbff":
-            text, self._held = text[:-1], text[-1]
-        text = self._filtered(clean_text(text), last=False)
         shown = text.rstrip()
         if shown:
             shown = "".join(self._space) + shown
             self._space.clear()
         self._space.append(text[len(text.rstrip()) :])
         return shown
-
-    def _filtered(self, text: str, *, last: bool) -> str:
-        if self._filter is None:
-            return text
-        return self._filter.feed(text) + (self._filter.close() if last else "")
 
     async def more(self) -> None:
         """Wait for more text, or for the end."""

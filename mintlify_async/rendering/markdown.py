@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
-from urllib.parse import urljoin, urlsplit
 
-from ..errors import ConfigurationError
 from ..messages import Message
-from .sources import AnswerSource, Suggestion, SuggestionBlocks, sources_of, split_suggestions
+from .readable_text import suggestions_of, text_of
+from .sources import AnswerSource, check_site, sources_of
 
-__all__ = ["WithoutSuggestions", "answer_markdown", "extras_markdown"]
+__all__ = ["answer_markdown", "extras_markdown"]
 
 
 class HasAnswer(Protocol):
@@ -22,6 +21,11 @@ class HasAnswer(Protocol):
         """The answer as a message, or None."""
         ...
 
+    @property
+    def site(self) -> str | None:
+        """The documentation's address, or None."""
+        ...
+
 
 def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> str:
     """Return a whole answer as plain Markdown: its text, then its sources and suggestions as lists.
@@ -29,14 +33,17 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
     Args:
         answer: An answer, a reply, or an assistant's message.
         site: The documentation's address, such as ``https://docs.acme.com``; paths that the
-            assistant names become whole addresses.
+            assistant names become whole addresses. The session's by default.
+
+    Raises:
+        ConfigurationError: *site* is not a whole address.
 
     Example::
 
-        await channel.send(answer_markdown(answer, site="https://docs.acme.com"))
+        await channel.send(answer_markdown(answer))
     """
-    message = _message(answer)
-    text = split_suggestions(message.text)[0].rstrip() if message is not None else ""
+    message, _ = _message(answer, site)
+    text = text_of(message) if message is not None else ""
     return "\n\n".join(filter(None, (text, extras_markdown(answer, site=site))))
 
 
@@ -51,83 +58,49 @@ def extras_markdown(
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The documentation's address; paths become whole addresses.
+        site: The documentation's address; paths become whole addresses. The session's by default.
         sources: The heading of the sources; None leaves them out.
         suggestions: The heading of the suggestions; None leaves them out.
 
     Raises:
-        ConfigurationError: *site* does not begin with ``http://`` or ``https://``.
+        ConfigurationError: *site* is not a whole address.
     """
-    _check_site(site)
-    message = _message(answer)
+    message, site = _message(answer, site)
     if message is None:
         return ""
     blocks: list[str] = []
     if sources is not None:
-        blocks.append(_list(sources, _sources(sources_of(message), site)))
+        blocks.append(_list(sources, _sources(sources_of(message, site=site))))
     if suggestions is not None:
-        found = split_suggestions(message.text)[1]
-        blocks.append(_list(suggestions, (_link(one.title, one.path, site) for one in _once(found))))
+        found = suggestions_of(message, site=site)
+        blocks.append(_list(suggestions, (f"- {_link(one.title, one.path)}" for one in found)))
     return "\n\n".join(filter(None, blocks))
 
 
-def _message(answer: HasAnswer | Message) -> Message | None:
-    return answer if isinstance(answer, Message) else answer.message
-
-
-def _check_site(site: object) -> None:
-    if site is None or (isinstance(site, str) and site.startswith(("http://", "https://"))):
-        return
-    raise ConfigurationError("site must be an address that begins with https:// or http://", field="site")
+def _message(answer: HasAnswer | Message, site: str | None) -> tuple[Message | None, str | None]:
+    """Return the message, and the checked address of its documentation."""
+    check_site(site)
+    if isinstance(answer, Message):
+        return answer, site
+    return answer.message, site if site is not None else answer.site
 
 
 def _list(words: str, items: Iterable[str]) -> str:
-    lines = [f"- {item}" for item in dict.fromkeys(items)]
+    lines = list(items)
     return "\n".join([f"**{words}**", "", *lines]) if lines else ""
 
 
-def _sources(sources: Iterable[AnswerSource], site: str | None) -> Iterator[str]:
-    """Yield one link per page, with its first title.
-
-    Addresses that differ only in their anchor are one page, and so are a path and its whole address.
-    """
-    for title, url in _pages(sources, site):
-        yield f"[{_plain(title or url)}]({_address(url)})" if url else _plain(title or "a document")
-
-
-def _pages(sources: Iterable[AnswerSource], site: str | None) -> Iterable[tuple[str | None, str]]:
-    """Return each page once: its first title, and its whole address where one is known."""
-    found = [(source.title or source.filename, _whole(source.url or "", site)) for source in sources]
-    addressed = {_page(urlsplit(url).path): url for _, url in reversed(found) if _is_whole(url)}
-    pages: dict[str, tuple[str | None, str]] = {}
-    for title, url in found:
-        address = url if _is_whole(url) else addressed.get(_page(url), url)
-        name = _page(address) or f"document {title}"
-        known = pages.setdefault(name, (title, address))
-        if known[0] is None:
-            pages[name] = (title, known[1])
-    return pages.values()
+def _sources(sources: Iterable[AnswerSource]) -> Iterator[str]:
+    """Yield one line per page, and one per section below it."""
+    for source in sources:
+        title = source.title or source.filename or source.url or "a document"
+        yield f"- {_link(title, source.url)}"
+        for section in source.sections:
+            yield f"  - {_link(section.title or '', section.url)}"
 
 
-def _is_whole(url: str) -> bool:
-    return url.startswith("http")
-
-
-def _page(url: str) -> str:
-    return url.partition("#")[0].rstrip("/")
-
-
-def _whole(url: str, site: str | None) -> str:
-    """Return *url* joined to the site's address, when the site is known."""
-    return urljoin(site.rstrip("/") + "/", url.lstrip("/")) if site is not None and url else url
-
-
-def _once(suggestions: Iterable[Suggestion]) -> Iterable[Suggestion]:
-    return {suggestion.path: suggestion for suggestion in suggestions}.values()
-
-
-def _link(title: str, url: str, site: str | None) -> str:
-    return f"[{_plain(title)}]({_address(_whole(url, site))})"
+def _link(title: str, url: str | None) -> str:
+    return f"[{_plain(title)}]({_address(url)})" if url else _plain(title)
 
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>])")
@@ -142,50 +115,3 @@ def _plain(text: str) -> str:
 def _address(url: str) -> str:
     """Return *url* with the characters percent-encoded that would end a Markdown link."""
     return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
-
-
-_MAY_BE_FENCE: Final = re.compile(r"( {0,3}(?:`{0,2}\Z|~{0,2}\Z|~~~|```(?=`*([^`]?)[^`]*\Z)))")
-# Matches the beginning of a line that may still become a fence. Its groups are a few characters that
-# replace the whole beginning: with the rest of the line they are a fence exactly when the line is. So the
-# time per piece does not grow with the line.
-
-
-class WithoutSuggestions:
-    """Removes the ``suggestions`` block from a growing text.
-
-    The beginning of a line is held back only while it may still open a block.
-    """
-
-    def __init__(self) -> None:
-        """Begin at the start of a line."""
-        self._line: list[str] = []  # the pieces held back; none of a line that cannot be a fence
-        self._beginning: str | None = ""  # represents them; None when the line cannot be a fence
-        self._blocks = SuggestionBlocks()
-
-    def feed(self, text: str) -> str:
-        """Return the text to show, of *text* and of what was held back."""
-        return "".join(self._piece(piece) for piece in re.findall(r"[^\n]*\n|[^\n]+", text))
-
-    def close(self) -> str:
-        """Return the text to show of what was still held back."""
-        return self._end_line("")
-
-    def _piece(self, piece: str) -> str:
-        self._line.append(piece)
-        if piece.endswith("\n"):
-            return self._end_line(piece)
-        found = None if self._beginning is None else _MAY_BE_FENCE.match(self._beginning + piece)
-        self._beginning = found[1] + (found[2] or "") if found else None
-        held = self._take() if found is None else ""
-        return "" if self._blocks.inside else piece if self._blocks.fence else held
-
-    def _end_line(self, piece: str) -> str:
-        """Return what to show at the end of a line, whose last piece is *piece*."""
-        line, may_be_fence, self._beginning = self._take(), self._beginning is not None, ""
-        shown = piece if self._blocks.fence else line  # inside another block nothing was held back
-        return "" if self._blocks.hides(line if may_be_fence else "") else shown
-
-    def _take(self) -> str:
-        line = "".join(self._line)
-        self._line.clear()
-        return line

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, cast
 
 import attrs
 from attrs import frozen
 
+from ..errors import ConfigurationError
 from ..messages import Message, SourceDocumentPart, SourceUrlPart, ToolPart
 from ..model.json_text import as_object
 from ..model.wire_value import WireValue
 
+_SITE: Final = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""Begins an address that is whole; a path that has a colon begins with a slash."""
+
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class AnswerSource(WireValue):
-    """A source of an answer.
+    """A source of an answer: a page, a section of one, or a document.
 
     Args:
         type: ``url`` (a page's address), ``document``, or ``page`` (found by the ``search`` tool).
-        url: The address, or the path relative to the site; None for a document.
+        url: The whole address where it is known, else the path relative to the site; None for a document.
         title: Its title, or None.
         id: The source's id in the stream, or None.
         filename: A document's file name, or None.
         media_type: A document's media type, or None.
+        sections: The sections of the page that are sources, each with the anchor in its ``url``. One
+            without a title of its own has the anchor as its ``title``.
     """
 
     type: Literal["url", "document", "page"]
@@ -33,21 +40,108 @@ class AnswerSource(WireValue):
     id: str | None = None
     filename: str | None = None
     media_type: str | None = None
+    sections: tuple[AnswerSource, ...] = ()
 
 
-def sources_of(message: Message) -> list[AnswerSource]:
-    """Return the sources of *message* in the order of its parts, without duplicates.
+def check_site(site: object) -> str | None:
+    """Return *site* if it is None or a whole address.
 
-    Sources are parts of their own, or results of the ``search`` tool. Two with the same
-    address are one; if only the later one has a title, it is used.
+    Raises:
+        ConfigurationError: It is neither.
     """
-    found: dict[tuple[str | None, ...], AnswerSource] = {}
-    for source in _all_sources(message):
-        key = (source.url,) if source.url is not None else ("", source.id, source.title, source.filename)
-        known = found.setdefault(key, source)
+    if site is None or (isinstance(site, str) and re.fullmatch(_SITE, site)):
+        return site
+    raise ConfigurationError(
+        "site must be the documentation's whole address, such as https://docs.acme.com, without ? and #",
+        field="site",
+    )
+
+
+def whole_address(url: str, site: str | None) -> str:
+    """Return the whole address of a path on *site*; *url* as it is when it is whole or there is no site."""
+    if site is None or _is_whole(url):
+        return url
+    return f"{site.rstrip('/')}/{url.lstrip('/')}"
+
+
+def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSource]:
+    """Return the sources of *message* in the order of its parts, each page once, its sections under it.
+
+    Sources are parts of their own, or results of the ``search`` tool. Addresses that differ only in their
+    anchor are sections of one page; a path, and a whole address with that path, are one page. A page has
+    the first title that was given for it.
+
+    Args:
+        message: An assistant's message.
+        site: The documentation's address; paths become whole addresses.
+
+    Raises:
+        ConfigurationError: *site* is not a whole address.
+    """
+    check_site(site)
+    found = list(_all_sources(message))
+    whole: dict[str, str] = {}  # by path: the first whole address with it
+    for source in found:
+        if source.url and _is_whole(source.url):
+            page = source.url.partition("#")[0]
+            whole.setdefault(_path(page), page)
+    pages: dict[object, _Page] = {}
+    for source in found:
+        if source.url is None:
+            key = (source.id, source.title, source.filename)
+            pages.setdefault(key, _Page(source, None))
+            continue
+        page, _, anchor = source.url.partition("#")
+        address = whole_address(page, site)
+        if address == page and not _is_whole(page):
+            address = whole.get(_path(page), page)
+        pages.setdefault(_key(address), _Page(source, address)).add(source, anchor)
+    return [page.source() for page in pages.values()]
+
+
+class _Page:
+    """A page, or a document, and what was named of it."""
+
+    def __init__(self, first: AnswerSource, address: str | None) -> None:
+        self.first = first
+        self.address = address
+        self.title: str | None = None  # of the page itself
+        self.sections: dict[str, AnswerSource] = {}
+
+    def add(self, source: AnswerSource, anchor: str) -> None:
+        if not anchor:
+            self.title = self.title or source.title
+            return
+        known = self.sections.setdefault(anchor, attrs.evolve(source, url=f"{self.address}#{anchor}"))
         if known.title is None and source.title is not None:
-            found[key] = attrs.evolve(known, title=source.title)
-    return list(found.values())
+            self.sections[anchor] = attrs.evolve(known, title=source.title)
+
+    def source(self) -> AnswerSource:
+        titles = [self.title, *(section.title for section in self.sections.values())]
+        title = next(filter(None, titles), self.first.title)
+        sections = [
+            attrs.evolve(section, title=section.title if section.title not in (None, title) else f"#{anchor}")
+            for anchor, section in self.sections.items()
+        ]
+        return attrs.evolve(self.first, url=self.address, title=title, sections=tuple(sections))
+
+
+def _is_whole(url: str) -> bool:
+    return re.match(_SCHEME, url) is not None
+
+
+def _path(page: str) -> str:
+    """Return the path of an address, or of a path, as it is compared."""
+    _, whole, rest = page.partition("://")
+    path = rest.partition("/")[2] if whole else page
+    return path.strip("/")
+
+
+def _key(address: str) -> str:
+    """Return what two addresses of one page have in common."""
+    _, whole, rest = address.partition("://")
+    host = rest.partition("/")[0].lower() if whole else ""
+    return f"{host}/{_path(address)}"
 
 
 def _all_sources(message: Message) -> Iterator[AnswerSource]:
@@ -73,7 +167,7 @@ def _search_results(output: object) -> Iterator[AnswerSource]:
         page = as_object(result) or {}
         path = page.get("path") or page.get("url")
         title = (as_object(page.get("metadata")) or {}).get("title") or page.get("title")
-        if isinstance(path, str):
+        if isinstance(path, str) and path:
             yield AnswerSource(type="page", url=path, title=title if isinstance(title, str) else None)
 
 
@@ -83,82 +177,24 @@ class Suggestion(WireValue):
 
     Args:
         title: What to show.
-        path: The page's path on the site, or a whole address.
+        path: The page's whole address where it is known, else its path on the site.
     """
 
     title: str
     path: str
 
 
-_FENCE: Final = r" {0,3}(`{3,}|~{3,})(.*)"
 _BULLET: Final = r"[ \t]*(?:[-*][ \t]+)?"
 
 
-def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
-    r"""Split the ``suggestions`` block off an answer's text.
-
-    The assistant may end a text with a fenced block whose lines are ``(Title)[/path]``: reversed
-    links, to be shown as buttons. Blocks inside other fenced blocks are left alone. A block whose
-    end has not arrived yet is split off, too.
-
-    >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
-    ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
-    """
-    blocks = SuggestionBlocks()
-    kept: list[str] = []
-    hidden: list[str] = []
-    for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        (hidden if blocks.hides(line) else kept).append(line)
-    suggestions = [found for line in hidden for found in _suggestion(line)]
-    if not kept or suggestions or blocks.inside:
-        return "".join(kept).rstrip(), suggestions
-    return text, suggestions
-
-
-class SuggestionBlocks:
-    """Follows the code blocks of a text, line by line, to tell a ``suggestions`` block from the rest.
-
-    Attributes:
-        fence: The mark that opened the present block; empty outside of blocks.
-        inside: Whether that is a ``suggestions`` block.
-    """
-
-    def __init__(self) -> None:
-        """Begin outside of any block."""
-        self.fence = ""
-        self.inside = False
-
-    def hides(self, line: str) -> bool:
-        """Take the next whole line; return whether it belongs to a ``suggestions`` block."""
-        was_inside = self.inside
-        mark, word = _fence_of(line)
-        if self.fence:
-            if mark.startswith(self.fence) and not word:
-                self.fence, self.inside = "", False
-        elif mark and not (mark[0] == "`" and "`" in word):
-            self.fence, self.inside = mark, word == "suggestions"
-        return was_inside or self.inside
-
-
-# The end of a line is stripped before matching: an expression that looks for it after ``.*`` or after
-# each ``)[`` takes time quadratic in the length of the line.
-
-
-def _fence_of(line: str) -> tuple[str, str]:
-    """Return the fence that *line* is, and the word after it; empty strings when it is no fence."""
-    found = re.match(_FENCE, line)
-    return (found[1], _without_end(found[2]).lstrip(" \t")) if found else ("", "")
-
-
-def _without_end(line: str) -> str:
-    return line.removesuffix("\n").removesuffix("\r").rstrip(" \t")
-
-
-def _suggestion(line: str) -> Iterator[Suggestion]:
-    """Yield the suggestion of *line*, if it is a link: ``(Title)[/path]`` or ``[Title](/path)``."""
-    link = re.sub(_BULLET, "", _without_end(line), count=1)
-    between, end = (")[", "]") if link.startswith("(") else ("](", ")")
-    at = link.rfind(between, 2, -2)  # neither the title nor the path is empty
-    title, path = link[1:at], link[at + 2 : -1]
-    if at > 0 and link[0] in "([" and link[-1] == end and end not in path and path.split() == [path]:
-        yield Suggestion(title=title, path=path)
+def suggestions_in(lines: Iterable[str], site: str | None = None) -> Iterator[Suggestion]:
+    """Yield the suggestions in the lines of a block: ``(Title)[/path]`` or ``[Title](/path)`` each."""
+    for line in lines:
+        # The end of the line is stripped first: an expression that looks for it after each ``)[`` takes
+        # time quadratic in the length of the line.
+        link = re.sub(_BULLET, "", line.rstrip(" \t\r\n"), count=1)
+        between, end = (")[", "]") if link.startswith("(") else ("](", ")")
+        at = link.rfind(between, 2, -2)  # neither the title nor the path is empty
+        title, path = link[1:at], link[at + 2 : -1]
+        if at > 0 and link[0] in "([" and link[-1] == end and end not in path and path.split() == [path]:
+            yield Suggestion(title=title, path=whole_address(path, site))

@@ -18,12 +18,6 @@ from mintlify_async.messages import Message, ToolPart
 from mintlify_async.model.json_text import json_safe
 from mintlify_async.model.partial_json import parse_partial
 from mintlify_async.model.wire_value import MISSING
-from mintlify_async.rendering.sources import (
-    AnswerSource,
-    Suggestion,
-    sources_of,
-    split_suggestions,
-)
 
 
 def event(type: str, **fields: Any) -> StreamEvent:
@@ -138,7 +132,7 @@ def test_text_and_reasoning_ids_are_apart() -> None:
         {"type": "text", "text": "t", "state": "streaming"},
         {"type": "reasoning", "id": "1", "text": "r", "state": "done", "providerMetadata": {"p": {}}},
     ]
-    assert folded.text == "t"
+    assert folded.message.text == "t"
 
 
 def test_citations_come_with_the_end() -> None:
@@ -169,7 +163,7 @@ def test_an_event_for_what_is_not_open_is_an_error(one: StreamEvent, name: str) 
     with pytest.raises(StreamStateError) as caught:
         folded.apply(one)
     assert (caught.value.event_type, caught.value.event_id) == (one.type, name)
-    assert folded.text == "kept"
+    assert folded.message.text == "kept"
 
 
 def test_an_answer_finds_the_first_part_that_asks() -> None:
@@ -347,10 +341,10 @@ def test_deltas_are_not_joined_before_they_are_looked_at() -> None:
         folded.apply(text)
     for _ in range(20_000):
         folded.apply(piece)
-    pending = [len(part.pieces) for part in folded._parts if isinstance(part, TextPartBuilder)]
+    pending = [len(part.pieces) for part in folded.parts if isinstance(part, TextPartBuilder)]
     assert pending[0] == 100_000
     assert len(folded._inputs["c"].pieces) == 20_001
-    assert len(folded.text) == 200_000
+    assert len(folded.message.text) == 200_000
     tool = folded.message.parts[1]
     assert isinstance(tool, ToolPart)
     assert tool.input is MISSING  # deeper than what is accepted
@@ -367,81 +361,3 @@ def test_a_stored_message_with_one_call_many_times_is_not_searched() -> None:
     assert [parts[at].input for at in (0, 1, 99, 100)] == [1, {}, {}, 1]
     assert len(parts) == 101
     assert len(folded._step_calls["c"]) == 2
-
-
-# Sources and suggestions ------------------------------------------------------------------------
-
-
-def test_sources_in_order_each_once() -> None:
-    """Sources come from parts and from the search tool; a title that comes late is kept."""
-    found = {
-        "results": [
-            {"path": "/a", "metadata": {"title": "A"}, "content": "…"},
-            {"path": "/b"},
-            {"path": "/a"},
-            "noise",
-            {"path": 5},
-            {"metadata": {"title": "no path"}},
-        ]
-    }
-    folded = fold(
-        event("tool-input-available", toolCallId="1", toolName="search"),
-        event("tool-output-available", toolCallId="1", output=found),
-        event("source-url", sourceId="s1", url="/b", title="B"),
-        event("source-url", sourceId="s2", url="https://example.com"),
-        event("source-document", sourceId="s3", mediaType="text/plain", title="D", filename="d.txt"),
-        event("source-document", sourceId="s3", mediaType="text/plain", title="D", filename="d.txt"),
-        event("tool-input-available", toolCallId="2", toolName="other"),
-        event("tool-output-available", toolCallId="2", output=found),
-    )
-    expected = [
-        AnswerSource(type="page", url="/a", title="A"),
-        AnswerSource(type="page", url="/b", title="B"),
-        AnswerSource(type="url", url="https://example.com", id="s2"),
-        AnswerSource(type="document", title="D", id="s3", filename="d.txt", media_type="text/plain"),
-    ]
-    assert folded.sources() == expected
-    assert sources_of(folded.message) == expected
-
-
-@pytest.mark.parametrize("output", [None, "text", [], {"results": None}, {"results": {"path": "/a"}}])
-def test_a_search_without_results_has_no_sources(output: object) -> None:
-    """Whatever a tool gives, looking for sources does not fail."""
-    folded = fold(
-        event("tool-input-available", toolCallId="1", toolName="search"),
-        event("tool-output-available", toolCallId="1", output=output),
-    )
-    assert folded.sources() == []
-
-
-@pytest.mark.parametrize(
-    ("text", "rest", "suggestions"),
-    [
-        ("no block", "no block", []),
-        ("", "", []),
-        (
-            "a\n\n```suggestions\n(T)[/p]\n(U (x))[https://e.org/]\n```\n",
-            "a",
-            [("T", "/p"), ("U (x)", "https://e.org/")],
-        ),
-        ("a\n```suggestions\n(T)[/p]", "a", [("T", "/p")]),
-        ("a\n```suggestions\n- (T)[/p]\n[U](/q)\nwords\n\n```\nb", "a\nb", [("T", "/p"), ("U", "/q")]),
-        ("a\r\n```suggestions\r\n(T)[/p]\r\n```\r\n", "a", [("T", "/p")]),
-        ("```suggestions\n(T)[/p]\n```", "", [("T", "/p")]),
-        ("````md\n```suggestions\n(T)[/p]\n```\n````", "````md\n```suggestions\n(T)[/p]\n```\n````", []),
-        ("```py\n(T)[/p]\n```", "```py\n(T)[/p]\n```", []),
-        ("say ```suggestions\n(T)[/p]\n```", "say ```suggestions\n(T)[/p]\n```", []),
-        ("``` \t suggestions \t\r\n*\t(T)[/p] \t\r\n``` \t\r\nb", "b", [("T", "/p")]),
-        ("~~~suggestions\n(T)[a)[b]\n(T)[/p)[]\n~~~", "", [("T)[a", "b"), ("T", "/p)[")]),
-        ("```suggestions\n()[/p]\n(T)[]\n(T)[a b]\n(T)[a]b]\n(T)(a)\n[T](a\u2003)\n-(T)[/p]\n(T", "", []),
-        pytest.param(f"```a{' ' * 100_000}b\n(T)[/p]", f"```a{' ' * 100_000}b\n(T)[/p]", [], id="blanks"),
-        pytest.param(f"```suggestions\n(T{')[a' * 100_000} ", "", [], id="openings"),
-        pytest.param(f"```suggestions\n[T{'](a' * 100_000} ", "", [], id="openings the right way"),
-    ],
-)
-def test_suggestions_are_split_off(text: str, rest: str, suggestions: list[tuple[str, str]]) -> None:
-    """The fenced block goes, its links come back the right way round; other blocks stay."""
-    assert split_suggestions(text) == (
-        rest,
-        [Suggestion(title=title, path=path) for title, path in suggestions],
-    )

@@ -104,6 +104,38 @@ async def test_ask_streams_the_answer_to_standard_output(service):
     assert request.json["retrievalPageSize"] == 5
 
 
+def text_part(id: str, text: str) -> list[dict[str, str]]:
+    """Return the events of a text, a character each."""
+    deltas = [{"type": "text-delta", "id": id, "delta": character} for character in text]
+    return [{"type": "text-start", "id": id}, *deltas, {"type": "text-end", "id": id}]
+
+
+@pytest.mark.parametrize("site", [[], ["--site", "https://docs.acme.com"]], ids=["paths", "site"])
+async def test_ask_shows_what_people_read(service, site):
+    """Texts apart, suggestions below, wherever they stood; pages once, their addresses whole with a site."""
+    page = {"path": "/login#sso", "metadata": {"title": "Log in"}}
+    search = {"toolCallId": "1", "toolName": "search", "input": {"query": "log in"}}
+    service.script.ask(
+        events=[
+            *text_part("a", "Let me look that up.\n"),
+            {"type": "tool-input-available", **search},
+            {"type": "tool-output-available", "toolCallId": "1", "output": {"results": [page]}},
+            {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"},
+            *text_part("b", "## Log in\n\nPress \ud83d\ude00."),
+            *text_part("c", "```suggestions\n(SSO)[/sso]\n```"),
+            {"type": "finish"},
+        ]
+    )
+    ended = await run("ask", "How do I log in?", *site, service=service)
+    base = site[1] if site else ""
+    assert ended.out == (
+        "Let me look that up.\n\n## Log in\n\nPress 😀.\n"
+        f"\nSources:\n\n- Log in — {base}/login\n  - #sso — {base}/login#sso\n"
+        f"\nSee next:\n\n- SSO — {base}/sso\n"
+    )
+    assert ended.err == "search: log in\n"
+
+
 async def test_ask_passes_its_options_on(service, tmp_path):
     """Each option is the interface's field."""
     code = tmp_path / "login.py"

@@ -1,4 +1,4 @@
-"""What the terminal shows: suggestions held back, blocks finished for good, nothing lost at any split."""
+"""What the terminal shows: blocks finished for good, nothing lost at any split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mintlify_async.cli.terminal import Blocks, Terminal
-from mintlify_async.rendering.markdown import WithoutSuggestions
 
 ANSWER = """\
 Use the **login** page.
@@ -26,13 +25,8 @@ b = 2
 1. one
 2. two
 
-```suggestions
-(Log in)[/login]
-(SSO)[/sso]
-```
 Last words.
 """
-SHOWN = ANSWER[: ANSWER.index("```suggestions")] + "Last words.\n"
 
 
 class FakeTerminal(io.StringIO):
@@ -50,29 +44,6 @@ def split(text: str, seed: int) -> list[str]:
         pieces.append(text[:size])
         text = text[size:]
     return pieces
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_suggestions_block_is_held_back(seed):
-    """However the text is cut, the block is left out and every other character is shown."""
-    shown = WithoutSuggestions()
-    assert "".join([*map(shown.feed, split(ANSWER, seed)), shown.close()]) == SHOWN
-
-
-@pytest.mark.parametrize(
-    "text", ["``", "```", "```suggest", "```suggestionsX\n(a)[/b]\n```", "a ```suggestions", "x\n`", ""]
-)
-def test_what_only_begins_like_the_block_is_shown(text):
-    """A held beginning that turns out to be something else appears, at the latest at the end."""
-    shown = WithoutSuggestions()
-    assert "".join([*map(shown.feed, text), shown.close()]) == text
-
-
-@pytest.mark.parametrize("text", ["a\n```suggestions", "a\n```suggestions\n(b)[/c]\n", "a\n```suggestions\n"])
-def test_an_unfinished_block_stays_hidden(text):
-    """A cut in the middle of the block shows none of it."""
-    shown = WithoutSuggestions()
-    assert "".join([*map(shown.feed, text), shown.close()]) == "a\n"
 
 
 @given(st.lists(st.text("ab`~ \n", max_size=8)))
@@ -104,7 +75,7 @@ def test_a_pipe_gets_the_plain_text():
     """No colour, no Markdown drawn, the text as it is."""
     out = io.StringIO()
     answered(Terminal(out=out, err=io.StringIO(), environ={}), split(ANSWER, 1))
-    assert out.getvalue() == SHOWN
+    assert out.getvalue() == ANSWER
 
 
 def test_a_plain_answer_ends_its_line():
@@ -125,7 +96,6 @@ def test_a_terminal_shows_all_of_it(environ, monkeypatch):
     seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue())
     for words in ("login", "a = 1", "b = 2", "one", "two", "Last words."):
         assert words in seen
-    assert "suggestions" not in seen
     assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", out.getvalue())) == ("NO_COLOR" not in environ)
 
 
@@ -133,7 +103,7 @@ def test_a_dumb_terminal_gets_plain_text():
     """TERM=dumb can show no Markdown."""
     out = FakeTerminal()
     answered(Terminal(out=out, err=FakeTerminal(), environ={"TERM": "dumb"}), [ANSWER])
-    assert out.getvalue() == SHOWN
+    assert out.getvalue() == ANSWER
 
 
 def test_notes_go_to_standard_error():
@@ -186,4 +156,4 @@ def test_without_rich_everything_is_plain(monkeypatch):
     terminal.note("a note")
     with terminal.progress("job") as progress:
         progress("active")
-    assert (out.getvalue(), err.getvalue()) == (SHOWN, "a note\nactive\n")
+    assert (out.getvalue(), err.getvalue()) == (ANSWER, "a note\nactive\n")

@@ -40,7 +40,7 @@ async def test_history_is_sent_with_each_question(service, session):
     await chat.ask("And then?")
     assert sent(service) == [
         ("user", "How do I install it?"),
-        ("assistant", first.text),
+        ("assistant", first.message.text),
         ("user", "And then?"),
     ]
     assert body(service)["fp"] == "ada"
@@ -177,7 +177,7 @@ async def test_closing_the_session_rolls_back(service):
             await anext(reply)
             await session.close()
             with pytest.raises(StreamInterruptedError):
-                await reply.final()
+                await reply
         assert (chat.messages, chat.busy) == ((), False)
 
 

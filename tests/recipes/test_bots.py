@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("aiogram", reason="aiogram is not installed")
 
 from bots import telegram_bot
-from bots.answers import content, events_of, long_answer
+from bots.answers import READ, TWO_TEXTS, content, events_of, long_answer
 from bots.fake_telegram import FakeTelegram
 
 from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
@@ -151,6 +151,19 @@ async def test_a_failure_is_said_after_the_last_text(service, clock, script, cap
             await idle()
         assert telegram.refused == []
         assert "Earlier in this thread" not in telegram.chats[7][-1].text
+
+
+async def test_the_telegram_bot_shows_what_people_read(service, clock):
+    """Texts apart, no suggestions block in any edit, whole links below."""
+    service.script.ask(events=TWO_TEXTS, pause=0.3)
+    async with FakeTelegram(clock) as telegram, service.session(site="https://docs.acme.com") as session:
+        async with running_bot(telegram, session, MemoryConversationStore()):
+            telegram.say("How do I log in?")
+            await until(lambda: telegram.chats[7], clock)
+            await idle()
+        assert [shown.text for shown in telegram.chats[7]] == [READ]
+        assert not any("`" in text for shown in telegram.chats[7] for text in shown.texts)
+        assert telegram.refused == []
 
 
 async def test_an_answer_without_text_is_said(service, clock):

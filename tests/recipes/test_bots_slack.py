@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("slack_sdk", reason="slack_sdk is not installed")
 
 from bots import slack_bot
-from bots.answers import content, events_of, long_answer
+from bots.answers import READ, TWO_TEXTS, content, events_of, long_answer
 from bots.fake_slack import FakeSlack
 
 from mintlify_async.errors import StreamInterruptedError
@@ -49,6 +49,15 @@ async def test_the_slack_recipe_appends(service, clock, pause):
         await slack_bot.answer(slack.client(), again, session, store)
         assert "Earlier in this thread" not in text
         assert len(service.requests[-1].json["messages"]) == 3
+
+
+async def test_the_slack_recipe_shows_what_people_read(service, clock):
+    """The appended pieces are the texts apart, without the suggestions block, with whole links below."""
+    service.script.ask(events=TWO_TEXTS, pause=0.3)
+    mention = {"channel": "C1", "ts": "1.0", "team": "T1", "user": "U1", "text": "How do I log in?"}
+    async with FakeSlack() as slack, service.session(site="https://docs.acme.com") as session:
+        await slack_bot.answer(slack.client(), mention, session, MemoryConversationStore())
+        assert [message.text for message in slack.messages.values()] == [READ]
 
 
 async def test_a_slack_stream_is_stopped_when_the_answer_is_cut(service, clock):

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.messages import Message, SourceDocumentPart, SourceUrlPart, TextPart, ToolPart
-from mintlify_async.rendering.markdown import WithoutSuggestions, answer_markdown, extras_markdown
-from mintlify_async.rendering.sources import split_suggestions
+from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
 
 SITE = "https://docs.acme.com"
 
@@ -38,7 +33,7 @@ def test_an_answer_with_everything_below():
     )
     assert answer_markdown(answer, site=SITE) == (
         "Press *Log in*.\n\n"
-        "**Sources**\n\n- [Log in](https://docs.acme.com/login#form)\n\n"
+        "**Sources**\n\n- [Log in](https://docs.acme.com/login)\n  - [#form](https://docs.acme.com/login#form)\n\n"
         "**See also**\n\n- [SSO](https://docs.acme.com/guides/sso)\n- [Roles](https://acme.com/roles)"
     )
 
@@ -54,27 +49,29 @@ def test_an_answer_that_has_not_begun_is_nothing():
     """A reply's message may be None."""
 
     class Nothing:
-        message = None
+        message = site = None
 
     assert answer_markdown(Nothing()) == extras_markdown(Nothing()) == ""
 
 
 def test_each_page_stands_once():
-    """The search names a path, the source event its whole address: one page; anchors make no other."""
+    """The search names a path, the source event its whole address: one page, its sections under it."""
     answer = message(
         "",
         search(
-            {"path": "/login#a"}, {"path": "/login#b"}, {"path": "/only-here", "metadata": {"title": "Here"}}
+            {"path": "/login#a", "metadata": {"title": "By *SSO*"}},
+            {"path": "/login#b"},
+            {"path": "/only-here", "metadata": {"title": "Here"}},
         ),
         url("https://docs.acme.com/login", "Log in"),
         url("https://docs.acme.com/login/", "Log in again"),
     )
     assert extras_markdown(answer) == (
-        "**Sources**\n\n- [Log in](https://docs.acme.com/login)\n- [Here](/only-here)"
+        "**Sources**\n\n- [Log in](https://docs.acme.com/login)\n"
+        "  - [By \\*SSO\\*](https://docs.acme.com/login#a)\n"
+        "  - [#b](https://docs.acme.com/login#b)\n- [Here](/only-here)"
     )
-    assert extras_markdown(answer, site=SITE) == (
-        "**Sources**\n\n- [Log in](https://docs.acme.com/login#a)\n- [Here](https://docs.acme.com/only-here)"
-    )
+    assert extras_markdown(answer, site=SITE).endswith("\n- [Here](https://docs.acme.com/only-here)")
 
 
 def test_documents_have_no_address():
@@ -106,107 +103,22 @@ def test_no_title_or_address_breaks_the_link(title, address, link):
     assert extras_markdown(message("", url(address, title))) == f"**Sources**\n\n- {link}"
 
 
-@pytest.mark.parametrize("site", ["docs.acme.com", "", 7])
-def test_a_site_is_an_address(site):
+@pytest.mark.parametrize("view", [answer_markdown, extras_markdown])
+def test_a_site_is_an_address(view):
     """A host alone would make relative links."""
     with pytest.raises(ConfigurationError, match="https://") as caught:
-        extras_markdown(message(""), site=site)
+        view(message(""), site="docs.acme.com")
     assert caught.value.field == "site"
 
 
-lines = st.sampled_from(
-    [
-        "text",
-        "```suggestions",
-        "(A)[/a]",
-        "```",
-        "~~~",
-        "```python",
-        "",
-        "`inline` code",
-        "  ```suggestions",
-        "``",
-    ]
-)
+def test_an_answer_knows_its_site():
+    """The helpers take it from the answer; the argument wins."""
 
+    class Known:
+        message = message("```suggestions\n(SSO)[/sso]\n```", url("/a", "A"))
+        site = SITE
 
-@given(
-    text=st.lists(lines, max_size=12).map("\n".join),
-    cuts=st.lists(st.integers(0, 120), max_size=8),
-)
-def test_the_growing_text_loses_what_the_whole_one_does(text, cuts):
-    """However a text is cut, the filter keeps what split_suggestions keeps; an empty block goes, too."""
-    assume("```suggestions" not in text or split_suggestions(text)[1])
-    growing = WithoutSuggestions()
-    places = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
-    pieces = [text[a:b] for a, b in itertools.pairwise(places)]
-    kept = "".join(map(growing.feed, pieces)) + growing.close()
-    assert kept.rstrip() == split_suggestions(text)[0].rstrip()
-
-
-def filtered(pieces) -> list[str]:
-    """Return what is shown after each of *pieces*, and at the end."""
-    growing = WithoutSuggestions()
-    return [*map(growing.feed, pieces), growing.close()]
-
-
-@pytest.mark.parametrize(
-    ("pieces", "out"),
-    [
-        (["  ", "``", "`", "py", " ", "`x", "y\n"], ["", "", "", "", "", "  ```py `x", "y\n", ""]),
-        (["   ", " ", "```suggestions\n"], ["", "    ", "```suggestions\n", ""]),
-        (["``", " ", "`suggestions"], ["", "`` ", "`suggestions", ""]),
-        (
-            ["```", "` ", "\r", "\n", "```", "\n", "````", "\nx"],
-            ["", "", "", "```` \r\n", "```", "\n", "````", "\nx", ""],
-        ),
-        (["~~~ sugg", "estions \t", "\r", "\na\n`", "``\n~~", "~ \r\n", "b"], [""] * 6 + ["b", ""]),
-        (["~~~", "suggestions", "`", "\n"], ["", "", "", "~~~suggestions`\n", ""]),
-        (["```", "suggestions"], ["", "", ""]),
-        (["```", "suggestion"], ["", "", "```suggestion"]),
-    ],
-)
-def test_a_line_is_held_back_only_while_it_may_open_a_block(pieces, out):
-    """Each piece is shown as soon as it is known to belong to the answer."""
-    assert filtered(pieces) == out
-
-
-LONG = 200_000
-TABS = " \t"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(f"```a{' ' * LONG}b", id="blanks behind a fence"),
-        pytest.param(f"~~~a{TABS * LONG}b", id="blanks behind tildes"),
-        pytest.param(f"```a{'`' * LONG}b", id="marks behind a fence"),
-        pytest.param("`" * LONG, id="marks"),
-        pytest.param(f"```{'x' * LONG}", id="a long word"),
-        pytest.param("x" * LONG, id="no fence"),
-    ],
-)
-@pytest.mark.parametrize("before", ["", "```py\n"], ids=["", "in a block"])
-def test_a_long_line_goes_out_whole(line, before):
-    """At once, or one character at a time."""
-    text = f"{before}{line}\nand more"
-    assert "".join(filtered([text])) == text
-    assert "".join(filtered(text)) == text
-
-
-@pytest.mark.parametrize("before", ["", "```py\n", "```suggestions\n"])
-def test_a_line_that_is_no_fence_is_not_kept(before):
-    """What is kept of it does not grow with it."""
-    growing = WithoutSuggestions()
-    for piece in (before, "```", "a", "`", *["word "] * 1_000):
-        growing.feed(piece)
-    assert growing._line == []
-
-
-@pytest.mark.parametrize("mark", ["```a", "~~~a", "```", "~~~", "  ```  "])
-def test_a_line_held_back_is_not_read_again(mark):
-    """Some characters stand for it, however long it is."""
-    growing = WithoutSuggestions()
-    for piece in (*mark, *[" "] * 1_000):
-        growing.feed(piece)
-        assert len(growing._beginning or "") < 8
+    assert extras_markdown(Known()) == (
+        "**Sources**\n\n- [A](https://docs.acme.com/a)\n\n**See also**\n\n- [SSO](https://docs.acme.com/sso)"
+    )
+    assert "https://other.com/sso" in answer_markdown(Known(), site="https://other.com")

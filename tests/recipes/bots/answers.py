@@ -36,3 +36,26 @@ def events_of(text: str, dice: random.Random) -> list[dict]:
         at += size
     start = [{"type": "start", "messageId": "m"}, {"type": "text-start", "id": "0"}]
     return [*start, *pieces, {"type": "text-end", "id": "0"}, {"type": "finish", "finishReason": "stop"}]
+
+
+def text_part(id: str, *deltas: str) -> list[dict]:
+    """Return the events of one text."""
+    pieces = [{"type": "text-delta", "id": id, "delta": delta} for delta in deltas]
+    return [{"type": "text-start", "id": id}, *pieces, {"type": "text-end", "id": id}]
+
+
+TWO_TEXTS = [
+    *text_part("a", "Let me look ", "that up."),
+    {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"},
+    *text_part("b", "## Log", " in\n", "\n", "Press it.\n\n"),
+    *text_part("c", "```sugg", "estions\n(SSO)[/s", "so]\n``", "`\n"),
+    {"type": "finish", "finishReason": "stop"},
+]
+"""An answer that searches in between, with suggestions in a part of their own."""
+
+READ = (
+    "Let me look that up.\n\n## Log in\n\nPress it.\n\n"
+    "**Sources**\n\n- [Log in](https://docs.acme.com/login)\n\n"
+    "**See also**\n\n- [SSO](https://docs.acme.com/sso)"
+)
+"""What people read of it."""

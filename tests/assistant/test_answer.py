@@ -1,0 +1,311 @@
+"""What people read of an answer is the same in every view of it, growing or whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mintlify_async.assistant.answer import TextStream
+from mintlify_async.assistant.stream import MessageStream
+from mintlify_async.errors import StreamInterruptedError
+from mintlify_async.events import ResetStep, StartStep, TextDelta, TextEnd, TextStart
+from mintlify_async.messages import Message, TextPart
+from mintlify_async.rendering.markdown import answer_markdown, extras_markdown
+from mintlify_async.rendering.readable_text import ReadableText, text_of
+from mintlify_async.testing import LocalService
+from mintlify_async.testing.faults import Cut
+
+
+@pytest.fixture
+async def service():
+    async with LocalService() as service:
+        yield service
+
+
+@pytest.fixture
+async def session(service):
+    async with service.session() as session:
+        yield session
+
+
+def part(id: str, *deltas: str) -> list[dict]:
+    """Return the events of one text part."""
+    return [
+        {"type": "text-start", "id": id},
+        *({"type": "text-delta", "id": id, "delta": delta} for delta in deltas),
+        {"type": "text-end", "id": id},
+    ]
+
+
+async def collect(stream, pieces: list[str]) -> None:
+    """Add each piece to *pieces*, so that what came before an error is there."""
+    async for piece in stream:
+        pieces.append(piece)
+
+
+FINISH = {"type": "finish", "finishReason": "stop"}
+TWO_TEXTS = [*part("a", "Let me look ", "that up."), *part("b", "## Log ", "in\n"), FINISH]
+SUGGESTED = [*part("a", "Press it.\n\n"), *part("b", "```sugg", "estions\n(SSO)[/sso]\n", "```\n"), FINISH]
+RESET = [
+    {"type": "start-step"},
+    *part("a", "Kept."),
+    {"type": "start-step"},
+    {"type": "text-start", "id": "b"},
+    {"type": "text-delta", "id": "b", "delta": "Void so far\n\n```sugg"},
+    {"type": "reset-step"},
+    *part("b", "Instead."),
+    FINISH,
+]
+TWO_AT_ONCE = [
+    {"type": "text-start", "id": "a"},
+    {"type": "text-start", "id": "b"},
+    {"type": "text-delta", "id": "b", "delta": "Second."},
+    {"type": "text-delta", "id": "a", "delta": "First."},
+    {"type": "text-end", "id": "b"},
+    {"type": "text-end", "id": "a"},
+    FINISH,
+]
+
+READ = {
+    "two texts": (TWO_TEXTS, "Let me look that up.\n\n## Log in"),
+    "suggestions in a part of their own": (SUGGESTED, "Press it."),
+    "two texts at once": (TWO_AT_ONCE, "First.\n\nSecond."),
+    "a text without its end": ([*TWO_TEXTS[:-2], FINISH], "Let me look that up.\n\n## Log in"),
+}
+
+
+@pytest.mark.parametrize(("events", "text"), READ.values(), ids=READ)
+async def test_every_view_reads_the_same(service, session, events, text):
+    """``text``, ``text_stream``, ``edits``, Markdown and observed events; the message is exact."""
+    service.script.ask(events=events, times=None)
+    answer = await session.ask("x")
+    assert answer.text == text
+    async with session.ask("x") as reply:
+        assert "".join([piece async for piece in reply.text_stream]) == text
+        assert reply.text == reply.answer.text == text
+    assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == text
+    assert answer_markdown(answer).startswith(text)
+    async with session.ask("x") as reply:
+        growing = reply.growing_text()
+        pieces = [growing.after(event) async for event in reply]
+        assert growing.before + "".join(pieces) + growing.close() == text
+    assert all(event["delta"] in answer.message.text for event in events if event["type"] == "text-delta")
+
+
+async def test_suggestions_in_a_part_of_their_own_are_links(service, session):
+    """Whatever part they stand in: on the answer, the reply, and below a chat message."""
+    service.script.ask(events=SUGGESTED, times=None)
+    reply = session.ask("x", site="https://docs.acme.com")
+    answer = await reply
+    assert [(one.title, one.path) for one in answer.suggestions] == [("SSO", "https://docs.acme.com/sso")]
+    assert reply.suggestions == answer.suggestions
+    edits = session.ask("x", site="https://docs.acme.com").edits(every=0, tail=extras_markdown)
+    below = "**See also**\n\n- [SSO](https://docs.acme.com/sso)"
+    assert [edit.text async for edit in edits][-1] == f"Press it.\n\n{below}"
+
+
+async def test_a_void_step_is_no_part_of_the_text(service, session):
+    """A view that grows keeps what it has shown, drops what it held back, and goes on in a new paragraph."""
+    service.script.ask(events=RESET, times=None)
+    answer = await session.ask("x")
+    assert answer.text == answer_markdown(answer) == "Kept.\n\nInstead."
+    shown = "Kept.\n\nVoid so far\n\nInstead."
+    async with session.ask("x") as reply:
+        assert "".join([piece async for piece in reply.text_stream]) == shown
+        assert reply.text == answer.text
+    assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == shown
+
+
+async def test_a_new_message_makes_the_one_before_void(service, session):
+    """A ``start`` with another id begins anew."""
+    events = [{"type": "start", "messageId": "1"}, *part("a", "Void."), {"type": "start", "messageId": "2"}]
+    service.script.ask(events=[*events, *part("a", "Instead."), FINISH], times=None)
+    assert (await session.ask("x")).text == "Instead."
+    async with session.ask("x") as reply:
+        assert [piece async for piece in reply.text_stream] == ["Void.", "\n\nInstead."]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "text"),
+    [
+        (["Half an answ"], "Half an answ"),
+        (["Half.\n\n```sugg"], "Half.\n\n```sugg"),
+        (["Half.\n\n```suggestions\n(SS"], "Half."),
+        (["Half \ud83d"], "Half \ufffd"),
+    ],
+)
+async def test_all_that_arrived_is_read_before_a_cut_is_raised(service, session, deltas, text):
+    """What was held back is handed out; the error has the same text."""
+    service.script.ask(events=part("a", *deltas)[:-1], done=False, fault=Cut(at=-1), times=None)
+    pieces = []
+    with pytest.raises(StreamInterruptedError) as caught:
+        await collect(session.ask("x").text_stream, pieces)
+    assert "".join(pieces) == caught.value.text == text
+    with pytest.raises(StreamInterruptedError) as caught:
+        await session.ask("x")
+    assert caught.value.text == text
+
+
+async def test_a_view_that_begins_in_the_middle_goes_on_exactly(service, session):
+    """What was held back then is handed out by it, and nothing twice."""
+    service.script.ask(events=[*part("a", "One.\n", "\n```py", "\nx = 1\n", "```\n"), *TWO_TEXTS], times=None)
+    whole = (await session.ask("x")).text
+    for events in range(12):
+        async with session.ask("x") as reply:
+            for _ in range(events):
+                await anext(reply)
+            before = reply.text
+            assert before + "".join([piece async for piece in reply.text_stream]) == whole
+
+
+async def test_an_answer_that_continues_a_message_continues_its_text(service, session):
+    """The stream has what is new, apart from what was there by a blank line."""
+    begun = Message(id="m", role="assistant", parts=(TextPart(text="It begins."),))
+    service.script.ask(events=[*part("a", "It goes on."), FINISH])
+    async with session.ask([Message.user("x"), begun]) as reply:
+        assert reply.text == "It begins."
+        assert [piece async for piece in reply.text_stream] == ["\n\nIt goes on."]
+        assert reply.text == "It begins.\n\nIt goes on."
+
+
+# Any events ------------------------------------------------------------------------------------
+
+PIECES = [
+    "text",
+    "A b",
+    " ",
+    "\n",
+    "\n\n",
+    "```suggestions\n",
+    "(A)[/a]\n",
+    "```",
+    "`",
+    "~~~\n",
+    "sugg",
+    "estions",
+]
+pieces_of_text = st.sampled_from(
+    [*PIECES, "```py\n", "\r\n", "é", "\ud83d", "\ude00", "```suggestions\n(B)[/b]\n```\n", ""]
+)
+ids = st.sampled_from("abc")
+deltas = st.builds(lambda id, delta: TextDelta(id=id, delta=delta), ids, pieces_of_text)
+several = st.lists(
+    st.one_of(
+        deltas,
+        deltas,
+        deltas,
+        st.builds(lambda id: TextStart(id=id), ids),
+        st.builds(lambda id: TextEnd(id=id), ids),
+        st.just(StartStep()),
+    ),
+    max_size=40,
+)
+
+
+def legal(events: list) -> list:
+    """Return *events* without those that name a part that is not open."""
+    kept, opened = [], set()
+    for event in events:
+        if isinstance(event, TextStart):
+            opened.add(event.id)
+        elif isinstance(event, ResetStep):
+            opened.clear()
+        elif isinstance(event, TextDelta | TextEnd) and event.id not in opened:
+            continue
+        elif isinstance(event, TextEnd):
+            opened.remove(event.id)
+        kept.append(event)
+    return kept
+
+
+def streamed(events: list) -> MessageStream:
+    """Return a stream that has these events before it."""
+    stream = MessageStream()
+    frames = [f"data: {json.dumps(event.to_wire())}\n\n" for event in events]
+    stream.feed("".join([*frames, 'data: {"type":"finish"}\n\ndata: [DONE]\n\n']).encode())
+    stream.feed_eof()
+    return stream
+
+
+class Replies:
+    """An iterator of a stream's events, as a reply is."""
+
+    def __init__(self, stream: MessageStream) -> None:
+        self.stream = stream
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        event = self.stream.next_event()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+@given(events=several)
+async def test_the_stream_joined_is_the_text(events):
+    """For any texts in any order, at once or in turn, cut anywhere, with blocks whole, cut or without end."""
+    stream = streamed(legal(events))
+    pieces = [piece async for piece in TextStream(Replies(stream), stream.growing_text)]
+    assert all(pieces)
+    assert "".join(pieces) == text_of(stream.message)
+
+
+@given(events=several)
+def test_the_text_so_far_is_what_was_streamed_so_far(events):
+    """After each event, so that a view may begin at any of them."""
+    stream = streamed(legal(events))
+    growing, shown = stream.growing_text(), ""
+    while (event := stream.next_event()) is not None:
+        shown += growing.after(event)
+        assert shown == stream.text
+    assert shown + growing.close() == text_of(stream.message)
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.lists(st.lists(pieces_of_text, max_size=6), max_size=3), st.booleans()), max_size=5
+    )
+)
+def test_what_a_reset_made_void(steps):
+    """The text has none of it; the stream keeps what it had handed out, and nothing else of it."""
+    events, read = [], ReadableText()
+    expected, kept = "", []
+    for texts, void in steps:
+        events.append(StartStep())
+        for at, pieces in enumerate(texts):
+            cut = void and at == len(texts) - 1
+            events += [TextStart(id="a"), *(TextDelta(id="a", delta=piece) for piece in pieces)]
+            expected += "".join(map(read.feed, pieces))
+            if cut:
+                read.drop_part()
+            else:
+                events.append(TextEnd(id="a"))
+                expected += read.end_part()
+        if void:
+            events.append(ResetStep())
+        else:
+            kept += ["".join(pieces) for pieces in texts]
+    stream = streamed(events)
+    growing = stream.growing_text()
+    shown = "".join([growing.after(event) for event in iter(stream.next_event, None)]) + growing.close()
+    assert shown == expected
+    parts = tuple(TextPart(text=text) for text in kept)
+    assert text_of(stream.message) == text_of(Message(id="", role="assistant", parts=parts))
+
+
+def test_a_plain_delta_is_handed_on_as_it_is():
+    """It is neither joined nor copied, however long the text is: nothing is held back."""
+    stream = streamed([TextStart(id="a"), *[TextDelta(id="a", delta="word ")] * 1000])
+    stream.next_event()
+    growing = stream.growing_text()
+    same = [
+        growing.after(event) is event.delta
+        for event in iter(stream.next_event, None)
+        if event.type == "text-delta"
+    ]
+    assert same == [False] + [True] * 999  # the first may begin a block

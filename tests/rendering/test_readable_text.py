@@ -1,0 +1,217 @@
+"""The text of an answer as people read it: the same whole and growing, wherever it is cut."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mintlify_async.messages import Message, ReasoningPart, StepStartPart, TextPart
+from mintlify_async.rendering.readable_text import ReadableText, split_suggestions, suggestions_of, text_of
+from mintlify_async.rendering.sources import Suggestion
+
+
+@pytest.mark.parametrize(
+    ("text", "rest", "suggestions"),
+    [
+        ("no block", "no block", []),
+        ("", "", []),
+        (
+            "a\n\n```suggestions\n(T)[/p]\n(U (x))[https://e.org/]\n```\n",
+            "a",
+            [("T", "/p"), ("U (x)", "https://e.org/")],
+        ),
+        ("a\n```suggestions\n(T)[/p]", "a", [("T", "/p")]),
+        ("a\n```suggestions\n- (T)[/p]\n[U](/q)\nwords\n\n```\nb", "a\n\nb", [("T", "/p"), ("U", "/q")]),
+        ("a\r\n```suggestions\r\n(T)[/p]\r\n```\r\n", "a", [("T", "/p")]),
+        ("```suggestions\n(T)[/p]\n```", "", [("T", "/p")]),
+        ("````md\n```suggestions\n(T)[/p]\n```\n````", "````md\n```suggestions\n(T)[/p]\n```\n````", []),
+        ("```py\n(T)[/p]\n```", "```py\n(T)[/p]\n```", []),
+        ("say ```suggestions\n(T)[/p]\n```", "say ```suggestions\n(T)[/p]\n```", []),
+        ("``` \t suggestions \t\r\n*\t(T)[/p] \t\r\n``` \t\r\nb", "b", [("T", "/p")]),
+        ("~~~suggestions\n(T)[a)[b]\n(T)[/p)[]\n~~~", "", [("T)[a", "b"), ("T", "/p)[")]),
+        ("```suggestions\n()[/p]\n(T)[]\n(T)[a b]\n(T)[a]b]\n(T)(a)\n[T](a\u2003)\n-(T)[/p]\n(T", "", []),
+        pytest.param(f"```a{' ' * 100_000}b\n(T)[/p]", f"```a{' ' * 100_000}b\n(T)[/p]", [], id="blanks"),
+        pytest.param(f"```suggestions\n(T{')[a' * 100_000} ", "", [], id="openings"),
+        pytest.param(f"```suggestions\n[T{'](a' * 100_000} ", "", [], id="openings the right way"),
+    ],
+)
+def test_suggestions_are_split_off(text: str, rest: str, suggestions: list[tuple[str, str]]) -> None:
+    """The fenced block goes, its links come back the right way round; other blocks stay."""
+    assert split_suggestions(text) == (
+        rest,
+        [Suggestion(title=title, path=path) for title, path in suggestions],
+    )
+
+
+# Independent of the package: line by line, with expressions that may take any time.
+SPACE = " \t\r\n"
+
+
+def expected(parts: list[str]) -> str:
+    """Return what people read of these text parts."""
+    segments = []
+    for part in parts:
+        fence, hiding, segment = "", False, ""
+        for line in re.findall(r"[^\n]*\n|[^\n]+", part):
+            found = re.match(r" {0,3}(`{3,}|~{3,})[ \t]*(.*?)[ \t\r]*\n?\Z", line)
+            hidden = hiding
+            if fence and found and found[1].startswith(fence) and not found[2]:
+                fence, hiding = "", False
+            elif not fence and found and not (found[1][0] == "`" and "`" in found[2]):
+                fence, hiding = found[1], found[2] == "suggestions"
+                hidden = hiding
+            if hidden:
+                segments.append(segment)
+                segment = ""
+            else:
+                segment += line
+        segments.append(segment)
+    kept = [segment for segment in segments if segment.strip(SPACE)]
+    trimmed = [re.sub(r"\A[ \t\r\n]*\n", "", segment) for segment in kept]
+    return "\n\n".join(re.sub(r"[\r\n][ \t\r\n]*\Z", "", segment) for segment in trimmed)
+
+
+lines = st.sampled_from(
+    [
+        "text",
+        "text  ",
+        "    code",
+        "```suggestions",
+        "(A)[/a]",
+        "```",
+        "~~~",
+        "```python",
+        "",
+        "",
+        " ",
+        "\r",
+        "`inline` code",
+        "  ```suggestions",
+        "``",
+        "```sugg",
+        "é😀",
+    ]
+)
+parts_of_text = st.lists(st.lists(lines, max_size=8).map("\n".join), max_size=4)
+
+
+@given(parts=parts_of_text, cuts=st.lists(st.integers(0, 120), max_size=12))
+@example(parts=["Let me look that up.", "## Log in"], cuts=[])
+@example(parts=["Text.\n", "```suggestions\n(A)[/a]\n```"], cuts=[9])
+def test_people_read_the_same_wherever_a_text_is_cut(parts, cuts):
+    """Parts apart, no suggestions, blank lines nowhere but inside: whole, growing, and by another way."""
+    message = Message(id="m", role="assistant", parts=tuple(TextPart(text=text) for text in parts))
+    growing, shown = ReadableText(), []
+    for part in parts:
+        places = sorted({0, *(cut for cut in cuts if cut < len(part)), len(part)})
+        for a, b in itertools.pairwise(places):
+            shown.append(growing.feed(part[a:b]))
+        shown.append(growing.end_part())
+    assert "".join(shown) == text_of(message) == expected(parts)
+
+
+@given(text=st.lists(lines, max_size=10).map("\n".join))
+def test_what_is_held_back_does_not_depend_on_the_cuts(text):
+    """After each character the same is shown as if the text had come at once up to there."""
+    growing, shown = ReadableText(), ""
+    for end, character in enumerate(text, 1):
+        shown += growing.feed(character)
+        assert shown == ReadableText().feed(text[:end])
+
+
+def test_the_text_of_a_message():
+    """Its text parts alone, as they stand in the message; reasoning and steps are no text."""
+    parts = (
+        StepStartPart(),
+        ReasoningPart(text="hm"),
+        TextPart(text="Let me look that up."),
+        StepStartPart(),
+        TextPart(text="## Log in\n\nPress it.\n\n```suggestions\n(SSO)[/sso]\n(Roles)[/roles]\n```\n"),
+        TextPart(text="```suggestions\n(SSO again)[/sso]\n(Keys)[https://acme.com/keys]\n"),
+    )
+    message = Message(id="m", role="assistant", parts=parts)
+    assert text_of(message) == "Let me look that up.\n\n## Log in\n\nPress it."
+    pages = [("SSO", "/sso"), ("Roles", "/roles"), ("Keys", "https://acme.com/keys")]
+    assert [(one.title, one.path) for one in suggestions_of(message)] == pages
+    whole = [one.path for one in suggestions_of(message, site="https://docs.acme.com/")]
+    assert whole == ["https://docs.acme.com/sso", "https://docs.acme.com/roles", "https://acme.com/keys"]
+
+
+def test_a_part_that_is_void_leaves_nothing_behind():
+    """What was held back of it is not shown, and what follows is a paragraph of its own."""
+    growing = ReadableText()
+    assert growing.feed("Let me\n\n```sugg") == "Let me"
+    growing.drop_part()
+    assert growing.feed("estions\n") == "\n\nestions"
+
+
+def filtered(pieces) -> list[str]:
+    """Return what is shown after each of *pieces*, and at the end."""
+    growing = ReadableText()
+    return [*map(growing.feed, pieces), growing.end_part()]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "out"),
+    [
+        (["  ", "``", "`", "py", " ", "`x", "y\n"], ["", "", "", "", "", "  ```py `x", "y", ""]),
+        (["   ", " ", "```suggestions\n"], ["", "", "    ```suggestions", ""]),
+        (["``", " ", "`suggestions"], ["", "`` ", "`suggestions", ""]),
+        (
+            ["```", "` ", "\r", "\n", "```", "\n", "````", "\nx"],
+            ["", "", "", "```` ", "\r\n```", "", "\n````", "\nx", ""],
+        ),
+        (["~~~ sugg", "estions \t", "\r", "\na\n`", "``\n~~", "~ \r\n", "b"], [""] * 6 + ["b", ""]),
+        (["~~~", "suggestions", "`", "\n"], ["", "", "", "~~~suggestions`", ""]),
+        (["```", "suggestions"], ["", "", ""]),
+        (["```", "suggestion"], ["", "", "```suggestion"]),
+    ],
+)
+def test_a_line_is_held_back_only_while_it_may_open_a_block(pieces, out):
+    """Each piece is shown as soon as it is known to belong to the answer."""
+    assert filtered(pieces) == out
+
+
+LONG = 200_000
+TABS = " \t"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(f"```a{' ' * LONG}b", id="blanks behind a fence"),
+        pytest.param(f"~~~a{TABS * LONG}b", id="blanks behind tildes"),
+        pytest.param(f"```a{'`' * LONG}b", id="marks behind a fence"),
+        pytest.param("`" * LONG, id="marks"),
+        pytest.param(f"```{'x' * LONG}", id="a long word"),
+        pytest.param("x" * LONG, id="no fence"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "```py\n"], ids=["", "in a block"])
+def test_a_long_line_goes_out_whole(line, before):
+    """At once, or one character at a time."""
+    text = f"{before}{line}\nand more"
+    assert "".join(filtered([text])) == text
+    assert "".join(filtered(text)) == text
+
+
+@pytest.mark.parametrize("before", ["", "```py\n", "```suggestions\n"])
+def test_a_line_that_is_no_fence_is_not_kept(before):
+    """What is kept of it does not grow with it."""
+    growing = ReadableText()
+    for piece in (before, "```", "a", "`", *["word "] * 1_000):
+        growing.feed(piece)
+    assert growing._line == []
+
+
+@pytest.mark.parametrize("mark", ["```a", "~~~a", "```", "~~~", "  ```  "])
+def test_a_line_held_back_is_not_read_again(mark):
+    """Some characters stand for it, however long it is."""
+    growing = ReadableText()
+    for piece in (*mark, *[" "] * 1_000):
+        growing.feed(piece)
+        assert len(growing._beginning or "") < 8
