@@ -24,6 +24,7 @@ from .model.job_ref import path_segment
 from .protocol.api_keys import Key, KeySource
 from .protocol.argument_checks import check_base_url, check_headers, check_seconds, host_of
 from .protocol.assumptions import Assumptions
+from .protocol.object_checks import LEDGER, OBSERVER, QUOTA
 from .protocol.secret import hidden
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Options:
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
         check_headers(self.headers)
+        for name, object_kind in (("quota", QUOTA), ("ledger", LEDGER), ("observer", OBSERVER)):
+            object_kind.check(getattr(self, name), name)
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """Return a copy with *changes*.
@@ -193,7 +196,9 @@ def transport_settings(
 
 def _check_client_session(value: object) -> None:
     # Not isinstance: a subclass or a stand-in of aiohttp's session is welcome.
-    if value is not None and not all(hasattr(value, name) for name in ("request", "closed", "connector")):
+    usable = not isinstance(value, type)
+    usable = usable and all(hasattr(value, name) for name in ("request", "closed", "connector"))
+    if value is not None and not usable:
         raise ConfigurationError(
             f"client_session must be an aiohttp.ClientSession; got {type(value).__name__}",
             field="client_session",

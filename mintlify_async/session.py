@@ -13,7 +13,7 @@ from attrs import evolve
 
 from .assistant.assistant_api import AssistantAPI, PreparedQuestion, ReplySettings
 from .assistant.reply import Reply
-from .errors import ConfigurationError, JobReference, ThreadReference
+from .errors import JobReference, ThreadReference
 from .http.dispatch import Dispatcher
 from .http.observer import CallbackObserver, Observer, following
 from .http.retry import RetryBudget, RetryPolicy
@@ -23,7 +23,7 @@ from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over
 from .jobs.polling import PollPolicy, PollScheduler
 from .jobs.stale_guard import JobStates
-from .jobs.wait import DEFAULT_TIMEOUT, is_plain_function
+from .jobs.wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, WaitRules
 from .messages import Message, Question
 from .model.job import Job
 from .model.question import ContextItem, SearchFilter
@@ -33,6 +33,7 @@ from .options import Options, from_environment, session_keys, transport_settings
 from .protocol.api_keys import KeySource
 from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
+from .protocol.object_checks import CLOCK, check_function
 from .protocol.requests import DEFAULT_RETRIEVAL_PAGE_SIZE
 from .protocol.secret import hidden
 from .runtime.caller import caller
@@ -141,7 +142,7 @@ class MintlifySession:
         self._owner = True
         self._parent: MintlifySession | None = None
         self._assumptions = assumptions or Assumptions()
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._keys = session_keys(admin_key, assistant_key, self._assumptions, check_kind=check_key_kind)
         self._transport_settings = transport_settings(
             self._assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
@@ -265,8 +266,8 @@ class MintlifySession:
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        if on_created is not None and not is_plain_function(on_created):
-            raise ConfigurationError("on_created must be a plain function of a JobHandle", field="on_created")
+        WaitRules.checked(check=check, until=until, pr_grace=DEFAULT_PR_GRACE, on_change=on_change)
+        check_function(on_created, "on_created")
         observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
         agent = evolve(self._agent, observation=observation)
         with following(observation):
@@ -394,8 +395,8 @@ class MintlifySession:
             domain: A site other than the session's.
             commit: Turns enter the history at the answer's ``finish``; with ``"partial"``, answers
                 that broke off after some text do, too.
-            busy: For a turn while another one is under way: ``"raise"`` a StateError, or ``"queue"``:
-                wait, and begin with what the store has then.
+            busy: For a turn, ``undo``, ``save`` and ``delete`` while a turn is under way: ``"raise"`` a
+                StateError, or ``"queue"``: wait, and begin with what the store has then.
             max_messages: The most messages sent with a question, it included, system messages not.
             max_characters: The most characters sent, counted likewise. Older messages are left out
                 first; the history itself keeps all.

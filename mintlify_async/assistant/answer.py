@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
 
+from ..errors import StateError
 from ..events import StreamEvent, TextDelta
 from ..messages import Message, clean_text
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..rendering.sources import AnswerSource, Suggestion, sources_of, split_suggestions
+from ..runtime.caller import Place
+
+HOW_TO_READ: Final = (
+    "`await` it, or read it with `async for event in reply`, or with "
+    "`async with reply: async for text in reply.text_stream`"
+)
 
 
 @frozen(kw_only=True, repr=False)
@@ -124,3 +132,13 @@ class Snapshots:
             message = self._changed()
             if message is not None:
                 return message
+
+
+def warn_unread(state: str, made_at: Place) -> None:
+    """Warn about a reply that was not read, with the line that made it."""
+    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *made_at)
+
+
+def already_read() -> StateError:
+    """Return the error for a second task that reads a reply."""
+    return StateError("this reply is already being read by another task; read it in one, or ask twice")
