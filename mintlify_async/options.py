@@ -38,6 +38,7 @@ from .protocol.argument_checks import (
     host_of,
 )
 from .protocol.assumptions import Assumptions
+from .protocol.object_checks import LEDGER, OBSERVER, QUOTA
 from .protocol.requests import KeyKind
 from .protocol.secret import Secret, hidden
 from .rendering.sources import check_site
@@ -114,6 +115,8 @@ class Options:
                 raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
         check_site(self.site)
         check_headers(self.headers)
+        for name, object_kind in (("quota", QUOTA), ("ledger", LEDGER), ("observer", OBSERVER)):
+            object_kind.check(getattr(self, name), name)
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """Return a copy with *changes*.
@@ -356,7 +359,9 @@ def transport_settings(
 
 def _check_client_session(value: object) -> None:
     # Not isinstance: a subclass or a stand-in of aiohttp's session is welcome.
-    if value is not None and not all(hasattr(value, name) for name in ("request", "closed", "connector")):
+    usable = not isinstance(value, type)
+    usable = usable and all(hasattr(value, name) for name in ("request", "closed", "connector"))
+    if value is not None and not usable:
         raise ConfigurationError(
             f"client_session must be an aiohttp.ClientSession; got {type(value).__name__}",
             field="client_session",

@@ -12,14 +12,14 @@ from attrs import evolve
 
 from .assistant.assistant_api import AssistantAPI, PreparedQuestion
 from .assistant.reply import Reply
-from .errors import ConfigurationError, JobRecord, JobReference, ThreadReference
+from .errors import JobRecord, JobReference, ThreadReference
 from .http.observer import CallbackObserver, Observer, following
 from .http.retry import RetryPolicy
 from .http.timeouts import Timeouts
 from .jobs.agent_api import AgentAPI
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over
 from .jobs.polling import PollPolicy
-from .jobs.wait import DEFAULT_TIMEOUT, is_plain_function
+from .jobs.wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, WaitRules
 from .messages import Message, Question
 from .model.job import Job
 from .model.question import ContextItem, SearchFilter
@@ -37,6 +37,7 @@ from .options import (
 from .protocol.api_keys import KeySource
 from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
+from .protocol.object_checks import CLOCK, check_function
 from .protocol.requests import DEFAULT_RETRIEVAL_PAGE_SIZE
 from .protocol.secret import hidden
 from .runtime.caller import caller
@@ -150,6 +151,7 @@ class MintlifySession:
         self._parent: MintlifySession | None = None
         assumptions = Assumptions() if assumptions is None else assumptions
         keys = session_keys(admin_key, assistant_key, assumptions, check_kind=check_key_kind)
+        clock = CLOCK.check(clock, "clock") or SystemClock()
         transport = transport_settings(
             assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
         )
@@ -171,7 +173,7 @@ class MintlifySession:
             callbacks=CallbackObserver.of(on_request, on_response, on_retry),
             observer=observer,
         )
-        self._shared = Shared(options, assumptions, clock or SystemClock(), keys, transport)
+        self._shared = Shared(options, assumptions, clock, keys, transport)
         self._use(options)
         self._made_at = caller()
         load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
@@ -273,8 +275,8 @@ class MintlifySession:
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        if on_created is not None and not is_plain_function(on_created):
-            raise ConfigurationError("on_created must be a plain function of a JobHandle", field="on_created")
+        WaitRules.checked(check=check, until=until, pr_grace=DEFAULT_PR_GRACE, on_change=on_change)
+        check_function(on_created, "on_created")
         observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
         agent = evolve(self._agent, observation=observation)
         with following(observation):
@@ -406,8 +408,8 @@ class MintlifySession:
             domain: A site other than the session's.
             commit: Turns enter the history at the answer's ``finish``; with ``"partial"``, answers
                 that broke off after some text do, too.
-            busy: For a turn while another one is under way: ``"raise"`` a StateError, or ``"queue"``:
-                wait, and begin with what the store has then.
+            busy: For a turn, ``undo``, ``save`` and ``delete`` while a turn is under way: ``"raise"`` a
+                StateError, or ``"queue"``: wait, and begin with what the store has then.
             max_messages: The most messages sent with a question, it included, system messages not.
             max_characters: The most characters sent, counted likewise. Older messages are left out
                 first; the history itself keeps all.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from attrs import frozen
 
@@ -15,8 +16,14 @@ from ..model.thread import Thread
 from ..rendering.markdown import HasAnswer
 from ..rendering.readable_text import suggestions_of, text_of
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
+from ..runtime.caller import Place
 from .message_builder import GrowingText
 from .stream import MessageStream
+
+HOW_TO_READ: Final = (
+    "`await` it, or read it with `async for event in reply`, or with "
+    "`async with reply: async for text in reply.text_stream`"
+)
 
 
 class _Known(HasAnswer, Protocol):
@@ -188,3 +195,13 @@ class Snapshots:
             message = self._changed()
             if message is not None:
                 return message
+
+
+def warn_unread(state: str, made_at: Place) -> None:
+    """Warn about a reply that was not read, with the line that made it."""
+    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *made_at)
+
+
+def already_read() -> StateError:
+    """Return the error for a second task that reads a reply."""
+    return StateError("this reply is already being read by another task; read it in one, or ask twice")

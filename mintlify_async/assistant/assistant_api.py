@@ -46,6 +46,15 @@ class ReplySettings:
 class Asker(Protocol):
     """Sends questions."""
 
+    @property
+    def timeouts(self) -> Timeouts:
+        """The limits on them."""
+        ...
+
+    def within(self, seconds: float) -> Asker:
+        """Return one that allows *seconds* for a whole answer."""
+        ...
+
     def open(self, request: Request) -> Awaitable[tuple[LiveResponse, int]]:
         """Send *request*; return the answer, whose headers have arrived, and the number of attempts."""
         ...
@@ -114,6 +123,11 @@ class ReplyTurn(Protocol):
         ...
 
 
+def last_question(messages: Sequence[Message]) -> str:
+    """Return the text of the last message of a user; "" if there is none."""
+    return next((message.text for message in reversed(messages) if message.role == "user"), "")
+
+
 @define(eq=False, repr=False)
 class AssistantAPI:
     """What a reply calls.
@@ -180,7 +194,7 @@ class AssistantAPI:
             extra_body=merged(http.extra_body, extra_body),
         )
         if http.observer is not None:
-            request.prompt = clean_text(asked) if isinstance(asked, str) else asked[-1].text
+            request.prompt = clean_text(asked) if isinstance(asked, str) else last_question(asked)
         continued = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
         settings = self.settings  # the session's, unless the call has timeouts of its own
         if settings.comments_are_activity != self.timeouts.comments_are_activity:
@@ -188,6 +202,10 @@ class AssistantAPI:
         if site is not None:
             settings = evolve(settings, site=check_site(site))
         return PreparedQuestion(self, request, settings, continued)
+
+    def within(self, seconds: float) -> AssistantAPI:
+        """Return one that allows *seconds* for a whole answer, and a millisecond when they are over."""
+        return evolve(self, timeouts=self.timeouts.with_total(max(seconds, 0.001)))
 
     def open(self, request: Request) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
         """Send a question; return its live answer and how many attempts it took.

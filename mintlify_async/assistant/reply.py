@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
@@ -27,14 +26,16 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
+from ..http.observer import end_answer
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
+from ..protocol.object_checks import check_function
 from ..protocol.requests import Request
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.cancellation import Deadline
-from .answer import Answer, Extras, Snapshots, TextStream
+from .answer import HOW_TO_READ, Answer, Extras, Snapshots, TextStream, already_read, warn_unread
 from .message_builder import GrowingText
 from .stream import MessageStream
 
@@ -48,11 +49,6 @@ if TYPE_CHECKING:
 QUIET_AFTER_END = 1.0
 TOTAL_AFTER_FINISH = 5.0
 TOTAL_AFTER_DONE = 1.0
-
-HOW_TO_READ: Final = (
-    "`await` it, or read it with `async for event in reply`, or with "
-    "`async with reply: async for text in reply.text_stream`"
-)
 
 _UNOBSERVED = nullcontext()
 _log = logging.getLogger("mintlify_async")
@@ -101,7 +97,9 @@ class Reply(Extras):
     _started: bool = field(default=False, init=False)
     _entered: bool = field(default=False, init=False)
     _closed: bool = field(default=False, init=False)
+    _stepping: bool = field(default=False, init=False)  # also after a step that was cancelled
     _observation: Observation | None = field(default=None, init=False)
+    _notable: type = field(default=Finish, init=False)  # of events; all until an observer knows of the first
 
     def __attrs_post_init__(self) -> None:
         """Note the request's thread and the line that asks."""
@@ -249,7 +247,7 @@ class Reply(Extras):
             tail: Makes the text below a complete answer, such as ``extras_markdown``.
 
         Raises:
-            ConfigurationError: *every* or *limit* is invalid.
+            ConfigurationError: An argument is invalid.
 
         Example::
 
@@ -261,6 +259,7 @@ class Reply(Extras):
         """
         from ..rendering.edits import Edits  # loaded when it is used: only chat surfaces need it
 
+        check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
         return Edits(self, self._settings.clock, every=every, limit=limit, tail=below)
 
@@ -287,7 +286,7 @@ class Reply(Extras):
             pass
         except asyncio.CancelledError as error:
             if not self._entered:  # there is no block whose end would close it
-                self._shut()
+                self._shut(error)
                 await self._end_turn(error)
             raise
         answer = self._whole_answer()
@@ -316,7 +315,7 @@ class Reply(Extras):
         if self._started or self._closed:
             return self
         if self._opening is not None:
-            raise _already_read()
+            raise already_read()
         self._opening = opening = Deadline()  # close() ends it
         try:
             with opening:
@@ -349,6 +348,7 @@ class Reply(Extras):
         try:
             # When the observer fails, nothing was sent: the reply can be started again.
             self._observation = observation = asker.observe(request)
+            self._notable = Finish if observation is None else object
             try:
                 with _UNOBSERVED if observation is None else observation.active():
                     self._live, self._attempts = await asker.open(request)
@@ -394,8 +394,8 @@ class Reply(Extras):
             while not self._closed and stream is not None:
                 event = stream.next_event()
                 if event is not None:
-                    if isinstance(event, Finish):
-                        await self._save(event)
+                    if isinstance(event, self._notable):
+                        await self._note(event)
                     return event
                 if stream.ended:
                     self._end(None)
@@ -418,9 +418,13 @@ class Reply(Extras):
             raise self._error
         raise StopAsyncIteration
 
-    async def _save(self, event: Finish) -> None:
-        """Save the turn that *event* finishes. A step that is cancelled meanwhile does not lose *event*."""
-        if self._turn is not None:
+    async def _note(self, event: object) -> None:
+        """Report the first event; save the turn that ``Finish`` ends. A cancelled step does not lose it."""
+        if self._notable is object:
+            self._notable = Finish
+            if self._observation is not None:
+                self._observation.event("first_event", {})
+        if self._turn is not None and isinstance(event, Finish):
             self._unsaved = event
             await self._turn.finished(*self._so_far())
             self._unsaved = None
@@ -430,13 +434,12 @@ class Reply(Extras):
         live = self._live
         assert live is not None
         if live.pending:
-            raise _already_read()
+            raise already_read()
+        self._stepping = True
         if live.taken > (limit := self._settings.max_reply_bytes) and not stream.complete:
             raise StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **stream.kept())
         if live.waiting_first and stream.events_seen:
             live.waiting_first = False
-            if self._observation is not None:
-                self._observation.event("first_event", {})
         complete = stream.complete
         if complete or not self._settings.comments_are_activity:
             live.still_quiet = stream.events_seen == self._heard
@@ -447,6 +450,7 @@ class Reply(Extras):
 
     def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
         """Feed *stream* what arrived, up to the largest answer; no bytes are the body's end."""
+        self._stepping = False
         over = max(0, live.taken - self._settings.max_reply_bytes)
         if over < len(data):
             stream.feed(data[: len(data) - over])
@@ -455,6 +459,7 @@ class Reply(Extras):
 
     def _cut(self, stream: MessageStream, error: MintlifyError) -> None:
         """End *stream*, whose body ended with *error*: no failure if the end was announced before."""
+        self._stepping = False
         if self._closed:
             return
         if isinstance(error, APITimeoutError) and error.phase == "first_event":
@@ -469,10 +474,10 @@ class Reply(Extras):
     ) -> None:
         """Close it; see :meth:`close`."""
         made_at, self._made_at = self._made_at, None
-        self._shut()
+        self._shut(error if isinstance(error, asyncio.CancelledError) else None)
         await self._end_turn(error, left=True)
         if made_at is not None and error is None:
-            _warn("entered, but never read", made_at)
+            warn_unread("entered, but never read", made_at)
 
     async def close(self) -> None:
         """Stop reading and free the connection at once. A conversation's unfinished turn is rolled back.
@@ -486,12 +491,12 @@ class Reply(Extras):
 
     aclose = close
 
-    def _shut(self) -> None:
+    def _shut(self, error: asyncio.CancelledError | None = None) -> None:
         """Close the connection and stop a task that is opening it; the turn goes on."""
         live = self._live
         if live is not None:
             live.close()
-        self._end(None)
+        self._end(error)
         if self._opening is not None:
             self._opening.end()
 
@@ -528,20 +533,20 @@ class Reply(Extras):
         self._closed = True
         if self._live is not None and self._stream is not None and self._stream.ended:
             self._live.close()
+        self._end_observation(error)
+
+    def _end_observation(self, error: BaseException | None) -> None:
         observation, self._observation = self._observation, None
-        if observation is None:
-            return
-        facts = {
-            "conversation_id": self.thread_id,
-            "finish_reason": self.finish_reason,
-            "message_id": self.message.id if self.message is not None else None,
-            "request_id": self.request_id,
-            "output": self.text,
-        }
-        for name, fact in facts.items():
-            if fact:
-                observation.set(name, fact)
-        observation.end(error)
+        if observation is not None:
+            end_answer(
+                observation,
+                error,
+                conversation_id=self.thread_id,
+                finish_reason=self.finish_reason or ("abort" if self.aborted else None),
+                message_id=self.message.id if self.message is not None else None,
+                request_id=self.request_id,
+                output=self.text,
+            )
 
     async def _end_turn(self, error: BaseException | None = None, *, left: bool = False) -> None:
         """Settle the turn. The store's error is raised, unless *error* is being raised already.
@@ -575,19 +580,14 @@ class Reply(Extras):
         live = getattr(self, "_live", None)
         if live is not None:
             live.close_from_anywhere(report=not self._closed)
+        if getattr(self, "_observation", None) is not None:
+            cancelled = self._stepping or self._unsaved is not None
+            self._end_observation(asyncio.CancelledError() if cancelled else None)
         made_at: Place | None = getattr(self, "_made_at", None)
         if made_at is not None and not self._entered:
-            _warn("never started, so nothing was sent", made_at)
+            warn_unread("never started, so nothing was sent", made_at)
 
     def __repr__(self) -> str:
         """Show the state and the number of events; no text, since answers do not belong in logs."""
         state = "closed" if self._closed else "open" if self._started else "not started"
         return f"<Reply {state}, {self.events_seen} events>"
-
-
-def _warn(state: str, made_at: Place) -> None:
-    warnings.warn_explicit(f"a reply was {state}; {HOW_TO_READ}", ResourceWarning, *made_at)
-
-
-def _already_read() -> StateError:
-    return StateError("this reply is already being read by another task; read it in one, or ask twice")

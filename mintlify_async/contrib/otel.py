@@ -6,13 +6,17 @@ Install with ``pip install "mintlify-async[otel]"`` and give the session an obse
 
     session = MintlifySession(observer=OpenTelemetryObserver())
 
-The attributes follow the semantic conventions for generative AI; the table below has them all. Prompts and
-answers are recorded only if *capture_content* is set. Spans of aiohttp's own instrumentation become children
-of the span. While your code handles an event, the span is not the current one.
+The names, and the structure of messages, are those of version 1.41.0 of OpenTelemetry's semantic conventions
+for generative AI, the newest that has a number; the table below has all attributes. Prompts, answers and the
+texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
+has ``error.type`` = ``CancelledError``; a reply that you leave before its end has no error. The spans of
+aiohttp's instrumentation become children of the span, which is not the current one while your code handles an
+event.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Final
@@ -22,21 +26,25 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
 
 from ..errors import APIStatusError, OutcomeUnknownError
+from ..protocol.object_checks import CLOCK, Kind
 from ..runtime.clock import Clock, SystemClock
 from ..version import __version__
 
-__all__ = ["ATTRIBUTES", "OpenTelemetryObserver"]
+__all__ = ["ATTRIBUTES", "SCHEMA_URL", "OpenTelemetryObserver"]
+
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the conventions that the spans follow. They are still in development."""
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "conversation_id": "gen_ai.conversation.id",  # the thread's id, or the job's
-    "domain": "gen_ai.agent.id",
+    "domain": "gen_ai.agent.id",  # and gen_ai.agent.name
     "finish_reason": "gen_ai.response.finish_reasons",
-    "input": "gen_ai.input.messages",  # only with capture_content
+    "input": "gen_ai.input.messages",  # the question or prompt without its history; only with capture_content
     "message_id": "gen_ai.response.id",
     "model": "gen_ai.response.model",
     "output": "gen_ai.output.messages",  # only with capture_content
     "pr_link": "mintlify.job.pr_link",
-    "project_id": "gen_ai.agent.id",
+    "project_id": "gen_ai.agent.id",  # and gen_ai.agent.name
     "request_id": "mintlify.request_id",
     "server_address": "server.address",
     "server_port": "server.port",
@@ -49,7 +57,10 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 Fact = str | int | float | bool
 """The value of an attribute."""
 
-CONTENT: Final = frozenset(("input", "output"))
+TRACER_PROVIDER: Final = Kind("a TracerProvider", ("get_tracer",), "None for the global one")
+
+REASONS: Final = {"content-filter": "content_filter", "tool-calls": "tool_call"}
+"""The conventions' words for reasons of an answer's end, where the service has others."""
 
 
 class OpenTelemetryObserver:
@@ -57,9 +68,12 @@ class OpenTelemetryObserver:
 
     Args:
         tracer_provider: The provider of the tracer; the global one by default.
-        capture_content: Record prompts, questions and answers on the span. Off by default, because they may
-            hold personal data.
+        capture_content: Record prompts, questions, answers and the texts of errors on the span. Off by
+            default, because they may hold personal data.
         clock: Measures the time to the first event; the system's clock by default.
+
+    Raises:
+        ConfigurationError: An argument is something else.
     """
 
     def __init__(
@@ -69,23 +83,26 @@ class OpenTelemetryObserver:
         capture_content: bool = False,
         clock: Clock | None = None,
     ) -> None:
-        self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider)
+        TRACER_PROVIDER.check(tracer_provider, "tracer_provider")
+        self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider, SCHEMA_URL)
         self._capture = capture_content
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> _Operation:
-        """Start a span."""
-        who = facts.get("domain") or facts.get("project_id") or ""
-        span = self._tracer.start_span(
-            f"invoke_agent {who}".strip(),
-            kind=SpanKind.CLIENT,
-            attributes={"gen_ai.operation.name": "invoke_agent", "gen_ai.provider.name": "mintlify"},
-        )
-        made = _Operation(span, self._clock, capture=self._capture)
-        made.set("operation", operation)
+        """Start a span, with the attributes that a sampler may look at."""
+        attributes: dict[str, Fact | list[str]] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": "mintlify",
+            "mintlify.operation": operation,
+        }
+        who = facts.get("domain") or facts.get("project_id")
+        if who:
+            attributes["gen_ai.agent.name"] = who
         for name, value in facts.items():
-            made.set(name, value)
-        return made
+            attributes.update(_attributes(name, value, capture=self._capture))
+        title = f"invoke_agent {who or ''}".strip()
+        span = self._tracer.start_span(title, kind=SpanKind.CLIENT, attributes=attributes)
+        return _Operation(span, self._clock, capture=self._capture)
 
 
 class _Operation:
@@ -96,6 +113,7 @@ class _Operation:
         self._clock = clock
         self._began = clock.now()
         self._capture = capture
+        self._answer = self._reason = ""
 
     def active(self) -> AbstractContextManager[object]:
         """Return a block in which the span is the current one; only :meth:`end` records errors."""
@@ -105,18 +123,11 @@ class _Operation:
 
     def set(self, name: str, value: Fact) -> None:
         """Set the attribute that the conventions name for a fact."""
-        if name in CONTENT and not self._capture:
-            return
-        if name == "base_url":
-            self._server(str(value))
-            return
-        attribute = ATTRIBUTES.get(name, f"mintlify.{name}")
-        self._span.set_attribute(attribute, [str(value)] if name == "finish_reason" else value)
-
-    def _server(self, base_url: str) -> None:
-        parts = urlsplit(base_url)
-        self.set("server_address", parts.hostname or "")
-        self.set("server_port", parts.port or (443 if parts.scheme == "https" else 80))
+        if name == "output":
+            self._answer = str(value)
+        elif name == "finish_reason":
+            self._reason = str(value)
+        self._span.set_attributes(_attributes(name, value, capture=self._capture))
 
     def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
         """Add an event to the span."""
@@ -125,10 +136,34 @@ class _Operation:
         self._span.add_event(f"mintlify.{name}", dict(attributes))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span with the error's class and message, without a traceback, which may hold secrets."""
+        """End the span with the error's class; its text, which may quote the service, is content."""
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)
             if isinstance(error, APIStatusError | OutcomeUnknownError) and error.status is not None:
                 self._span.set_attribute("http.response.status_code", error.status)
-            self._span.set_status(Status(StatusCode.ERROR, str(error)))
+            self._span.set_status(Status(StatusCode.ERROR, str(error) if self._capture else None))
+        if self._answer and self._capture:
+            reason = self._reason or ("error" if error is not None else "unknown")
+            message = _message("assistant", self._answer, finish_reason=REASONS.get(reason, reason))
+            self._span.set_attribute(ATTRIBUTES["output"], message)
         self._span.end()
+
+
+def _attributes(name: str, value: Fact, *, capture: bool) -> dict[str, Fact | list[str]]:
+    """Return the attributes for a fact; the answer's is made at the end, when its reason is known."""
+    if name == "base_url":
+        parts = urlsplit(str(value))
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return {ATTRIBUTES["server_address"]: parts.hostname or "", ATTRIBUTES["server_port"]: port}
+    if name == "output" or (name == "input" and not capture):
+        return {}
+    attribute = ATTRIBUTES.get(name, f"mintlify.{name}")
+    if name == "input":
+        return {attribute: _message("user", str(value))}
+    return {attribute: [str(value)] if name == "finish_reason" else value}
+
+
+def _message(role: str, text: str, **further: str) -> str:
+    """Return a list of one message in the conventions' structure, as JSON: spans hold no nested values."""
+    message = {"role": role, "parts": [{"type": "text", "content": text}], **further}
+    return json.dumps([message], ensure_ascii=False)

@@ -21,12 +21,11 @@ from ..model.json_text import as_object
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..protocol.argument_checks import check_messages, check_thread
+from ..protocol.object_checks import CONVERSATION_STORE, SESSION
 from ..protocol.requests import new_message_id
-from ..runtime.cancellation import finish_shielded
 from ..storage.conversations import ConversationStore
 from .history import HistoryBounds, check_bound, messages_to_send, turn_start
 from .transcript import (
-    CANCELLED_SAVE_SECONDS,
     Contents,
     Transcript,
     read_contents,
@@ -63,13 +62,17 @@ class MakesConversations(Protocol):
         ...
 
 
+def _check_store(store: ConversationStore | None) -> ConversationStore | None:
+    return CONVERSATION_STORE.check(store, "store")
+
+
 @frozen(kw_only=True)
 class ConversationSettings:
     """The arguments of ``session.conversation``, which explains them, checked."""
 
     fp: str
     domain: str | None = None
-    store: ConversationStore | None = None
+    store: ConversationStore | None = field(default=None, converter=_check_store)
     id: str | None = None
     owner: str | None = None
     thread: Thread | None = field(default=None, converter=check_thread)
@@ -103,13 +106,16 @@ class Conversation:
     then: call :meth:`load` and ask again.
 
     One turn runs at a time, also among objects with the same store, owner and id. With
-    ``busy="queue"`` each turn begins with what the store has when its time comes.
+    ``busy="queue"`` turns, :meth:`undo`, :meth:`save` and :meth:`delete` wait in line, in the order in which
+    they were begun, and each turn begins with what the store has when its time comes. A task that waits for
+    a turn of its own gets a StateError.
     """
 
     def __init__(self, prepare: PrepareQuestion, settings: ConversationSettings) -> None:
         """Made by ``session.conversation``; no I/O."""
         self._prepare = prepare
         self._settings = settings
+        self._queue = settings.busy == "queue"
         self._transcript = Transcript(
             settings.id,
             settings.owner,
@@ -186,11 +192,13 @@ class Conversation:
                 the history is added here.
             options: Further arguments of ``session.ask``: ``context``, ``filter``,
                 ``current_path``, ``retrieval_page_size``, ``site``, ``timeout``, ``timeouts``,
-                ``headers``, ``extra_body``.
+                ``headers``, ``extra_body``. ``timeout`` limits the wait in line, too.
 
         Raises:
             ConfigurationError: An argument is invalid; nothing is sent.
-            StateError: When the reply is entered: another turn is under way.
+            StateError: When the reply is entered: another turn is under way, or, with ``busy="queue"``,
+                one that the same task has begun.
+            APITimeoutError: When the reply is entered: ``timeout`` has passed; nothing was sent.
             StoreConflictError: When the reply is entered or at its end: the store has a newer revision.
                 At its end, this and every other error of the store has the answer as ``answer``.
 
@@ -237,15 +245,17 @@ class Conversation:
                 **options,
             )
 
+        first = prepare()
         turn = ConversationTurn(
             self._transcript,
             question,
             options,
             prepare,
+            first=first,
             partial=self._settings.commit == "partial",
-            queue=self._settings.busy == "queue",
+            queue=self._queue,
         )
-        return Reply(*prepare(), turn=turn)
+        return Reply(*first, turn=turn)
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
@@ -257,19 +267,18 @@ class Conversation:
             keep_thread: Stay in the same thread all the same.
 
         Raises:
-            StateError: There is no turn, or one is under way.
+            StateError: There is no turn, or one is under way; see :class:`Conversation`.
             StoreConflictError: The store has a newer revision; load and try again.
         """
         transcript = self._transcript
-        with transcript.lock.hold():
-            await transcript.check_store()
+        async with transcript.lock.hold(queue=self._queue):
+            await transcript.check_store(refresh=self._queue)
             start = turn_start(self.messages)
             if start is None:
                 raise StateError("there is no turn to take back")
             taken = self.messages[start:]
             thread = self.thread if keep_thread else None
-            step = transcript.save(Contents(messages=self.messages[:start], thread=thread))
-            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS)
+            await transcript.save(Contents(messages=self.messages[:start], thread=thread))
         return [message for message in taken if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -308,8 +317,8 @@ class Conversation:
             StateError: A turn is under way.
         """
         transcript = self._transcript
-        with transcript.lock.hold():
-            transcript.contents = evolve(transcript.contents, thread=None)
+        transcript.lock.check_free()
+        transcript.contents = evolve(transcript.contents, thread=None)
 
     # Storing --------------------------------------------------------------------------------
 
@@ -334,24 +343,23 @@ class Conversation:
         """Write the conversation to the store. Each finished turn does this by itself.
 
         Raises:
-            StateError: It has no store, or a turn is under way.
+            StateError: It has no store, or a turn is under way; see :class:`Conversation`.
             StoreConflictError: The store has a newer revision; :meth:`load` first.
         """
         transcript = self._transcript
         transcript.require_store()
-        with transcript.lock.hold():
+        async with transcript.lock.hold(queue=self._queue):
             await transcript.check_store()
-            step = transcript.save(transcript.contents)
-            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS)
+            await transcript.save(transcript.contents)
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.
 
         Raises:
-            StateError: It has no store, or a turn is under way.
+            StateError: It has no store, or a turn is under way; see :class:`Conversation`.
         """
         self._transcript.require_store()
-        with self._transcript.lock.hold():
+        async with self._transcript.lock.hold(queue=self._queue):
             return await self._transcript.delete()
 
     def to_dict(self) -> dict[str, Any]:
@@ -368,8 +376,9 @@ class Conversation:
             settings: Arguments of ``session.conversation``; they replace what was stored.
 
         Raises:
-            ConfigurationError: *stored* is not such an object.
+            ConfigurationError: *stored* is not such an object, or *session* is no session.
         """
+        SESSION.check(session, "session", required=True)
         contents, system = read_contents(stored)
         found = as_object(stored) or {}
         kept: dict[str, Any] = {"system": system}

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 
 from attrs import evolve, frozen
 
@@ -19,15 +20,21 @@ from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
 from ..protocol.secret import Secret
+from ..runtime.cancellation import finish_shielded
 from ..storage.conversations import ConversationStore, StoredConversation, check_name, store_conflict
 from .history import newest_turns
 from .turn_lock import TurnLock, shared_lock
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 """The version of the JSON format in which a conversation is stored."""
 
 CANCELLED_SAVE_SECONDS: Final = 0.25
 """How long a save may still take after its task was cancelled, in seconds."""
+
+CANCELLED_STORE_SECONDS: Final = 5.0
+"""How long a cancelled task waits for a store that does not heed the cancellation, in seconds."""
 
 
 @frozen(kw_only=True)
@@ -61,6 +68,7 @@ class Transcript:
         loaded: Whether the store was read, or need not be.
         failed: The last question and its options, when its turn did not finish.
         active: Whether a turn of this very object is under way.
+        saved: What was last given to :meth:`save` and taken over, or None.
     """
 
     def __init__(
@@ -83,6 +91,7 @@ class Transcript:
         self._store = store
         self._keep = keep
         self.active = False
+        self.saved: Contents | None = None
         self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
         self.revision = 0
         self.loaded = store is None
@@ -94,11 +103,6 @@ class Transcript:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self._store
 
-    @property
-    def has_store(self) -> bool:
-        """Whether the conversation is kept in a store."""
-        return self._store is not None
-
     async def check_store(self, *, refresh: bool = False) -> None:
         """Read the store the first time; afterwards, check that it has no other revision.
 
@@ -106,7 +110,7 @@ class Transcript:
         """
         if self._store is None:
             return
-        found = await self._store.load(self.id, owner=self.owner)
+        found = await self._step(partial(self._store.load, self.id, owner=self.owner), patience=0.0)
         revision = found.revision if found is not None else 0
         if self.loaded and revision == self.revision:
             return
@@ -128,20 +132,56 @@ class Transcript:
         given = self._given_system
         self.system = system if given is None or (system and system.text == given.text) else given
 
-    async def save(self, contents: Contents) -> None:
-        """Save *contents*, then take them over. Cancelled, it may be saved and not taken over."""
-        contents = evolve(contents, messages=newest_turns(contents.messages, self._keep))
-        if self._store is not None:
-            # It contains the thread's key, which the frames of a store's error must not show.
-            data = Secret(json.dumps(self.to_dict(contents), allow_nan=False))
-            self.revision = await self._store.save(self.id, data, owner=self.owner, revision=self.revision)
-        self.contents, self.failed = contents, None
+    async def save(self, contents: Contents, *, hurry: bool = False) -> None:
+        """Save *contents*, then take them over. Cancelled, it may be saved and not taken over.
+
+        Args:
+            contents: The messages and the thread.
+            hurry: Whether the task was cancelled before.
+        """
+        kept = evolve(contents, messages=newest_turns(contents.messages, self._keep))
+
+        def take_over(revision: int) -> None:
+            self.revision, self.contents, self.failed, self.saved = revision, kept, None, contents
+
+        if self._store is None:
+            take_over(self.revision)
+            return
+        # It contains the thread's key, which the frames of a store's error must not show.
+        data = Secret(json.dumps(self.to_dict(kept), allow_nan=False))
+        save = partial(self._store.save, self.id, data, owner=self.owner, revision=self.revision)
+        await self._step(save, take_over, hurry=hurry)
 
     async def delete(self) -> bool:
         """Delete the conversation in the store and here; return whether the store had it."""
-        existed = await self.require_store().delete(self.id, owner=self.owner)
-        self.contents, self.revision, self.failed, self.loaded = Contents(), 0, None, True
-        return existed
+
+        def take_over(existed: bool) -> None:
+            self.contents, self.revision, self.failed, self.loaded = Contents(), 0, None, True
+
+        return await self._step(partial(self.require_store().delete, self.id, owner=self.owner), take_over)
+
+    async def _step(
+        self,
+        step: Callable[[], Awaitable[T]],
+        take_over: Callable[[T], None] | None = None,
+        *,
+        patience: float = CANCELLED_SAVE_SECONDS,
+        hurry: bool = False,
+    ) -> T:
+        """Return what a step of the store returns, for at most 5 s after a cancellation."""
+        given_up = False
+
+        async def run() -> T:
+            result = await step()
+            if take_over is not None and not given_up:
+                take_over(result)
+            return result
+
+        try:
+            return await finish_shielded(run(), patience=patience, hurry=hurry, limit=CANCELLED_STORE_SECONDS)
+        except BaseException:
+            given_up = True  # the step may go on, and end when the next turn has begun
+            raise
 
     def to_dict(self, contents: Contents) -> dict[str, Any]:
         """Return the conversation with *contents* as a JSON object."""

@@ -13,11 +13,12 @@ from typing import Any
 from attrs import define, evolve, field
 
 from ..assistant.assistant_api import CloseIfUnused, PreparedQuestion
+from ..errors import APITimeoutError
 from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
-from ..runtime.cancellation import cancel_requests, finish_shielded
-from .transcript import CANCELLED_SAVE_SECONDS, Contents, Transcript
+from ..runtime.cancellation import Deadline, cancel_requests
+from .transcript import Contents, Transcript
 
 
 @define(eq=False, repr=False)
@@ -29,6 +30,7 @@ class ConversationTurn:
         question: The new messages.
         options: What the question is asked with; kept for ``retry``.
         prepare: Returns the question to send, with the history as it is at that moment.
+        first: What *prepare* returned when the reply was made.
         partial: Whether an answer that was broken off is committed when it has text.
         queue: Whether to wait in line while another turn is under way.
     """
@@ -37,6 +39,7 @@ class ConversationTurn:
     question: tuple[Message, ...]
     options: Mapping[str, Any]
     prepare: Callable[[], PreparedQuestion]
+    _first: PreparedQuestion | None = field(alias="first")
     partial: bool
     queue: bool
     _before: Contents = field(init=False)  # what was said before this turn
@@ -56,27 +59,54 @@ class ConversationTurn:
     async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:
         """Take the lock and check the store; return the question anew if the history has changed."""
         transcript = self.transcript
-        await transcript.lock.acquire(self.release_if_over, queue=self.queue)
-        try:
-            # Turns that were ahead in line have run: their revision is not a conflict.
-            await transcript.check_store(refresh=self.queue)
-            transcript.check_new(self.question)
-        except BaseException:
-            transcript.lock.release()
-            raise
+        first = self._first or self.prepare()  # an observer that failed lets it be entered again
+        total, clock = first.asker.timeouts.total, first.settings.clock
+        deadline = None if total is None else clock.now() + total
+        await self._begin(Deadline(clock, deadline), total)
         self._under_way = transcript.active = True
         self._settled = False
         self._task = asyncio.current_task()
         self._close_reply = close_if_unused
-        if transcript.contents is self._before:
-            return None
-        self._before = transcript.contents
+        prepared, self._first = first, None
+        if transcript.contents is not self._before:
+            self._before = transcript.contents
+            try:
+                prepared = self.prepare()
+            except BaseException:
+                self._roll_back()
+                self.left()
+                raise
+        if deadline is not None:
+            asker = prepared.asker.within(deadline - clock.now())
+            prepared = PreparedQuestion(asker, prepared.request, prepared.settings, prepared.message)
+        return None if prepared is first else prepared
+
+    async def _begin(self, limit: Deadline, total: float | None) -> None:
+        """Wait in line and check the store, until *limit*."""
+        transcript = self.transcript
         try:
-            return self.prepare()
-        except BaseException:
-            self._roll_back()
-            self.left()
-            raise
+            with limit:
+                await transcript.lock.acquire(self.release_if_over, queue=self.queue)
+                try:
+                    # Turns that were ahead in line have run: their revision is not a conflict.
+                    await transcript.check_store(refresh=self.queue)
+                    transcript.check_new(self.question)
+                except BaseException:
+                    transcript.lock.release()
+                    raise
+        except TimeoutError:
+            if total is None or not limit.ended:
+                raise  # the store's own
+        else:
+            return
+        raise APITimeoutError(
+            f"ask: not sent within {total:g} s (total timeout): the turns before it, or the conversation's "
+            "store, took that long",
+            phase="total",
+            seconds=total,
+            sent="no",
+            operation="ask",
+        )
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
         """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""
@@ -133,16 +163,12 @@ class ConversationTurn:
         contents = Contents(messages=messages, thread=thread or before.thread)
         if contents == self._committed:
             return
-        if self.transcript.has_store:
-            step = self._save(contents)
+        try:
             # A task that was cancelled while it read the answer is in a hurry as well.
-            await finish_shielded(step, patience=CANCELLED_SAVE_SECONDS, hurry=cancel_requests() > 0)
-        else:
-            await self._save(contents)
-
-    async def _save(self, contents: Contents) -> None:
-        await self.transcript.save(contents)
-        self._committed = contents
+            await self.transcript.save(contents, hurry=cancel_requests() > 0)
+        finally:
+            if self.transcript.saved is contents:
+                self._committed = contents
 
     def _roll_back(self) -> None:
         self.transcript.failed = (self.question, self.options)

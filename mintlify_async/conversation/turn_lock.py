@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, MutableMapping
+from contextlib import asynccontextmanager
 
 from ..errors import StateError
 
@@ -23,6 +23,7 @@ class TurnLock:
         """Start unlocked."""
         self._locked = False
         self._release_if_over: weakref.WeakMethod[Callable[[], bool]] | None = None
+        self._holder: weakref.ref[asyncio.Task[object]] | None = None  # the task that took the lock
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -36,27 +37,40 @@ class TurnLock:
         Args:
             release_if_over: A method of the turn, which the lock does not keep alive. It releases the lock
                 if nothing depends on the turn any more.
-            queue: Wait in line when another turn is under way; else that is a ``StateError``.
+            queue: Wait in line when another turn is under way; else that is a ``StateError``, and so is
+                waiting for a turn that this very task began.
         """
-        if queue and not self._available():
-            await self._wait()
-        else:
-            self._acquire_now()
+        await self._take(queue=queue)
         self._release_if_over = weakref.WeakMethod(release_if_over)
 
-    @contextmanager
-    def hold(self) -> Generator[None]:
-        """Hold the lock for a step that is no turn; a turn that is under way is a ``StateError``."""
-        self._acquire_now()
+    @asynccontextmanager
+    async def hold(self, *, queue: bool) -> AsyncGenerator[None]:
+        """Hold the lock for a step that is no turn; *queue* as for :meth:`acquire`."""
+        await self._take(queue=queue)
         try:
             yield
         finally:
             self.release()
 
-    def _acquire_now(self) -> None:
+    def check_free(self) -> None:
+        """Raise StateError when a turn is under way."""
         if not self._available():
             raise busy_error()
+
+    async def _take(self, *, queue: bool) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if not queue:
+            self.check_free()
+        elif not self._available():
+            if self._holder is not None and self._holder() is task:
+                raise StateError(
+                    "this task has begun a turn of this conversation and would wait for itself; "
+                    "read that reply to its end or close it first"
+                )
+            await self._wait()
         self._locked = True
+        self._holder = weakref.ref(task)
 
     def _available(self) -> bool:
         """Return whether the lock is free, once a holder that is over has released it."""
@@ -79,7 +93,7 @@ class TurnLock:
 
     def release(self) -> None:
         """Hand the lock to the next in line. From any thread: a finalizer may run on another one."""
-        self._release_if_over = None
+        self._release_if_over = self._holder = None
         while self._waiting:
             waiter = self._waiting.popleft()
             try:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
+from ..protocol.object_checks import check_function
+
 if TYPE_CHECKING:
     from ..model.job import Job
 
@@ -105,15 +107,18 @@ class Observation(Protocol):
         ...
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the operation; *error* is why it failed, or None."""
+        """End the operation; *error* is why it failed, a cancellation, too, or None."""
         ...
 
 
 class Observer(Protocol):
-    """Follows operations, from the request to the end of the stream or of the job."""
+    """Follows operations, from the request to the end of the stream or of the job.
+
+    A reply that is dropped ends its observation in a finalizer, which may run on any thread.
+    """
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> Observation:
-        """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait`` or ``run_job``.
+        """Begin to follow ``ask``, ``create_job``, ``send_message``, ``wait``, ``refresh`` or ``run_job``.
 
         Args:
             operation: The operation's name.
@@ -157,6 +162,14 @@ def note_job(observation: Observation, job: Job) -> None:
             observation.set(name, fact)
 
 
+def end_answer(observation: Observation, error: BaseException | None, **facts: Fact | None) -> None:
+    """Note what is known of an answer, and end the observation."""
+    for name, fact in facts.items():
+        if fact:
+            observation.set(name, fact)
+    observation.end(error)
+
+
 E = TypeVar("E")
 
 
@@ -175,8 +188,16 @@ class CallbackObserver:
         on_response: Callable[[ResponseReceived], object] | None,
         on_retry: Callable[[RetryScheduled], object] | None,
     ) -> CallbackObserver | None:
-        """Return an observer that calls the functions; None when there are none."""
-        given = (on_request, on_response, on_retry)
+        """Return an observer that calls the functions; None when there are none.
+
+        Raises:
+            ConfigurationError: One is not a plain function.
+        """
+        given = (
+            check_function(on_request, "on_request"),
+            check_function(on_response, "on_response"),
+            check_function(on_retry, "on_retry"),
+        )
         return cls(*given) if any(call is not None for call in given) else None
 
     def start(self, operation: str, facts: Mapping[str, Any]) -> Observation:

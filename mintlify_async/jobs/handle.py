@@ -179,6 +179,15 @@ class JobHandle(JobFlags):
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
         """
+        observation = self._calls.observe("refresh", self.project_id, self.id)
+        if observation is None:
+            return await self._refresh()
+        with following(observation), observation.active():
+            job = await self._refresh()
+            note_job(observation, job)
+            return job
+
+    async def _refresh(self) -> Job:
         try:
             return await self._poll(retry=True)
         except NotFoundError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -23,6 +22,7 @@ from ..errors import (
 )
 from ..model.job import Job
 from ..protocol.argument_checks import check_seconds
+from ..protocol.object_checks import check_function
 from .polling import PollCalls, PollResult, PollScheduler
 from .stale_guard import JobState, JobStates
 
@@ -130,8 +130,7 @@ class WaitRules:
         if until not in ("terminal", "pr"):
             raise ConfigurationError(f"until must be 'terminal' or 'pr', not {until!r}", field="until")
         check_seconds(pr_grace, "pr_grace", zero=True)
-        if on_change is not None and not is_plain_function(on_change):
-            raise ConfigurationError("on_change must be a plain function of one Job", field="on_change")
+        check_function(on_change, "on_change")
         if on_change is None and check and until == "terminal":
             return DEFAULT_RULES  # thousands of waits share it
         return cls(
@@ -149,13 +148,6 @@ class WaitRules:
 
 
 DEFAULT_RULES: Final = WaitRules()
-
-
-def is_plain_function(given: object) -> bool:
-    """Return whether *given* can be called and is not a coroutine function."""
-    if not callable(given) or inspect.iscoroutinefunction(given):
-        return False
-    return not inspect.iscoroutinefunction(type(given).__call__)
 
 
 @define(eq=False, repr=False, weakref_slot=False)

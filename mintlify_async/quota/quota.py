@@ -124,8 +124,12 @@ class Quota:
         """Keep *limits* by name; :meth:`interface` has the names, and the interface's limits as defaults."""
         if mode not in ("raise", "wait"):
             raise ConfigurationError(f"mode must be 'raise' or 'wait', not {mode!r}", field="mode")
-        if store is not None and not isinstance(store, QuotaStore):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise ConfigurationError(f"store must be a QuotaStore, not {type(store).__name__}", field="store")
+        given: object = store
+        if isinstance(given, type) or not isinstance(given, QuotaStore | None):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise ConfigurationError(
+                f"store must be a QuotaStore such as MemoryQuotaStore(), not a {type(given).__name__}",
+                field="store",
+            )
         self.mode: Mode = mode
         self.limits = dict(limits)
         self.together = together

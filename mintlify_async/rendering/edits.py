@@ -163,6 +163,10 @@ class Edits:
 
     async def close(self) -> None:
         """Stop reading and close the reply. Safe to repeat."""
+        self._reading.left = True
+        await self._stop()
+
+    async def _stop(self) -> None:
         self._ended = self._reading.stopped = True
         self._stop_watching()
         task = self._task
@@ -182,7 +186,8 @@ class Edits:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
-        await self.close()
+        self._reading.left = not isinstance(error, asyncio.CancelledError)
+        await self._stop()
 
     def __del__(self) -> None:
         """Cancel the task of an iterator that was dropped."""
@@ -190,6 +195,7 @@ class Edits:
         if task is None or loop is None or task.done() or loop.is_closed():
             return
         self._stop_watching()
+        self._reading.left = self._given  # else its last step was cancelled
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(task.cancel)
 
@@ -202,6 +208,7 @@ class _Reading:
         self.over = False
         self.shown = asyncio.Event()
         self.error: Exception | None = None
+        self.left = False  # whether the consumer wanted no more, rather than was cancelled
         self.stopped = False  # whether the consumer asked for the end
         self._tail = tail
         self._pieces: list[str] = []
@@ -227,6 +234,8 @@ class _Reading:
             self._end(error)
         except BaseException:
             self._end(None if self.stopped else _cancelled())
+            if self.left:
+                await self.answer.close()
             raise
         else:
             self._end(None)

@@ -12,6 +12,7 @@ from .clock import Clock, Timer
 
 T = TypeVar("T")
 LATE = 0.05  # seconds late: the loop was blocked, and an answer may have arrived meanwhile
+CANCEL_AGAIN = 0.25  # seconds between two cancellations of a step that goes on: libraries swallow some
 ONE_TURN = 0.001  # seconds, in which the loop reads what has arrived
 
 
@@ -92,7 +93,11 @@ class Deadline:
 
 
 async def finish_shielded(
-    step: Coroutine[Any, Any, T], *, patience: float | None = None, hurry: bool = False
+    step: Coroutine[Any, Any, T],
+    *,
+    patience: float | None = None,
+    hurry: bool = False,
+    limit: float = math.inf,
 ) -> T:
     """Finish *step* even if the caller is cancelled; the cancellation is raised afterwards.
 
@@ -101,24 +106,43 @@ async def finish_shielded(
         patience: How long to wait after a cancellation until *step* is cancelled, too, in seconds;
             None waits without a limit.
         hurry: Whether the caller was cancelled before, so that *patience* begins now.
+        limit: How long to wait after a cancellation in all, in seconds. A step that still goes on, because it
+            does not heed its cancellation, is then left to itself, and what becomes of it is lost.
     """
     import anyio  # imported on use: it takes a tenth of the session's import time
 
     task = asyncio.ensure_future(step)
     cancelled: asyncio.CancelledError | None = None
+    now, due, end = asyncio.get_running_loop().time, math.inf, math.inf
     with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel every await again
-        while not task.done():
+        while not task.done() and now() < end:
+            if hurry and end == due == math.inf:
+                due, end = now() + (math.inf if patience is None else patience), now() + limit
+            at = min(due, end)
             try:
-                await asyncio.wait([task], timeout=patience if hurry else None)
+                await asyncio.wait([task], timeout=None if at == math.inf else max(0.0, at - now()))
             except asyncio.CancelledError as error:
                 cancelled, hurry = error, True
             else:
                 task.cancel()  # its time limit has passed, or it is done
+                due = now() + CANCEL_AGAIN
+    if not task.done():
+        _left.add(task)  # asyncio itself keeps no task alive
+        task.add_done_callback(_end_of_left)
+        raise cancelled or asyncio.CancelledError
     if cancelled is not None:
-        if not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs that it never was
+        _end_of_left(task)
         raise cancelled
     return task.result()
+
+
+_left: set[asyncio.Future[Any]] = set()
+
+
+def _end_of_left(task: asyncio.Future[Any]) -> None:
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, or asyncio logs that it never was
 
 
 def cancel_requests() -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from ..errors import ConfigurationError, StateError
+from ..protocol.object_checks import CLOCK, check_function, check_type
 from ..runtime.clock import Clock, SystemClock
 from .answer_sender import FaultyConnection, play_fault, send_answer
 from .assistant_answers import AnswerStyle
@@ -126,7 +127,14 @@ class LocalService:
     ) -> None:
         if not 0 <= port <= 65535:
             raise ConfigurationError("port must be between 0 and 65535; 0 takes a free one", field="port")
-        self.clock: Clock = clock or SystemClock()
+        check_type(keys, Keys, "keys")
+        check_type(life, JobLife, "life")
+        check_type(limits, Limits, "limits")
+        check_type(answers, AnswerStyle, "answers")
+        check_type(threads, ThreadStyle, "threads")
+        check_type(ssl, ssl_module.SSLContext, "ssl")
+        check_function(observer, "observer")
+        self.clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         keys = keys or Keys()
         self.docs = _shared_index(None if docs is None else Path(docs).resolve())
         self._operations = Operations(

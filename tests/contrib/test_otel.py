@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 
 import pytest
 
@@ -15,10 +17,19 @@ from opentelemetry.instrumentation.aiohttp_client import create_trace_config
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, StaticSampler
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mintlify_async import JobFailedError, OutcomeUnknownError, StreamInterruptedError
+from mintlify_async import (
+    AssistantError,
+    AuthenticationError,
+    JobFailedError,
+    Message,
+    OutcomeUnknownError,
+    StreamInterruptedError,
+)
 from mintlify_async.contrib.otel import OpenTelemetryObserver
+from mintlify_async.messages import TextPart
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Close, Cut
 
@@ -51,7 +62,8 @@ async def service():
 
 @pytest.fixture
 async def session(service, provider):
-    async with service.session(observer=OpenTelemetryObserver(provider)) as session:
+    observer = OpenTelemetryObserver(provider, clock=service.clock)
+    async with service.session(observer=observer) as session:
         yield session
 
 
@@ -77,6 +89,7 @@ async def test_an_answer_is_one_span_from_request_to_end(service, session, expor
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.provider.name": "mintlify",
         "gen_ai.agent.id": "acme-docs",
+        "gen_ai.agent.name": "acme-docs",
         "gen_ai.conversation.id": "t1",
         "gen_ai.response.finish_reasons": ("stop",),
         "gen_ai.response.id": "m1",
@@ -88,15 +101,86 @@ async def test_an_answer_is_one_span_from_request_to_end(service, session, expor
 
 
 async def test_content_is_captured_only_on_request(service, provider, exporter):
-    """It may be personal."""
+    """It may be personal. Each is a list of messages, as JSON, because spans hold no nested values."""
     service.script.ask(events=EVENTS)
     async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
         await session.ask("a question")
         await session.create_job("a prompt")
     ask, create = exporter.get_finished_spans()
-    assert ask.attributes["gen_ai.input.messages"] == "a question"
-    assert ask.attributes["gen_ai.output.messages"] == "Hello"
-    assert create.attributes["gen_ai.input.messages"] == "a prompt"
+    assert json.loads(ask.attributes["gen_ai.input.messages"]) == [said("user", "a question")]
+    assert json.loads(ask.attributes["gen_ai.output.messages"]) == [
+        {**said("assistant", "Hello"), "finish_reason": "stop"}
+    ]
+    assert json.loads(create.attributes["gen_ai.input.messages"]) == [said("user", "a prompt")]
+
+
+def said(role, text):
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+@pytest.mark.parametrize(
+    ("events", "reason"),
+    [
+        ([*EVENTS[:-1], {"type": "finish", "finishReason": "content-filter"}], "content_filter"),
+        ([*EVENTS[:-1], {"type": "finish", "finishReason": "tool-calls"}], "tool_call"),
+        ([*EVENTS[:-1], {"type": "finish"}], "unknown"),
+        ([*EVENTS[:-1], {"type": "abort"}], "abort"),
+        ([*EVENTS[:-1], {"type": "error", "errorText": "no"}], "error"),
+    ],
+)
+async def test_a_message_says_why_it_ended(service, provider, exporter, events, reason):
+    """The conventions require a reason and have words of their own for it."""
+    service.script.ask(events=events)
+    async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
+        await asyncio.gather(session.ask("x").run(), return_exceptions=True)
+    [message] = json.loads(only(exporter).attributes["gen_ai.output.messages"])
+    assert message == {**said("assistant", "Hello"), "finish_reason": reason}
+
+
+async def test_the_question_is_what_a_user_said(service, provider, exporter):
+    """Also where the last message is an answer that is to be continued."""
+    async with service.session(observer=OpenTelemetryObserver(provider, capture_content=True)) as session:
+        await session.ask(
+            [
+                Message.user("a question"),
+                Message(id="m", role="assistant", parts=(TextPart(text="an answer"),)),
+            ]
+        )
+    assert json.loads(only(exporter).attributes["gen_ai.input.messages"]) == [said("user", "a question")]
+
+
+async def test_the_span_says_which_conventions_it_follows(session, exporter):
+    """A backend converts what it reads by the schema's address."""
+    await session.ask("x")
+    assert only(exporter).instrumentation_scope.schema_url == "https://opentelemetry.io/schemas/1.41.0"
+
+
+async def test_what_a_sampler_needs_is_known_at_the_start(service, exporter):
+    """The conventions name four attributes that the span has from its creation."""
+    seen = {}
+
+    class Sampler(StaticSampler):
+        def should_sample(self, context, trace_id, name, kind, attributes, *rest):
+            seen.update(attributes)
+            return super().should_sample(context, trace_id, name, kind, attributes, *rest)
+
+    provider = TracerProvider(sampler=Sampler(Decision.DROP))
+    async with service.session(observer=OpenTelemetryObserver(provider)) as session:
+        await session.ask("x")
+    assert seen["gen_ai.operation.name"] == "invoke_agent"
+    assert seen["gen_ai.provider.name"] == "mintlify"
+    assert (seen["server.address"], seen["server.port"]) == ("127.0.0.1", service.port)
+
+
+async def test_the_first_chunk_is_timed_when_it_arrives(service, session, exporter):
+    """Not when the next read begins: the consumer may take its time over the first event."""
+    service.script.ask(events=[EVENTS[0], 2.0, *EVENTS[1:]], delay=0.5)
+    async for event in session.ask("x"):
+        if event.type == "start":
+            await service.clock.sleep(30.0)
+    span = only(exporter)
+    assert span.attributes["gen_ai.response.time_to_first_chunk"] == pytest.approx(0.5, abs=0.2)
+    assert [event.name for event in span.events] == ["mintlify.first_event"]
 
 
 async def test_a_job_from_creation_to_its_end_is_one_span(session, exporter):
@@ -150,20 +234,153 @@ async def test_failures_of_jobs(service, session, exporter):
     assert kinds == ["OutcomeUnknownError", "JobFailedError"]
 
 
-async def test_a_cancelled_call_ends_its_span(provider, exporter):
-    """No span stays open."""
-    async with (
-        LocalService() as service,
-        service.session(observer=OpenTelemetryObserver(provider)) as session,
-    ):
-        service.script.ask(events=EVENTS[:1], delay=60)
-        task = asyncio.create_task(session.ask("x").run())
-        while not service.requests:
-            await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+async def read_in_block(session):
+    async with session.ask("x") as reply:
+        async for _ in reply:
+            pass
+
+
+async def read_in_loop(session):
+    async for _ in session.ask("x"):
+        pass
+
+
+async def read_text(session):
+    async for _ in session.ask("x").text_stream:
+        pass
+
+
+async def read_whole(session):
+    await session.ask("x")
+
+
+async def work_in_block(session):
+    async with session.ask("x") as reply:
+        await anext(reply)
+        await asyncio.Event().wait()
+
+
+async def show_edits(session):
+    async for _ in session.ask("x").edits():
+        pass
+
+
+async def show_edits_in_block(session):
+    async with session.ask("x").edits() as edits:
+        async for _ in edits:
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("events", [[100.0], [*EVENTS[:3], 100.0]], ids=["silent", "begun"])
+@pytest.mark.parametrize(
+    "read",
+    [read_in_block, read_in_loop, read_text, read_whole, work_in_block, show_edits, show_edits_in_block],
+)
+async def test_a_cancelled_reply_says_so(service, session, exporter, read, events):
+    """Before its first event or after it, in a block or without, while it is read or not."""
+    service.script.ask(events=events)
+    task = asyncio.create_task(read(session))
+    while not service.answering:
+        await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    gc.collect()
+    for _ in range(20):
+        await asyncio.sleep(0)
     assert only(exporter).attributes["error.type"] == "CancelledError"
+
+
+async def leave_loop(reply):
+    async for _ in reply:
+        break
+
+
+async def leave_block(reply):
+    async with reply:
+        await anext(reply)
+
+
+async def drop(reply):
+    await anext(reply)
+
+
+async def close(reply):
+    await anext(reply)
+    await reply.close()
+
+
+async def leave_edits(reply):
+    async for _ in reply.edits():
+        break
+
+
+async def leave_edits_block(reply):
+    async with reply.edits() as edits:
+        await anext(edits)
+
+
+async def go_on_after_a_timeout(reply):
+    await anext(reply)
+    await anext(reply)
+    for _ in range(2):
+        step = asyncio.create_task(anext(reply))
+        await asyncio.sleep(0)
+        step.cancel()
+        await asyncio.wait([step])
+        await anext(reply)
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [leave_loop, leave_block, drop, close, leave_edits, leave_edits_block, go_on_after_a_timeout],
+)
+async def test_a_reply_that_is_left_ends_its_span(service, session, exporter, leave):
+    """Without an error, because the application did not want more."""
+    service.script.ask(events=[*EVENTS[:2], *[1.0, EVENTS[2]] * 200])
+    await leave(session.ask("x"))
+    gc.collect()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    span = only(exporter)
+    assert span.status.status_code is StatusCode.UNSET
+    assert "error.type" not in span.attributes
+    assert "gen_ai.response.time_to_first_chunk" in span.attributes
+
+
+async def test_no_text_of_the_server_without_permission(service, provider, exporter):
+    """An error's message may quote the service, which may quote the question."""
+    for capture in (False, True):
+        service.script.ask(events=[*EVENTS[:3], {"type": "error", "errorText": "Ada lives in Rome"}])
+        service.script.create_job(status=401, json={"error": "Ada lives in Rome"})
+        observer = OpenTelemetryObserver(provider, capture_content=capture)
+        async with service.session(observer=observer) as session:
+            with pytest.raises(AssistantError):
+                await session.ask("x")
+            with pytest.raises(AuthenticationError):
+                await session.create_job("x")
+    *private, asked, created = exporter.get_finished_spans()
+    assert not any("Ada" in span.to_json() for span in private)
+    assert [span.attributes["error.type"] for span in private] == ["AssistantError", "AuthenticationError"]
+    assert private[1].attributes["http.response.status_code"] == 401
+    assert all("Ada lives in Rome" in span.status.description for span in (asked, created))
+
+
+async def test_one_look_at_a_job_is_a_span(service, session, exporter):
+    """refresh() asks the service, and may fail."""
+    job = await session.create_job("x")
+    await job.refresh()
+    service.script.get_job(status=401)
+    with pytest.raises(AuthenticationError):
+        await job.refresh()
+    _, seen, refused = exporter.get_finished_spans()
+    assert seen.attributes["mintlify.operation"] == "refresh"
+    assert seen.attributes["gen_ai.conversation.id"] == job.id
+    assert seen.attributes["mintlify.job.status"] == job.status
+    assert refused.attributes["error.type"] == "AuthenticationError"
 
 
 async def test_aiohttps_own_spans_are_children(service, provider, exporter):

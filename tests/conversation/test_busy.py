@@ -7,7 +7,9 @@ import asyncio
 import pytest
 from conversation_kit import answer, body, roles, sent
 
+from mintlify_async import APITimeoutError, Timeouts
 from mintlify_async.errors import StateError, StreamInterruptedError
+from mintlify_async.storage import MemoryConversationStore
 from mintlify_async.testing import LocalService
 
 
@@ -196,3 +198,83 @@ async def test_a_reply_that_the_next_question_closed_says_so(service, session):
     await chat.ask("How do I install it?")
     with pytest.raises(StateError, match="the next question"):
         await anext(reply)
+
+
+async def test_a_nested_question_is_told(service, session):
+    """In its own turn's block, a task that asks, or changes the conversation, would wait for itself."""
+    store = MemoryConversationStore()
+    chat = session.conversation(busy="queue", store=store, id="c")
+    for step in (lambda: chat.ask("Nested").run(), chat.undo, chat.save, chat.delete):
+        async with chat.ask("How do I install it?") as reply:
+            await anext(reply)
+            with pytest.raises(StateError, match="would wait for itself"):
+                await step()
+            await reply
+    assert len(chat.messages) == 8
+    reply = chat.ask("Without a block")
+    await anext(reply)
+    with pytest.raises(StateError, match="would wait for itself"):
+        await chat.ask("Nested")
+    await reply
+    assert "Nested" not in [text for n in range(5) for _, text in sent(service, n)]
+
+
+@pytest.mark.parametrize("options", [{"timeout": 5.0}, {"timeouts": Timeouts(total=5.0)}])
+async def test_the_timeout_limits_the_wait_in_line(service, session, clock, options):
+    """What is left of it is the limit on the answer; a turn that was not sent leaves no trace."""
+    chat = session.conversation(busy="queue")
+    async with chat.ask("First") as first:
+        await anext(first)
+        second = chat.ask("Second", **options)
+        began = clock.now()
+        with pytest.raises(APITimeoutError, match="not sent within 5 s") as caught:
+            await asyncio.create_task(second.run())
+        assert clock.now() - began == pytest.approx(5.0)
+        assert (caught.value.phase, caught.value.seconds, caught.value.sent) == ("total", 5.0, "no")
+    assert service.requests.count("ask") == 1
+    service.script.ask(events=[*answer("Half")[:-2], 1000.0])
+    began = clock.now()
+    async with chat.ask("Third") as third:
+        await anext(third)
+        late = asyncio.create_task(chat.ask("Fourth", **options).run())
+        await clock.sleep(3.0)
+    service.script.ask(events=[*answer("Half")[:-2], 1000.0])
+    with pytest.raises(StreamInterruptedError):
+        await late
+    assert clock.now() - began == pytest.approx(5.0, abs=0.1)
+    await second
+    assert not chat.busy
+
+
+async def test_changes_wait_in_line(service, session):
+    """undo, save and delete begin when the turns before them are over, also those of other objects."""
+    store = MemoryConversationStore()
+    chats = [session.conversation(busy="queue", store=store, id="c", owner="ada") for _ in range(2)]
+    for step in ("save", "undo", "delete"):
+        async with chats[0].ask("First") as first:
+            same, other = (asyncio.create_task(getattr(chat, step)()) for chat in chats)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not same.done()
+            assert not other.done()
+            await first
+        results = await asyncio.gather(same, other, return_exceptions=True)
+        if step == "save":  # the other object has never read what is there
+            assert results == [None, None]
+        elif step == "undo":
+            assert [message.text for message in results[0]] == ["First"]
+            assert isinstance(results[1], list | StateError)
+        else:
+            assert results == [True, False]
+    assert await store.ids(owner="ada") == []
+
+
+async def test_a_change_is_refused_without_a_queue(service, session):
+    """By default nothing waits."""
+    chat = session.conversation(store=MemoryConversationStore(), id="c")
+    async with chat.ask("First") as first:
+        for step in (chat.undo, chat.save, chat.delete):
+            with pytest.raises(StateError, match="busy with another turn"):
+                await asyncio.create_task(step())
+        await first
+    assert len(chat.messages) == 2

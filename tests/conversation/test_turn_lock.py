@@ -64,11 +64,33 @@ async def test_without_queueing_a_second_is_told():
     await lock.acquire(first.release_if_over, queue=False)
     with pytest.raises(StateError, match="busy with another turn"):
         await lock.acquire(Holder().release_if_over, queue=False)
-    with pytest.raises(StateError, match="busy"), lock.hold():
-        raise AssertionError
+    with pytest.raises(StateError, match="busy"):
+        lock.check_free()
+    with pytest.raises(StateError, match="busy"):
+        async with lock.hold(queue=False):
+            raise AssertionError
     lock.release()
-    with lock.hold():
+    lock.check_free()
+    async with lock.hold(queue=False):
         assert lock.locked
+    assert not lock.locked
+
+
+async def test_a_task_does_not_wait_for_itself():
+    """It would wait for ever; another task waits in line."""
+    lock = TurnLock()
+    first = Holder()
+    await lock.acquire(first.release_if_over, queue=True)
+    waiting = asyncio.create_task(lock.acquire(Holder().release_if_over, queue=True))
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match="wait for itself"):
+        await lock.acquire(Holder().release_if_over, queue=True)
+    with pytest.raises(StateError, match="wait for itself"):
+        async with lock.hold(queue=True):
+            raise AssertionError
+    lock.release()
+    await waiting
+    lock.release()
     assert not lock.locked
 
 

@@ -18,6 +18,7 @@ import anyio
 from attrs import field, frozen
 
 try:
+    import redis
     from redis.asyncio import ConnectionPool, Redis
     from redis.exceptions import NoScriptError, RedisError
 except ImportError as error:  # pragma: no cover - tested in an environment without it
@@ -26,6 +27,7 @@ except ImportError as error:  # pragma: no cover - tested in an environment with
     ) from error
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
+from mintlify_async.protocol.object_checks import Kind
 from mintlify_async.runtime.closing import NothingToClose
 
 Argument = str | int | float
@@ -47,6 +49,9 @@ class RedisClient(Protocol):
 
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
         """Run *script*, and let the server cache it."""
+
+
+REDIS: Final = Kind("a redis.asyncio.Redis", ("evalsha", "eval"), "redis.asyncio.Redis.from_url(…)")
 
 
 @frozen
@@ -125,6 +130,11 @@ class Runner:
 
     def __init__(self, client: RedisClient, timeout: float) -> None:
         """Keep the client; nothing is sent yet."""
+        if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
+            raise ConfigurationError(
+                "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
+            )
+        REDIS.check(client, "client", required=True)
         self._client = client
         self._timeout = check_seconds(timeout, "timeout")
         self._failures = 0

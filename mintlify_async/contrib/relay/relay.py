@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mintlify_async import ConfigurationError, MintlifyError
+from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
@@ -140,6 +141,14 @@ class Relay:
         clock: Clock | None = None,
     ) -> None:
         _check(mode, page_fields)
+        SESSION.check(session, "session", required=True)
+        check_type(limits, RelayLimits, "limits")
+        for name, hook in (("user", user), ("rate", rate), ("on_finish", on_finish)):
+            check_function(hook, name, plain=False)
+        check_function(on_unfinished, "on_unfinished", plain=False)
+        check_function(error_text, "error_text")
+        if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
         for name, number in (
             ("max_concurrent", max_concurrent),
             ("max_concurrent_per_user", max_concurrent_per_user),
@@ -151,7 +160,7 @@ class Relay:
                 raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
         self._session = session
         self._limits = limits or RelayLimits()
-        self._clock: Clock = clock or SystemClock()
+        self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
         self._user = user
         self._rate = rate

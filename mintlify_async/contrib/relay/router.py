@@ -74,7 +74,7 @@ def relay_routes(
 
 
 def _check(path: str, user: object) -> None:
-    if not path.startswith("/"):
+    if not (isinstance(path, str) and path.startswith("/")):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise ConfigurationError('path must begin with "/"', field="path")
     if user is None:
         raise ConfigurationError(

@@ -271,7 +271,10 @@ async def test_loops_in_other_threads_may_share_it(redis_client: Any):
 )
 def test_a_bad_argument_is_refused_by_name(redis_server: RedisServer, arguments: dict[str, Any], field: str):
     """Before anything is sent."""
+    from redis.asyncio import Redis
+
+    client = Redis()  # connects with its first command
     with pytest.raises(ConfigurationError) as error:
-        RedisLedger(None, **arguments)  # type: ignore[arg-type]
+        RedisLedger(client, **arguments)
     assert error.value.field == field
-    assert repr(RedisLedger(None)) == "RedisLedger(namespace='mintlify')"  # type: ignore[arg-type]
+    assert repr(RedisLedger(client)) == "RedisLedger(namespace='mintlify')"

@@ -1,0 +1,155 @@
+"""A wrong object or function is refused where it is passed, and the error says what to pass."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from mintlify_async import ConfigurationError, MintlifySession
+from mintlify_async.conversation.conversation import Conversation
+from mintlify_async.quota import MemoryQuotaStore
+from mintlify_async.quota.quota import Quota
+from mintlify_async.storage import MemoryConversationStore, MemoryLedger, SQLiteConversationStore
+from mintlify_async.testing import LocalService, VirtualClock
+
+
+async def later(*arguments):
+    """A hook that would never run: its coroutine is not awaited."""
+
+
+class AsyncObserver:
+    async def start(self, operation, facts):
+        """Begin too late."""
+
+
+class HalfLedger:
+    async def claim(self, claim):
+        return claim
+
+    async def record(self, claim, job_id):
+        """Keep nothing."""
+
+
+def refused(make, **arguments):
+    with pytest.raises(ConfigurationError) as caught:
+        make(**arguments)
+    [field] = arguments
+    assert caught.value.field == field
+    assert str(caught.value).startswith(field)
+    assert len(str(caught.value)) < 160
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "advice"),
+    [
+        ("ledger", "x.sqlite", "pass SQLiteLedger('x.sqlite')"),
+        ("ledger", Path("/tmp/x"), "pass SQLiteLedger('/tmp/x')"),
+        ("ledger", MemoryLedger, "pass MemoryLedger(…)"),
+        ("ledger", HalfLedger(), "(it has no release, find, open_claims, resolve, forget)"),
+        ("ledger", SQLiteConversationStore("x"), "not a SQLiteConversationStore"),
+        ("quota", True, "not True: pass Quota.interface()"),
+        ("quota", False, "not False"),
+        ("quota", Quota, "pass Quota(…)"),
+        ("quota", 100, "not an int"),
+        ("observer", object(), "not an object: pass OpenTelemetryObserver()"),
+        ("observer", AsyncObserver(), "start; that of an AsyncObserver is async"),
+        ("observer", print, "not the function print"),
+        ("clock", 0.0, "not a float"),
+        ("clock", VirtualClock, "pass VirtualClock(…)"),
+        ("client_session", aiohttp.ClientSession, "aiohttp.ClientSession"),
+        ("on_request", later, "a plain function, not an async one"),
+        ("on_response", partial(later, 1), "a plain function"),
+        ("on_retry", "x", "must be a function; got a str"),
+    ],
+)
+def test_a_session_refuses_a_wrong_object(argument, value, advice):
+    """At once, not with an AttributeError at the first request."""
+    assert advice in refused(MintlifySession, **{argument: value})
+
+
+def test_an_address_is_not_repeated():
+    """It may hold a password."""
+    text = refused(MintlifySession, ledger="redis://:secret@host/0")
+    assert "secret" not in text
+
+
+async def test_options_are_checked_likewise(service):
+    """with_options takes the same objects."""
+    async with service.session() as session:
+        for argument in ("ledger", "quota", "observer"):
+            refused(session.with_options, **{argument: "x"})
+
+
+async def test_a_conversation_refuses_a_wrong_store(service):
+    """Where it is made: its first turn would pay for an answer that it cannot keep."""
+    async with service.session() as session:
+        text = refused(session.conversation, store="x.sqlite")
+        assert "pass SQLiteConversationStore('x.sqlite')" in text
+        refused(session.conversation, store=MemoryConversationStore)
+        with pytest.raises(ConfigurationError, match="session must be a MintlifySession, not None"):
+            Conversation.from_dict(None, session.conversation().to_dict())
+
+
+async def test_a_function_is_checked_before_a_job_is_paid_for(service):
+    """run_job creates nothing when what comes after the creation cannot work."""
+    async with service.session() as session:
+        for wrong in ({"on_change": later}, {"on_created": "x"}, {"until": "done"}):
+            with pytest.raises(ConfigurationError) as caught:
+                await session.run_job("x", **wrong)
+            assert [caught.value.field] == list(wrong)
+        reply = session.ask("x")
+        refused(reply.edits, tail=later)
+        await reply.close()
+    assert not service.requests
+
+
+def test_the_local_service_refuses_wrong_objects():
+    """So that a test fails where it is wrong."""
+    for argument in ("clock", "keys", "life", "limits", "answers", "threads", "ssl", "observer"):
+        refused(LocalService, **{argument: "x"})
+
+
+def test_a_quota_refuses_a_class():
+    """A class has the methods of a store, but is none."""
+    refused(partial(Quota.interface), store=MemoryQuotaStore)
+
+
+def test_a_relay_refuses_wrong_objects():
+    """Where it is made, not when the first page asks."""
+    pytest.importorskip("fastapi")
+    from mintlify_async.contrib.relay import Relay, relay_routes
+
+    secrets = ["s" * 43]
+    session = MintlifySession(domain="x")
+    make = partial(Relay, session, secrets=secrets)
+    for argument in ("user", "rate", "on_finish", "on_unfinished", "error_text", "limits", "clock", "ask"):
+        refused(make, **{argument: "x"})
+    refused(make, error_text=later)
+    refused(partial(relay_routes, session, secrets=secrets, user=later), path=1)
+    with pytest.raises(ConfigurationError, match="session must be a MintlifySession"):
+        Relay("acme", secrets=secrets)
+
+
+def test_redis_stores_refuse_what_is_no_client():
+    """An address, or a client that does not await."""
+    redis = pytest.importorskip("redis")
+    from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger, RedisQuotaStore
+
+    for store in (RedisLedger, RedisConversationStore, RedisQuotaStore):
+        for wrong in ("redis://:secret@host/0", redis.Redis(), None):
+            text = refused(store, client=wrong)
+            assert "redis.asyncio.Redis" in text
+            assert "secret" not in text
+
+
+def test_the_tracing_observer_refuses_wrong_objects():
+    """Both its objects."""
+    pytest.importorskip("opentelemetry")
+    from mintlify_async.contrib.otel import OpenTelemetryObserver
+
+    for argument in ("tracer_provider", "clock"):
+        refused(OpenTelemetryObserver, **{argument: "x"})
