@@ -121,7 +121,10 @@ class Edits:
             await self._until_due()
             over = self._reading.over
             self._splitter.feed(self._reading.take())
-            edit = self._ready(over=over)
+            if over:
+                self._splitter.close()
+            edit = self._splitter.next_edit()
+            self._finished = over and (edit is None or self._splitter.finished)
             if edit is not None or over:
                 return edit
             await self._reading.more()
@@ -132,14 +135,6 @@ class Edits:
     async def _until_due(self) -> None:
         while self._due is not None and (left := self._due - self._clock.now()) > 0:
             await self._clock.sleep(left)
-
-    def _ready(self, *, over: bool) -> Edit | None:
-        """Return the edit to make now, or None."""
-        edit = self._splitter.complete()
-        if edit is None and over:
-            self._finished = True
-            return self._splitter.finish()
-        return edit if edit is not None or over else self._splitter.growing()
 
     # Ending ---------------------------------------------------------------------------------
 
@@ -203,6 +198,7 @@ class _Reading:
         self._tail = tail
         self._filter = WithoutSuggestions() if tail is not None else None
         self._pieces: list[str] = []
+        self._begun = False  # whether there was a word
         self._held = ""  # the first half of a surrogate pair
         self._space: list[str] = []  # white space is shown only when a word follows it
         self._waiter: asyncio.Future[None] | None = None
@@ -243,12 +239,13 @@ class _Reading:
 
     def _add(self, text: str) -> None:
         if text:
+            self._begun = self._begun or not text.isspace()
             self._pieces.append(text)
             self._wake()
 
     def _begin_part(self) -> None:
         # An answer has several texts, for instance before and after a search: separate them.
-        if self.answer.text.strip():
+        if self._begun:
             self._add("\n\n")
 
     def _close(self, *, whole: bool) -> None:
