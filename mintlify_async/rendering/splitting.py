@@ -190,6 +190,7 @@ class MarkdownSplitter:
         self._fed: list[str] = []
         self._closed = False
         self._index = -1
+        self._sure: _Place | None = None  # what may be shown, and is not
         self._begin_message(0, None)
 
     @property
@@ -220,8 +221,10 @@ class MarkdownSplitter:
             edit = self._edit(place, final=True)
             self._begin_message(place.following, place.fence if place.reopens else None)
             return edit
-        place, self._sure = self._sure, None
-        return self._edit(place, final=False) if place is not None else None
+        if (place := self._sure) is None:
+            return None
+        self._sure = None
+        return self._edit(place, final=False)
 
     # Inside ---------------------------------------------------------------------------------
 
@@ -237,7 +240,7 @@ class MarkdownSplitter:
         self._block = -1  # where the opening line of a code block ends
         self._best: _Place | None = None
         self._last: _Place | None = None
-        self._sure: _Place | None = None  # what may be shown, and is not
+        self._sure = None
         self._sent = 0
 
     def _edit(self, place: _Place, *, final: bool) -> Edit:
