@@ -124,7 +124,10 @@ class Edits:
             await self._until_due()
             over = self._reading.over
             self._splitter.feed(self._reading.take())
-            edit = self._ready(over=over)
+            if over:
+                self._splitter.close()
+            edit = self._splitter.next_edit()
+            self._finished = over and (edit is None or self._splitter.finished)
             if edit is not None or over:
                 return edit
             await self._reading.more()
@@ -135,14 +138,6 @@ class Edits:
     async def _until_due(self) -> None:
         while self._due is not None and (left := self._due - self._clock.now()) > 0:
             await self._clock.sleep(left)
-
-    def _ready(self, *, over: bool) -> Edit | None:
-        """Return the edit to make now, or None."""
-        edit = self._splitter.complete()
-        if edit is None and over:
-            self._finished = True
-            return self._splitter.finish()
-        return edit if edit is not None or over else self._splitter.growing()
 
     # Ending ---------------------------------------------------------------------------------
 

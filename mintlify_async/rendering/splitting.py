@@ -8,21 +8,30 @@ again in the next. What was shown in a message is never taken back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import sys
+from bisect import bisect_right
+from itertools import islice
 from typing import Final, NamedTuple
 
 from attrs import frozen
 
 from ..errors import ConfigurationError
+from .graphemes import is_boundary
 
 MIN_LIMIT: Final = 200
 """Smallest limit of a message: below it, closing and opening a code block would leave no room for text."""
 
-ROOM: Final = 64
-"""Units left free while a message grows, for the word or the opening of a code block that fills it."""
-
 HELD_CHARACTERS: Final = 24
 """Longest word that is held back until it is complete; of a longer one, only the last character is."""
+
+FENCE_CHARACTERS: Final = 60
+"""How much of a line is read to see whether it opens or closes a code block."""
+
+MARK_CHARACTERS: Final = 30
+"""Longest indentation and mark of a code block: closing it with longer ones would leave no room for text."""
+
+SKIPPED_CHARACTERS: Final = 100
+"""Least that is read at once far from the end of a message; the end of the text is always read by words."""
 
 INFO_CHARACTERS: Final = 20
 """Longest language name of a code block that is repeated where the block is opened again."""
@@ -54,7 +63,7 @@ def utf16_units(text: str) -> int:
     >>> utf16_units("a😀")
     3
     """
-    return len(text) + sum(character > "\uffff" for character in text) if not text.isascii() else len(text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _check_limit(limit: object) -> int:
@@ -73,7 +82,8 @@ def split_markdown(text: str, limit: int) -> list[str]:
         limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000).
 
     Returns:
-        The messages, in order; none is empty. A code block that is split is closed in one
+        The messages, in order; none is empty. Each ends at the best place in its last third: between
+        paragraphs, else between lines, else between words. A code block that is split is closed in one
         message and opened again in the next. Only white space between two messages is left out.
 
     Raises:
@@ -86,8 +96,8 @@ def split_markdown(text: str, limit: int) -> list[str]:
     """
     splitter = MarkdownSplitter(limit)
     splitter.feed(text)
-    edits = [*iter(splitter.complete, None), splitter.finish()]
-    return [edit.text for edit in edits if edit is not None]
+    splitter.close()
+    return [edit.text for edit in iter(splitter.next_edit, None)]
 
 
 class _Fence(NamedTuple):
@@ -113,240 +123,250 @@ class _Fence(NamedTuple):
         return mark.startswith(self.mark) and not mark.strip(self.mark[0])
 
 
-_OPENING: Final = re.compile(r"([ \t]*(?:>[ \t]*)*)(`{3,}|~{3,})([^\n]*)")
+_FENCE: Final = re.compile(r"([ \t>]*)(`{3,}(?=[^`]*\Z)|~{3,})(.*)")
+_INLINE_CODE: Final = re.compile(r"[ \t>]*`{3,}[^`]*`")
+_MARK_IN_CODE: Final = re.compile(r"[ \t\r>]*(?:`{3,}|~{3,})[ \t\r>]*.")
+_LIKE_FENCE: Final = re.compile("```|~~~|>")
+_NEXT_FENCE: Final = re.compile(r"\n[ \t>]*(?:```|~~~)")
+_SPACES: Final = re.compile(r"\s*")
+_WORD: Final = re.compile(r"\S*")
+ANYWHERE, WORD, CODE_LINE, LINE, PARAGRAPH = range(5)
+"""The ranks of places where a message may end, best last."""
+
+
+class _Place(NamedTuple):
+    """A place where a message may end: at *end*; the next one begins at *following*."""
+
+    end: int
+    following: int
+    rank: int
+    fence: _Fence | None  # the code block that is open there
+    reopens: bool = True  # whether that block goes on in the next message
+
+
+class _Token(NamedTuple):
+    """The next word, or a whole line that opens or closes a code block."""
+
+    end: int
+    fence: _Fence | None  # the code block that is open after it
+    inside: range = range(0)  # where a word may be cut because it is long
 
 
 def _fence_after(line: str, fence: _Fence | None) -> _Fence | None:
     """Return the code block that is open after *line*, when *fence* was open before it."""
     if fence is not None:
         return None if fence.ends_with(line) else fence
-    match = _OPENING.match(line)
-    if match is None or ("`" in match[3] and match[2][0] == "`") or len(match[1]) + len(match[2]) > 30:
-        return None  # repeating an indent and mark of that length would leave no room for text
-    return _Fence(match[1], match[2], match[3])
+    match = _FENCE.match(line)
+    if match is None or len(match[1]) + len(match[2]) > MARK_CHARACTERS:
+        return None
+    return _Fence(*match.groups())
 
 
-_COMBINING: Final = re.compile("[\u0300-\u036f\u200d\ufe00-\ufe0f\U0001f3fb-\U0001f3ff]")
-"""What belongs to the character before it: accents, the joiner, variants and skin tones."""
-_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
-_BLANK: Final = re.compile(r"\s*")
-_CLOSING: Final = re.compile(r"[ \t\r>]*+(`{3,}|~{3,})[ \t\r>]*(\n|\Z)")
+def _closing_units(fence: _Fence | None) -> int:
+    return 0 if fence is None else len(fence.closing)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the start of each line, and the line with its line break."""
-    for match in _LINE.finditer(text):
-        yield match.start(), match[0]
-
-
-class _Place(NamedTuple):
-    """A place where a message may end."""
-
-    at: int
-    rank: int
-    fence: _Fence | None  # the code block that is open there
-
-
-PARAGRAPH, LINE, CODE_LINE, WORD, ANYWHERE = range(5)
-"""The ranks of places where a message may end, best first."""
+def _end(pattern: re.Pattern[str], text: str, at: int, stop: int = sys.maxsize) -> int:
+    """Return the end of the match of *pattern*, which may be empty, at *at*."""
+    match = pattern.match(text, at, stop)
+    return match.end() if match else at
 
 
 class MarkdownSplitter:
     """Splits a growing text into messages.
 
-    After each :meth:`feed`, call :meth:`complete` until it returns None, then :meth:`growing`.
-    At the end of the text call :meth:`complete` until it returns None, then :meth:`finish`.
+    After each :meth:`feed`, and after :meth:`close`, call :meth:`next_edit` until it returns None.
+
+    The text is read once, word by word. Of the places where the current message may end, only the best is
+    kept; a later place is never worse than an equal one before it. So a message ends at that place or after
+    it, and what stands before it can be shown. The messages are the same however the text arrives.
     """
 
     def __init__(self, limit: int) -> None:
         """Begin the first message; *limit* is the longest message, in UTF-16 code units."""
         self._limit = _check_limit(limit)
-        self._index = 0
-        self._text = ""  # from _at on: the text that is not in a complete message yet
-        self._at = 0
-        self._blank = 0  # where the first word of this message begins, while none of it is shown
+        self._late = limit - limit // 3  # where the last third of a message begins
+        self._text = ""
         self._fed: list[str] = []
-        self._opening = ""  # begins this message when the one before ended inside a code block
-        self._fence: _Fence | None = None  # the code block that is open where this message begins
-        self._shown = 0  # how much of the text is shown already, from _at on
-        self._seen = ""  # the message as it is shown now
-        self._sent = ""  # the deltas of this message together
+        self._closed = False
+        self._index = -1
+        self._sure: _Place | None = None  # what may be shown, and is not
+        self._begin_message(0, None)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the text has ended and each of its messages is complete."""
+        return self._closed and not self._fed and self._begin == self._spaces == len(self._text)
 
     def feed(self, text: str) -> None:
         """Add the next piece of text."""
         self._fed.append(text)
 
-    def complete(self) -> Edit | None:
-        """Return the current message if it is full, and begin the next one; else None."""
-        while True:
-            text, place = self._full()
-            if place is None:
-                return None
-            edit = self._edit(text, place.at, place.fence, final=True)
-            self._begin_next(place)
-            if edit.delta:  # a thousand spaces fill a message and add nothing to it
-                return edit
+    def close(self) -> None:
+        """Say that the text has ended."""
+        self._closed = True
 
-    def growing(self) -> Edit | None:
-        """Return the message with the whole words that were added since; None when there are none.
+    def next_edit(self) -> Edit | None:
+        """Return the next change of what is shown; None when there is none before more text comes.
 
-        The last word is held back: it may not be whole. So the final edit always has something to add.
+        The last words are held back: they may not be whole, and the final edit of a message adds to it.
         """
-        text = self._window()
-        at = self._end_of_words(text)
-        fence = self._open_at(text, at)
-        if at <= self._shown or not text[self._shown : at].strip():
+        if self._fed:
+            self._text += "".join(self._fed)
+            self._fed.clear()
+        place = self._full()
+        if place is None and self._closed and self._begin < self._read:
+            place = _Place(self._read, len(self._text), ANYWHERE, self._fence)
+        if place is not None:
+            edit = self._edit(place, final=True)
+            self._begin_message(place.following, place.fence if place.reopens else None)
+            return edit
+        if (place := self._sure) is None:
             return None
-        if fence is not None and not text[at:].strip(f" \t\r\n>{fence.mark[0]}"):
-            return None  # the closing fence is arriving; the message already shows one
-        edit = self._edit(text, at, fence, final=False)
-        self._shown = at
-        return edit
-
-    def finish(self) -> Edit | None:
-        """Return the last message, or None when everything was shown."""
-        text = self._window(ending=True)
-        at = len(text.rstrip())
-        if not text[self._shown : at].strip():
-            return None
-        return self._edit(text, at, self._open_at(text, at), final=True)
+        self._sure = None
+        return self._edit(place, final=False)
 
     # Inside ---------------------------------------------------------------------------------
 
-    def _full(self) -> tuple[str, _Place | None]:
-        """Return the text of this message and where to end it; None when it is not full."""
-        self._take_fed(ending=False)
-        if self._at + self._limit < self._blank < len(self._text):  # white space alone fills it
-            return "", _Place(self._limit, ANYWHERE, self._fence)
-        text = self._window()
-        at = len(text.rstrip())
-        return text, None if self._fits(text, at, self._open_at(text, at)) else self._best_place(text)
-
-    def _take_fed(self, *, ending: bool) -> None:
-        if self._fed:
-            self._text = self._text[self._at :] + "".join(self._fed)
-            self._blank -= self._at
-            self._at = 0
-            self._fed.clear()
-        if not self._shown:
-            self._trim_beginning(ending=ending)
-
-    def _window(self, *, ending: bool = False) -> str:
-        """Return the text of this message, and enough of what follows to see whether it is full."""
-        self._take_fed(ending=ending)
-        end = self._at + self._limit + 1
-        while self._text[end - 1 : end].isspace():  # space at a message's end is not shown
-            end += 1
-        return self._text[self._at : end + 1]
-
-    def _trim_beginning(self, *, ending: bool) -> None:
-        """Leave out blank lines, and the closing fence of a code block of which nothing is left."""
-        if self._fence is not None:
-            line = _CLOSING.match(self._text, self._at)
-            if line and line[1].startswith(self._fence.mark) and (ending or line[2]):
-                self._at, self._fence, self._opening = line.end(), None, ""
-        blank = _BLANK.match(self._text, max(self._at, self._blank))
-        self._blank = blank.end() if blank else self._at
-        if self._fence is None:
-            self._at = self._text.rfind("\n", self._at, self._blank) + 1 or self._at
-
-    def _open_at(self, text: str, at: int) -> _Fence | None:
-        """Return the code block that is open after the first *at* characters."""
-        fence = self._fence
-        for _, line in _lines(text[:at]):
-            fence = _fence_after(line, fence)
-        return fence
-
-    def _full_text(self, text: str, at: int, fence: _Fence | None) -> str:
-        body = self._opening + text[:at].rstrip()
-        return body + fence.closing if fence is not None else body
-
-    def _fits(self, text: str, at: int, fence: _Fence | None) -> bool:
-        return utf16_units(self._full_text(text, at, fence)) <= self._limit
-
-    def _edit(self, text: str, at: int, fence: _Fence | None, *, final: bool) -> Edit:
-        self._seen = self._full_text(text, at, fence)
-        appended = self._seen if final or fence is None else self._seen.removesuffix(fence.closing)
-        delta, self._sent = appended[len(self._sent) :], appended
-        return Edit(index=self._index, text=self._seen, delta=delta, final=final)
-
-    def _begin_next(self, place: _Place) -> None:
-        """Begin the next message after *place*."""
-        self._at += place.at
+    def _begin_message(self, at: int, fence: _Fence | None) -> None:
+        """Begin a message with the text from *at* on; *fence* is the code block that is open there."""
+        if at > len(self._text) // 2:  # not each time: the rest may be long
+            self._text, at = self._text[at:], 0
         self._index += 1
-        self._shown, self._sent, self._seen = 0, "", ""
-        self._fence = place.fence
-        self._opening = place.fence.opening if place.fence is not None else ""
-        if place.rank == WORD:
-            while self._text[self._at : self._at + 1] == " ":
-                self._at += 1
+        self._begin = self._read = self._spaces = at  # read to where; to where there is only white space
+        self._opening = "" if fence is None else fence.opening
+        self._units = utf16_units(self._opening)  # of what is read
+        self._fence = fence  # what is open where it was read to
+        self._block = -1  # where the opening line of a code block ends
+        self._best: _Place | None = None
+        self._last: _Place | None = None
+        self._sure = None
+        self._sent = 0
 
-    def _end_of_words(self, text: str) -> int:
-        """Return the end of the last whole word that leaves room to find a good place to split."""
-        at = len(text.rstrip())
-        word = re.search(r"\S*\Z", text[:at])
-        begin = word.start() if word else at
-        at = begin if at - begin <= HELD_CHARACTERS else at - 1
-        at = len(text[:at].rstrip())
-        most = self._limit - max(ROOM, self._limit // 8)
-        while at > self._shown and utf16_units(self._full_text(text, at, self._open_at(text, at))) > most:
-            cut = max(text.rfind(" ", 0, at), text.rfind("\n", 0, at))
-            at = len(text[: max(cut, 0)].rstrip())
-        return self._before_a_growing_fence(text, at)
+    def _edit(self, place: _Place, *, final: bool) -> Edit:
+        body = self._opening + self._text[self._begin : place.end].rstrip()
+        text = body if place.fence is None else body + place.fence.closing
+        appended = text if final else body
+        delta, self._sent = appended[self._sent :], len(appended)
+        return Edit(index=self._index, text=text, delta=delta, final=final)
 
-    def _before_a_growing_fence(self, text: str, at: int) -> int:
-        """Return *at*, or the end of the line before if *at* is inside a line that opens a code block."""
-        begin = text.rfind("\n", 0, at) + 1
-        line = text[begin : text.find("\n", at)] if "\n" in text[at:] else text[begin:]
-        fence = self._open_at(text, begin)
-        opens = fence is None and _fence_after(line, None) is not None
-        whole = text[at:].lstrip(" \t").startswith("\n")
-        return len(text[:begin].rstrip()) if opens and not whole else at
+    def _full(self) -> _Place | None:
+        """Read on; return where the message ends, or None when that needs more text."""
+        while (token := self._skip() or self._next_token()) is not None:
+            end, fence, inside = token
+            units = self._units + utf16_units(self._text[self._read : end])
+            fits = units + _closing_units(fence) <= self._limit
+            if inside:
+                self._add_places_inside(inside, end if fits else self._fitting(end))
+            if not fits:
+                return self._cut(token)
+            if fence is not self._fence:
+                self._fence, self._block = fence, -1 if fence is None else end
+            self._read, self._spaces, self._units = end, end, units
+        return None
 
-    def _best_place(self, text: str) -> _Place:
-        """Return the best place to split; there is always one."""
-        places = list(self._places(text))[::-1]
-        for least, ranks in (
-            (self._limit // 3, (PARAGRAPH, LINE)),
-            (self._limit // 2, (CODE_LINE, WORD)),
-            (0, (PARAGRAPH, LINE, CODE_LINE, WORD)),
-        ):
-            for rank in ranks:
-                for place in places:
-                    if place.rank == rank and place.at >= least and self._usable(text, place):
-                        return place
-        return self._anywhere(text)
+    def _cut(self, token: _Token) -> _Place:
+        """Return where the message ends when *token* does not fit."""
+        if token.fence is None and self._fence is not None:  # it closes a block, and so does our own line
+            return _Place(self._read, token.end, PARAGRAPH, self._fence, reopens=False)
+        at = self._fitting(token.end)
+        return self._best or _Place(at, at, ANYWHERE, self._fence)
 
-    def _usable(self, text: str, place: _Place) -> bool:
-        """Return whether a message that ends at *place* fits, and adds to what is shown."""
-        return (
-            bool(text[self._shown : place.at].strip())
-            and self._fits(text, place.at, place.fence)
-            and self._full_text(text, place.at, place.fence) != self._seen
-        )
+    def _fitting(self, end: int) -> int:
+        """Return the last place up to *end* where the message fits, whatever it cuts through."""
+        begin, room = self._read, self._limit - self._units - _closing_units(self._fence)
+        lengths = range(1, min(end - begin, room) + 1)
+        return begin + bisect_right(lengths, room, key=lambda n: utf16_units(self._text[begin : begin + n]))
 
-    def _places(self, text: str) -> Iterator[_Place]:
-        """Yield where a message may end: before each line, and between the words of each line."""
-        fence = self._fence
-        blank = False
-        for begin, line in _lines(text):
-            after = _fence_after(line, fence)
-            if fence is not None:
-                yield _Place(begin, CODE_LINE, fence)
-            else:
-                yield _Place(begin, PARAGRAPH if blank or after is not None else LINE, None)
-            if fence is after:  # a line that opens or closes a block is not split
-                for space in re.finditer(r"(?<=\S) +(?=\S)", line):
-                    yield _Place(begin + space.start(), WORD, fence)
-            blank = not line.strip()
-            fence = after
+    def _add_place(self, following: int, rank: int, end: int) -> None:
+        """Add a place where the message may end: at *end*, the next one with what begins at *following*."""
+        if end in (self._begin, self._block) or (self._last is not None and self._last.end == end):
+            return  # nothing of the message, or of the block, is before it; or it is known
+        if self._units < self._late:
+            rank = ANYWHERE  # too early: any later place is better
+        place = _Place(end, following, rank, self._fence)
+        if self._best is None or rank >= self._best.rank:
+            self._best, self._sure = place, self._last
+        self._last = place
 
-    def _anywhere(self, text: str) -> _Place:
-        """Return the last place at which the message fits, for a word that is longer than a message."""
-        at = min(len(text), self._limit)
-        while at > 1 and not self._fits(text, at, self._open_at(text, at)):
-            over = utf16_units(self._full_text(text, at, self._open_at(text, at))) - self._limit
-            at = max(1, at - max(1, over // 2))
-        while at > self._shown + 1 and _COMBINING.match(text, at):
-            at -= 1
-        return _Place(at, ANYWHERE, self._open_at(text, at))
+    def _add_places_inside(self, places: range, most: int) -> None:
+        """Add the last two of *places*, up to *most*, that are between graphemes: the second can be shown."""
+        found = filter(self._may_begin, range(min(places.stop - 1, most), places.start - 1, -1))
+        for at in reversed([*islice(found, 2)]):
+            self._add_place(at, ANYWHERE, at)
+
+    def _skip(self) -> _Token | None:
+        """Return many words at once: before the last third of a message, only the last place counts."""
+        text, read = self._text, self._read
+        stop = min(read + (self._late - self._units) // 2, len(text) - SKIPPED_CHARACTERS)
+        if read == self._begin or stop - read < SKIPPED_CHARACTERS:
+            return None
+        fence = _NEXT_FENCE.search(text, read, stop + FENCE_CHARACTERS)
+        stop = min(stop, fence.start()) if fence else stop
+        at = text.rfind("\n", read, stop)
+        if at < 0:
+            at = text.rfind(" ", read, stop)
+            if at < 0 or text[at + 1].isspace() or not self._may_begin(at + 1):
+                return None
+        end = read + len(text[read:at].rstrip())
+        return _Token(end, self._fence) if end > read else None
+
+    def _next_token(self) -> _Token | None:
+        """Return what follows, and add the place before it; None while it is not there whole."""
+        text = self._text
+        begin = self._spaces = _end(_SPACES, text, self._spaces)
+        if begin == len(text):
+            return None
+        line = text.rfind("\n", self._read, begin) + 1
+        if self._begin < self._read and not line:
+            return self._word(begin, begin, WORD)
+        line = line or self._begin
+        following = (
+            line if begin - line <= self._limit // 4 else begin
+        )  # more indentation could fill a message
+        if self._begin == self._read:
+            self._begin = self._read = following
+        rank = CODE_LINE if self._fence else PARAGRAPH if text.count("\n", self._read, begin) > 1 else LINE
+        return (self._line if text[begin] in "`~>" else self._word)(following, begin, rank)
+
+    def _line(self, following: int, begin: int, rank: int) -> _Token | None:
+        """Return the line at *following* if it opens or closes a code block, else the word at *begin*."""
+        head, newline, _ = self._text[following : following + FENCE_CHARACTERS].partition("\n")
+        whole = newline or len(head) == FENCE_CHARACTERS or self._closed
+        fence = _fence_after(head, self._fence)
+        marks = head.strip(" \t\r>")
+        if not whole and (fence is not self._fence or not marks.strip("`") or not marks.strip("~")):
+            return None
+        if fence is self._fence:
+            like_fence = (_INLINE_CODE if fence is None else _MARK_IN_CODE).match(head)
+            if like_fence is None:
+                return self._word(following, begin, rank)
+            self._add_place(following, rank, self._read)
+            return _Token(following + like_fence.end(), fence)  # a part of it would be a fence
+        if fence is not None:  # a block is not cut before the line that closes it
+            self._add_place(following, PARAGRAPH, self._read)
+        return _Token(following + len(head.rstrip()), fence)
+
+    def _word(self, following: int, begin: int, rank: int) -> _Token | None:
+        """Return the word at *begin*, or what is there of a long one."""
+        text = self._text
+        stop = begin + self._limit + 2  # what is longer fills the message
+        end = _end(_WORD, text, begin, stop)
+        whole = end < stop and (end < len(text) or self._closed)
+        goes_on = self._begin < self._read == begin  # its beginning was read: it is long
+        long = goes_on or end - begin > HELD_CHARACTERS
+        if not goes_on and (rank != WORD or self._may_begin(begin, known=whole or long)):
+            self._add_place(following, rank, self._read)
+        if not long:
+            return _Token(end, self._fence) if whole else None
+        ready = end if whole else end - 1  # a mark may follow the last character
+        return _Token(ready, self._fence, range(begin + 1, end)) if ready > begin else None
+
+    def _may_begin(self, at: int, *, known: bool = False) -> bool:
+        """Return whether a message may begin at *at*, inside a line: not with what would be a fence there.
+
+        *known* says that what stands there is known far enough to tell.
+        """
+        text = self._text
+        unlike_fence = text[at] not in "`~>" or (known and not _LIKE_FENCE.match(text, at))
+        return unlike_fence and is_boundary(text, at, self._begin)

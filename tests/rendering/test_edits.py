@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+from typing import Self
 
 import pytest
 
@@ -15,6 +16,8 @@ from mintlify_async.errors import (
     StateError,
     StreamInterruptedError,
 )
+from mintlify_async.events import TextDelta, TextStart
+from mintlify_async.rendering.edits import Edits
 from mintlify_async.rendering.markdown import extras_markdown
 from mintlify_async.rendering.splitting import Edit
 from mintlify_async.testing import LocalService, VirtualClock
@@ -74,19 +77,20 @@ async def test_an_answer_grows_at_a_bounded_rate(service, session, clock):
     assert edits[-1] == Edit(index=0, text="".join(words).strip(), delta=edits[-1].delta, final=True)
     gaps = [begun - done for (_, done), (begun, _) in itertools.pairwise(times)]
     assert min(gaps) >= 1.2 - 1e-9
+    assert clock.now() == times[-1][1]  # the end is known with the last edit
     assert 12 <= len(edits) <= 16  # 20 s of answer at one edit in 1.5 s: read on, not waited for
     assert all(not edit.final for edit in edits[:-1])
     assert all(later.text.startswith(edit.text) for edit, later in itertools.pairwise(edits))
 
 
 async def test_the_first_words_come_at_once(service, session, clock):
-    """A person who waits sees something as soon as there are two words: the last one is always held back."""
-    service.script.ask(events=[*answer("Hello there ", end=False), 5.0, *answer("you")[2:]])
+    """A person who waits sees something as soon as there are three words: the last two are held back."""
+    service.script.ask(events=[*answer("Hello there to ", end=False), 5.0, *answer("you")[2:]])
     async with session.ask("Hi") as reply:
         edits = reply.edits(every=1.2, limit=2000)
         first = await anext(edits)
         assert (first.text, first.final, clock.now()) == ("Hello", False, 0.0)
-        assert [edit.text async for edit in edits][-1] == "Hello there you"
+        assert [edit.text async for edit in edits][-1] == "Hello there to you"
 
 
 async def test_a_burst_is_one_edit(service, session, clock):
@@ -236,12 +240,12 @@ async def test_a_step_that_is_cancelled_loses_nothing(service, session, clock):
 
 async def test_closing_the_reply_elsewhere_ends_quietly(service, session, clock):
     """What had come is shown, then it is over; a tail belongs to whole answers alone."""
-    service.script.ask(events=[*answer("some ", "words", end=False), 100.0])
+    service.script.ask(events=[*answer("some ", "more ", "words", end=False), 100.0])
     reply = session.ask("Hi")
     edits = reply.edits(every=0.5, tail=lambda reply: "Sources: none")
     assert (await anext(edits)).text == "some"
     await reply.close()
-    assert [edit.text async for edit in edits] == ["some words"]
+    assert [edit.text async for edit in edits] == ["some more words"]
 
 
 async def test_one_reader_at_a_time(service, session, clock):
@@ -345,3 +349,46 @@ async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service,
     with pytest.raises(StateError, match=r"make tasks of `anext\(edits\)` alone"):
         await collect(edits, [])
     assert not editing_tasks()
+
+
+class ManyParts:
+    """An answer of *count* texts, which counts how often its whole text is put together."""
+
+    complete = True
+
+    def __init__(self, count: int) -> None:
+        self.events = iter([event for n in range(count) for event in self.part(f"p{n}")])
+        self.looks = 0
+
+    @staticmethod
+    def part(id: str) -> list[TextStart | TextDelta]:
+        return [TextStart(id=id), TextDelta(id=id, delta=id)]
+
+    @property
+    def text(self) -> str:
+        self.looks += 1
+        return ""
+
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> TextStart | TextDelta:
+        try:
+            return next(self.events)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+
+async def test_many_small_parts_are_read_once(clock):
+    """The text before a part is not put together to see whether there was any."""
+    answer = ManyParts(800)
+    texts = [edit.text async for edit in Edits(answer, clock, every=0.0, limit=10_000) if edit.final]
+    assert texts == ["\n\n".join(f"p{n}" for n in range(800))]
+    assert answer.looks == 1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,52 +16,58 @@ from mintlify_async.rendering.splitting import Edit, MarkdownSplitter, split_mar
 
 words = st.sampled_from(
     [
-        "a",
-        "word",
-        "café",
-        "😀",
-        "👩‍👩‍👧",
-        "longer-word",
-        "x" * 30,
-        "y" * 250,
-        "`code`",
-        "日本語のとても長い文",
-        "-",
-        "``",
+        *("a", "word", "café", "longer-word", "`code`", "``", "`", "-", "|", "~~gone~~", ">", "[a](/b)"),
+        *(
+            "x" * 30,
+            "y" * 250,
+            "日本語のとても長い文",
+            "```in line```",
+            "x" * 22 + "```" + "~" * 9,
+            "https://docs.acme.com/guides/sign-in",
+        ),
+        *("😀", "👩‍👩‍👧", "🇦🇹", "🇦🇹🇩🇪" * 40, "👍🏽" * 30, "1️⃣", "e\u0301", "o" + "\u0302" * 90, "\u0301"),
+        *("한국어", "\u1112\u1161\u11ab" * 20, "क्ष" * 20, "ก\u0e33", "\u0600\u0661"),
     ]
 )
-spaces = st.sampled_from([" ", " ", " ", "\n", "\n\n", "  \n", "\n    "])
+spaces = st.sampled_from(
+    [" ", " ", " ", "\n", "\n\n", "  \n", "\n    ", "\r\n", "\r\n\r\n", "\t", " " * 90, "\n" * 90, "\n> "]
+)
 blocks = st.sampled_from(
     [
         "\n```python\nprint(1)\nprint(2)\n```\n",
         "\n```\n" + "line of code\n" * 20 + "```\n",
+        "\r\n```py\r\n" + "a = 'é'\r\n\r\n" * 20 + "```\r\n",
         "\n~~~~ sh title=x\n" + "$ run --it\n" * 19 + "~~~~\n",
         "\n  ```js\n  let a = 1\n  ```\n",
+        "\n> ```\n> quoted\n> ```\n",
+        "\n```\n```\n",
         "\n```\nnever closed\n",
         "\n```a-language-with-a-very-very-long-name\n1\n\n2\n```\n",
+        "\n| A | B |\n|---|---|\n" + "| one | `two` |\n" * 15,
+        "\n" + "- an item with [a link](/page)\n" * 12,
     ]
 )
 texts = st.lists(st.one_of(words, spaces, words, spaces, blocks), max_size=60).map("".join)
 
 
-def open_fence(text: str) -> bool:
-    """Return whether a code block is left open, judged line by line."""
-    mark = ""
+def without_fences(text: str) -> tuple[str, bool]:
+    """Return the lines that open and close no code block, and whether one is left open."""
+    mark, kept = "", []
     for line in text.split("\n"):
-        line = line.strip(" \t>")
-        found = re.match(r"(`{3,}|~{3,})(.*)", line)
-        if mark:
-            if found and line.startswith(mark) and not line.strip(mark[0]):
-                mark = ""
-        elif found and not ("`" in found[2] and found[1][0] == "`"):
+        bare = line.strip(" \t\r>")
+        found = re.match(r"(`{3,}|~{3,})(.*)", bare)
+        if mark and bare.startswith(mark) and not bare.strip(mark[0]):
+            mark = ""
+        elif not mark and found and not ("`" in found[2] and found[1][0] == "`"):
             mark = found[1]
-    return bool(mark)
+        else:
+            kept.append(line)
+    return "\n".join(kept), bool(mark)
 
 
-def content(text: str) -> str:
-    """Return what may not be lost: everything but white space and the lines of fences."""
-    lines = [line for line in text.split("\n") if not re.match(r"\s*(```|~~~)", line)]
-    return "".join("".join(lines).split())
+def content(text: str) -> list[str]:
+    """Return what may neither be lost nor torn: all graphemes but white space and the lines of fences."""
+    return "\n".join(regex.findall(r"\X", without_fences(text)[0])).split()
 
 
 def follow(edits: list[Edit], limit: int) -> list[str]:
@@ -72,7 +81,7 @@ def follow(edits: list[Edit], limit: int) -> list[str]:
         assert edit.text == edit.text.rstrip()
         assert edit.text != seen.get(edit.index), "every edit changes what is seen"
         assert edit.index not in done, "a final message is not touched again"
-        assert not open_fence(edit.text)
+        assert not without_fences(edit.text)[1], "no code block is left open"
         if edit.index not in seen:
             assert edit.index == len(seen), "messages come in order"
             assert edit.index == 0 or edit.index - 1 in done
@@ -86,68 +95,55 @@ def follow(edits: list[Edit], limit: int) -> list[str]:
     return [seen[index] for index in sorted(seen)]
 
 
-def grow(text: str, limit: int, pieces: list[int], looks: list[bool]) -> list[Edit]:
+def grow(text: str, limit: int, pieces: list[int], looks: list[bool]) -> Iterator[Edit]:
     """Feed *text* in pieces; look at some times, as a slow consumer does."""
     splitter = MarkdownSplitter(limit)
-    edits: list[Edit] = []
-    at = 0
-    turn = 0
+    at = turn = 0
     while at < len(text):
         size = pieces[turn % len(pieces)]
         splitter.feed(text[at : at + size])
         at += size
-        if looks[turn % len(looks)]:
-            edit = splitter.complete() or splitter.growing()
-            edits += [edit] if edit else []
+        if looks[turn % len(looks)] and (edit := splitter.next_edit()):
+            yield edit
         turn += 1
-    edits += iter(splitter.complete, None)
-    last = splitter.finish()
-    return [*edits, last] if last else edits
+    splitter.close()
+    yield from iter(splitter.next_edit, None)
+    assert splitter.finished or not splitter.next_edit()
 
 
 @settings(max_examples=250, deadline=None)
 @given(
     text=texts,
     limit=st.integers(200, 500),
-    pieces=st.lists(st.integers(1, 40), min_size=1, max_size=8),
+    pieces=st.lists(st.integers(1, 40) | st.integers(1, 400), min_size=1, max_size=8),
     looks=st.lists(st.booleans(), min_size=1, max_size=8),
 )
-def test_any_text_arrives_whole(text, limit, pieces, looks):
-    """Whatever the text, the pieces and the moments: nothing lost, no fence broken, no edit in vain."""
-    messages = follow(grow(text, limit, pieces, looks), limit)
+def test_any_text_arrives_whole_and_in_the_same_messages(text, limit, pieces, looks):
+    """Whatever the text, the pieces and the moments: nothing lost or torn, no fence broken, no edit in vain.
+
+    A text that grows ends up in the same messages as one that is there from the beginning.
+    """
+    messages = follow([*grow(text, limit, pieces, looks)], limit)
     assert content("\n".join(messages)) == content(text)
+    assert messages == split_markdown(text, limit)
 
 
-@settings(max_examples=200, deadline=None)
-@given(text=texts, limit=st.integers(200, 500))
-def test_split_at_once_arrives_whole(text, limit):
-    """The same for a text that is there from the beginning."""
-    messages = split_markdown(text, limit)
-    for message in messages:
-        assert utf16_units(message) <= limit
-        assert not open_fence(message)
-    assert content("\n".join(messages)) == content(text)
-
-
-def test_a_short_text_is_one_message():
-    """Only space around it goes."""
-    assert split_markdown("\n\nHello *you*.\n", 200) == ["Hello *you*."]
-    assert split_markdown(" \n ", 200) == []
-
-
-def test_it_cuts_between_paragraphs_when_it_can():
+@pytest.mark.parametrize("between", ["\n\n", "\r\n\r\n", "\n \n", "\n"])
+def test_it_cuts_in_the_last_third_between_paragraphs_else_lines(between):
     """A message ends where a thought ends, unless that would leave it too short."""
-    text = ("one " * 24).strip() + "\n\n" + ("two " * 18).strip() + "\n" + ("three " * 18).strip()
-    assert split_markdown(text, 210) == [
-        ("one " * 24).strip(),
-        ("two " * 18).strip() + "\n" + ("three " * 18).strip(),
-    ]
+    one, two, three = ("one " * 36).strip(), ("two " * 10).strip(), ("three " * 18).strip()
+    assert len(one) == 143
+    assert split_markdown(f"{one}{between}{two}\n{three}", 210) == (
+        [one, f"{two}\n{three}"] if between != "\n" else [f"{one}\n{two}", three]
+    )
+    short = one[:135]  # ends before the last third
+    assert split_markdown(f"{short}{between}{two}\n{three}", 210) == [f"{short}{between}{two}", three]
 
 
 def test_it_cuts_before_a_code_block_that_does_not_fit():
-    """A block that fits in a message of its own stays whole."""
+    """A block that begins in the last third and fits in a message of its own stays whole."""
     code = "```python\n" + "print('hello')\n" * 10 + "```"
-    assert split_markdown("word " * 24 + "\n" + code, 210) == [("word " * 24).strip(), code]
+    assert split_markdown("word " * 30 + "\n" + code, 210) == [("word " * 30).strip(), code]
 
 
 def test_a_long_code_block_is_closed_and_opened_again():
@@ -159,6 +155,24 @@ def test_a_long_code_block_is_closed_and_opened_again():
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["``` inline``` inline", "```\n``` inside\n```", "~~~\n> ~~~ x\n~~~", "```\n" + "> " * 40 + "\n```"],
+)
+def test_what_only_begins_like_a_fence_is_not_cut_there(text):
+    """Not while it grows either: the rest of the line decides."""
+    assert follow([*grow(text, 200, [1], [True])], 200) == [text]
+    lines = "word\n" * 28 + text
+    assert content("\n".join(follow([*grow(lines, 200, [1], [True])], 200))) == content(lines)
+
+
+def test_a_long_line_that_opens_a_block_is_cut_in_it():
+    """What follows its language is text of the block, as far as it does not fit."""
+    messages = follow([*grow("```py " + "word " * 100 + "\ncode\n```", 200, [7], [True])], 200)
+    assert all(message.startswith("```py") for message in messages)
+    assert "".join(messages).count("word") == 100
+
+
 def test_no_empty_block_is_left():
     """When a block's end is all that remains of it, it is left out."""
     code = "```\n" + ("x" * 47 + "\n") * 4
@@ -167,12 +181,21 @@ def test_no_empty_block_is_left():
     assert all("```\n```" not in message for message in messages)
 
 
-def test_a_word_longer_than_a_message_is_cut_in_it():
-    """Never inside a character; an accent and a skin tone stay with what they belong to."""
-    text = "👍🏽" * 180
-    messages = split_markdown(text, 201)
+@pytest.mark.parametrize("character", ["👍🏽", "🇦🇹", "👩‍👩‍👧", "e\u0301", "한", "क्ष"])
+def test_a_word_longer_than_a_message_is_cut_between_graphemes(character):
+    """A mark, a skin tone, what a joiner joins and the other half of a flag stay with what they belong to."""
+    text = character * 180
+    messages = split_markdown(text, 200)
     assert "".join(messages) == text
-    assert all(not message.startswith("🏽") for message in messages)
+    assert all(not len(message) % len(character) for message in messages)
+
+
+def test_a_grapheme_longer_than_a_message_fills_messages():
+    """Thousands of marks on one letter are cut where the limit is, and nothing else is."""
+    marks = "e" + "\u0301" * 5000
+    assert split_markdown(f"word {marks} word", 4096) == ["word", marks[:4096], f"{marks[4096:]} word"]
+    fits = "e" + "\u0301" * 199
+    assert split_markdown(f"{'x' * 150}{fits}x", 200) == ["x" * 150, fits, "x"]
 
 
 def test_the_limit_counts_utf16_units():
@@ -181,28 +204,46 @@ def test_the_limit_counts_utf16_units():
     assert [len(message) for message in split_markdown("😀" * 220, 200)] == [100, 100, 20]
 
 
-def test_growing_shows_whole_words_and_holds_the_last():
-    """The last word may go on; the final edit always has something to add."""
+def test_growing_shows_whole_words_and_holds_the_last_two():
+    """The last may go on; the one before is held so that the final edit always has something to add."""
     splitter = MarkdownSplitter(200)
     splitter.feed("Open the set")
-    assert splitter.growing() == Edit(index=0, text="Open the", delta="Open the", final=False)
-    assert splitter.growing() is None
+    assert splitter.next_edit() == Edit(index=0, text="Open", delta="Open", final=False)
+    assert splitter.next_edit() is None
     splitter.feed("tings page")
-    assert splitter.growing() == Edit(index=0, text="Open the settings", delta=" settings", final=False)
-    assert splitter.finish() == Edit(index=0, text="Open the settings page", delta=" page", final=True)
-    assert splitter.growing() is None
+    assert splitter.next_edit() == Edit(index=0, text="Open the", delta=" the", final=False)
+    assert not splitter.finished
+    splitter.close()
+    assert splitter.next_edit() == Edit(
+        index=0, text="Open the settings page", delta=" settings page", final=True
+    )
+    assert splitter.finished
+    assert splitter.next_edit() is None
 
 
 def test_a_growing_code_block_is_closed_for_now():
     """So that a surface that formats shows a block; the deltas do not hold that closing."""
     splitter = MarkdownSplitter(200)
-    splitter.feed("```py\nprint(1)\nprint(2)")
-    assert splitter.growing() == Edit(
+    splitter.feed("```py\nprint(1)\nprint(2)\npri")
+    assert splitter.next_edit() == Edit(
         index=0, text="```py\nprint(1)\n```", delta="```py\nprint(1)", final=False
     )
-    splitter.feed("\n```")
-    edit = splitter.finish()
-    assert edit == Edit(index=0, text="```py\nprint(1)\nprint(2)\n```", delta="\nprint(2)\n```", final=True)
+    splitter.feed("nt(3)\n```")
+    assert splitter.next_edit() is None, "what is arriving may be the end of the block"
+    splitter.close()
+    edit = splitter.next_edit()
+    delta = "\nprint(2)\nprint(3)\n```"
+    assert edit == Edit(index=0, text=f"```py\nprint(1){delta}", delta=delta, final=True)
+
+
+def test_a_long_word_is_shown_while_it_grows():
+    """Some languages put no space between words."""
+    splitter = MarkdownSplitter(200)
+    seen = []
+    for at in range(0, 60, 5):
+        splitter.feed("日本語のとても長い文"[at % 10 : at % 10 + 5])
+        seen.append(len(edit.text) if (edit := splitter.next_edit()) else 0)
+    assert seen == [0, 0, 0, 0, 23, 28, 33, 38, 43, 48, 53, 58]
 
 
 @pytest.mark.parametrize("limit", [199, 0, -1, 1900.0, True, None, "1900"])
@@ -213,23 +254,78 @@ def test_a_limit_is_a_whole_number(limit):
     assert caught.value.field == "limit"
 
 
-def test_cutting_is_linear():
-    """A long text costs in proportion: each character is looked at a bounded number of times."""
-    looked = 0
+def calls_of(splitter: MarkdownSplitter) -> int:
+    """Return how many calls the next step makes, of functions in C, too."""
+    count = 0
 
-    class Counting(MarkdownSplitter):
-        def _window(self, *, ending: bool = False) -> str:
-            nonlocal looked
-            text = super()._window(ending=ending)
-            looked += len(text)
-            return text
+    def note(*_: object) -> None:
+        nonlocal count
+        count += 1
 
-    text = "some words of an answer, and more of them\n" * 5000
-    splitter = Counting(1900)
-    splitter.feed(text)
-    count = sum(1 for _ in iter(splitter.complete, None))
-    assert count > 100
-    assert looked < 3 * len(text)
+    before = sys.getprofile()
+    sys.setprofile(note)
+    splitter.next_edit()
+    sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "the page with your team, then **sign in** from any docs. ",
+        "    value = call(first, second)\n",
+        "a\n",
+        "- an item with `code` and [a link](/page)\n",
+        "| a cell | another one | `code` |\n",
+        "日本語のとても長い文",
+        "```\nx\n```\n",
+        "e\u0301",
+        "🇦🇹",
+    ],
+)
+def test_a_step_does_what_is_new(unit):
+    """Drawing a message that is nearly full takes no more than drawing one that has just begun."""
+    splitter = MarkdownSplitter(10_000)
+    text = unit * (12_000 // utf16_units(unit))
+    counts = []
+    for at in range(0, len(text), 20):
+        splitter.feed(text[at : at + 20])
+        counts.append(calls_of(splitter))
+    assert max(counts) <= 3 * max(counts[1:60])
+    whole = MarkdownSplitter(10_000)
+    whole.feed(text)
+    assert calls_of(whole) <= sum(counts), "all at once is no more than in pieces"
+
+
+@pytest.mark.parametrize(
+    "blanks", [" ", "\n", "\r\n", " \n", " " * 150, "\n" * 150, " " * 5000, "\n \t\n" * 1000]
+)
+def test_blanks_at_a_messages_end_do_not_count(blanks):
+    """A message may be full to the last unit: neither blanks after it nor the next word change that."""
+    for length in (198, 199, 200):
+        full = "ab " * 60 + "x" * (length - 180)
+        assert split_markdown(full + blanks, 200) == [full]
+        assert split_markdown(f"{full}{blanks}word", 200) == [full, "word"]
+    assert len(split_markdown("ab " * 60 + "x" * 21 + blanks, 200)) == 2
+
+
+@pytest.mark.parametrize("blanks", [" " * 60, "\n" * 60, "\n" + " " * 59])
+def test_blanks_inside_a_message_count(blanks):
+    """A word after them is in the message if it fits, to the last unit."""
+    begun = ("ab " * 40).strip()
+    for length, messages in ((21, 1), (22, 2)):
+        word = "x" * length
+        assert len(begun + blanks + word) == 179 + length
+        assert len(split_markdown(begun + blanks + word, 200)) == messages
+
+
+@pytest.mark.parametrize(("spaces", "kept"), [(49, 49), (50, 50), (51, 0)])
+def test_the_indentation_of_a_messages_first_line_is_kept(spaces, kept):
+    """Up to a quarter of a message; blank lines before it are left out."""
+    assert split_markdown("\n \n" + " " * spaces + "word", 200) == [" " * kept + "word"]
+    code = "x" * 190
+    first, second = split_markdown(f"```\n{code}\n\n" + " " * spaces + "word\n```", 200)
+    assert (first, second) == (f"```\n{code}\n```", "```\n" + " " * kept + "word\n```")
 
 
 def test_a_thousand_messages_of_blanks_are_passed_over():
