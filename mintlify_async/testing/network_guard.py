@@ -1,7 +1,7 @@
 """A guard that refuses connections to other machines during a test.
 
-It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. Event loops with sockets
-of their own (uvloop) are not guarded.
+It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. What uvloop connects with
+sockets of its own (``loop.create_connection``) is not guarded.
 """
 
 from __future__ import annotations
