@@ -76,9 +76,9 @@ class IdleWatch:
                 self._in_threads -= 1
 
         if self._ready is None:
-            loop.call_soon = counted_call_soon  # type: ignore[method-assign]  # the purpose of an observer
+            loop.call_soon = counted_call_soon  # type: ignore[assignment, method-assign]  # to observe it
             loop.getaddrinfo = counted_getaddrinfo  # type: ignore[method-assign]  # uvloop's has its own threads
-        loop.run_in_executor = counted_run_in_executor  # type: ignore[method-assign]  # as above
+        loop.run_in_executor = counted_run_in_executor  # type: ignore[assignment, method-assign]  # as above
 
     def _thread_done(self, _: object) -> None:
         self._in_threads -= 1
