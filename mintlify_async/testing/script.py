@@ -8,10 +8,8 @@ from typing import Any, TypedDict, Unpack, cast
 
 from attrs import define, field, fields_dict
 
-from ..assistant.decode import build_event
-from ..assistant.message_builder import MessageBuilder
-from ..errors import ConfigurationError, StreamError, StreamStateError
-from ..rendering.sources import AnswerSource, Suggestion
+from ..errors import ConfigurationError
+from ..rendering import AnswerSource, Suggestion
 from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
@@ -172,20 +170,8 @@ class Script:
         """
         content = None
         if any(one is not None for one in (text, sources, suggestions, error)):
-            content = Content(
-                text=_text("text", text or ""),
-                sources=_links("sources", sources or ()),
-                suggestions=_links("suggestions", suggestions or ()),
-                error=None if error is None else _text("error", error),
-            )
-        exact = [
-            name for name in ("events", "json", "body", "chunks", "respond", "status") if name in options
-        ]
-        exact += ["events"] * (events is not None)
-        if exact and content is not None:
-            raise ConfigurationError(
-                f"give text, sources, suggestions and error, or {exact[0]}, not both", field=exact[0]
-            )
+            content = _content(text, sources, suggestions, error)
+            _check_alone("events" if events is not None else None, options)
         answer = None
         if events is not None:
             if "json" in options or (options.get("body"), options.get("chunks")) != (None, None):
@@ -294,6 +280,25 @@ class Script:
         return rule
 
 
+def _content(text: object, sources: Any, suggestions: Any, error: object) -> Content:
+    return Content(
+        text=_text("text", "" if text is None else text),
+        sources=_links("sources", sources or ()),
+        suggestions=_links("suggestions", suggestions or ()),
+        error=None if error is None else _text("error", error),
+    )
+
+
+def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
+    """Refuse another kind of answer beside given words."""
+    exact = ("json", "body", "chunks", "respond", "status")
+    other = other or next((name for name in exact if name in options), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"give text, sources, suggestions and error, or {other}, not both", field=other
+        )
+
+
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}", field=name)
@@ -326,28 +331,23 @@ def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
     )
 
 
-_PARTS_OF_ONE = frozenset({"text-delta", "text-end", "reasoning-delta", "reasoning-end", "tool-input-delta"})
-
-
 def _check_starts(events: Iterable[Mapping[str, Any] | WireEvent | float]) -> None:
     """Refuse an event that belongs to a part that was not started; other mistakes may be on purpose."""
-    message = MessageBuilder()
+    started = set[object]()
     for number, event in enumerate(events):
-        if isinstance(event, int | float):
+        wire = event.to_wire() if isinstance(event, WireEvent) else event
+        if not isinstance(wire, Mapping):
             continue
-        try:
-            message.apply(build_event(event.to_wire() if isinstance(event, WireEvent) else event, ""))
-        except StreamStateError as error:
-            if error.event_type not in _PARTS_OF_ONE:  # a call's output may belong to an earlier answer
-                continue
-            start = error.event_type.rpartition("-")[0] + "-start"
+        kind, _, step = str(wire.get("type")).rpartition("-")
+        part = kind, wire.get("toolCallId" if kind == "tool-input" else "id")
+        if step == "start":
+            started.add(part)
+        elif kind in ("text", "reasoning", "tool-input") and step in ("delta", "end") and part not in started:
             raise ConfigurationError(
-                f"events[{number}]: {error.event_type} needs a {start} with the same id before it; "
+                f"events[{number}]: {kind}-{step} needs a {kind}-start with the same id before it; "
                 "script.ask(text=…) makes all events, and chunks=… sends any bytes",
                 field="events",
-            ) from None
-        except StreamError:
-            return
+            )
 
 
 def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
