@@ -313,7 +313,8 @@ def _links(name: str, links: Iterable[object]) -> list[tuple[str | None, str]]:
 
 
 def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
-    title, address = None, link
+    title: object = None
+    address = link
     if isinstance(link, AnswerSource):
         title, address = link.title, link.url
     elif isinstance(link, Suggestion):
