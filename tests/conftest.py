@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import warnings
 
 import aioresponses_bridge
 import leak_guard
@@ -24,6 +26,14 @@ REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 
 REAL_PARTS = re.compile("redis|chromium|playwright|node|npm", re.IGNORECASE)
 """Found in the reason of a skip when one of these parts is missing."""
+
+if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":  # set by ``tox -e uvloop``
+    import uvloop
+
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of Python 3.14
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    # Its first loop in a process opens a pipe for signals that stays open; no test is to blame for that.
+    asyncio.new_event_loop().close()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
@@ -66,8 +66,8 @@ class FaultyConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the fault."""
-        assert isinstance(transport, asyncio.Transport)
-        self._task = asyncio.create_task(self._play(transport))
+        # It is one in behaviour: uvloop's transports do not inherit from asyncio's class.
+        self._task = asyncio.create_task(self._play(cast(asyncio.Transport, transport)))
         self._tasks.add(self._task)
         self._task.add_done_callback(self._tasks.discard)
 

@@ -45,6 +45,16 @@ class AnswerStyle:
 
 
 @frozen(kw_only=True)
+class Content:
+    """What an answer says. Sources and suggestions are pairs of title and address."""
+
+    text: str = ""
+    sources: Sequence[tuple[str | None, str]] = ()
+    suggestions: Sequence[tuple[str | None, str]] = ()
+    error: str | None = None
+
+
+@frozen(kw_only=True)
 class Question:
     """A question and what the request says besides."""
 
@@ -73,19 +83,41 @@ def answer_events(
     thread: Mapping[str, Any],
 ) -> list[Event]:
     """Return the whole answer as stream events; *thread* is what names the thread in ``finish``."""
-    text = "".join(_text_pieces(question, results, style))
+    titles: dict[str, str] = {}  # one source per page, best first
+    for section in results:
+        titles.setdefault(section.page.path, section.page.title)
+    others = results[SECTIONS_QUOTED:][:3] if style.suggestions else ()
+    content = Content(
+        text="".join(_text_pieces(question, results)),
+        sources=[(title, f"{style.site}{path}") for path, title in titles.items()],
+        suggestions=[(section.heading, section.path) for section in others],
+    )
+    opening, *rest = content_events(content, number=number, thread=thread)
     return [
-        {"type": "start", "messageId": f"msg_{number}"},
+        opening,
         {"type": "start-step"},
         *(_reasoning_events(question, number) if style.reasoning else ()),
         *search_events(question, results, number, style),
         {"type": "finish-step"},
-        {"type": "start-step"},
-        *source_events(results, number, style),
-        *text_events(text, number),
-        {"type": "finish-step"},
-        {"type": "finish", "finishReason": "stop", **thread},
+        *rest,
     ]
+
+
+def content_events(content: Content, *, number: int, thread: Mapping[str, Any]) -> list[Event]:
+    """Return an answer of one step; an error takes the place of its end."""
+    text = content.text
+    if content.suggestions:  # one per line, as the service writes them
+        lines = "\n".join(f"({title})[{path}]" for title, path in content.suggestions)
+        text += f"\n\n```suggestions\n{lines}\n```"
+    events: list[Event] = [{"type": "start", "messageId": f"msg_{number}"}, {"type": "start-step"}]
+    for place, (title, address) in enumerate(content.sources, 1):
+        source = {"type": "source-url", "sourceId": f"source_{number}_{place}", "url": address}
+        events.append(source if title is None else {**source, "title": title})
+    if text:
+        events += text_events(text, number)
+    if content.error is not None:
+        return [*events, {"type": "error", "errorText": content.error}]
+    return [*events, {"type": "finish-step"}, {"type": "finish", "finishReason": "stop", **thread}]
 
 
 def _reasoning_events(question: Question, number: int) -> Iterator[Event]:
@@ -122,20 +154,6 @@ def enlarge(results: list[Event], at_least_bytes: int) -> list[Event]:
     return results
 
 
-def source_events(results: Sequence[Section], number: int, style: AnswerStyle) -> Iterator[Event]:
-    """Yield one source per page, best first."""
-    titles: dict[str, str] = {}
-    for section in results:
-        titles.setdefault(section.page.path, section.page.title)
-    for place, (path, title) in enumerate(titles.items(), 1):
-        yield {
-            "type": "source-url",
-            "sourceId": f"source_{number}_{place}",
-            "url": f"{style.site}{path}",
-            "title": title,
-        }
-
-
 def text_events(text: str, number: int) -> Iterator[Event]:
     """Yield the text, one delta per word."""
     part = f"text_{number}"
@@ -146,7 +164,7 @@ def text_events(text: str, number: int) -> Iterator[Event]:
     yield {"type": "text-end", "id": part}
 
 
-def _text_pieces(question: Question, results: Sequence[Section], style: AnswerStyle) -> Iterator[str]:
+def _text_pieces(question: Question, results: Sequence[Section]) -> Iterator[str]:
     if question.earlier:
         yield f"Earlier in this thread you asked: “{question.earlier[-1]}”.\n\n"
     if question.current_path:
@@ -160,19 +178,12 @@ def _text_pieces(question: Question, results: Sequence[Section], style: AnswerSt
         link = f"[{section.page.title}]({section.path})"
         yield f"**{section.heading}** ({link})\n\n{excerpt(section.content)}\n\n"
     yield f"Found in {len(results)} section{'s' if len(results) > 1 else ''} of the documentation."
-    if style.suggestions and (more := suggestions(results)):
-        yield f"\n\n```suggestions\n{more}\n```"
 
 
 def _quoted_context(one: Mapping[str, Any]) -> str:
     kind = "code" if one["type"] == "code" else "text"
     place = f" from `{one['path']}`" if one.get("path") else ""
     return f"About the {kind} you selected{place}:\n\n```\n{str(one['value'])[:200]}\n```\n\n"
-
-
-def suggestions(results: Sequence[Section]) -> str:
-    """Return further sections, one ``(Title)[/path]`` per line, as the service writes them."""
-    return "\n".join(f"({section.heading})[{section.path}]" for section in results[SECTIONS_QUOTED:][:3])
 
 
 def excerpt(content: str) -> str:

@@ -3,6 +3,8 @@
 From outside, a loop that waits and a loop that works look the same. The difference: a callback that runs in
 every turn finds nothing else ready for a few turns in a row. Bytes written to a loopback socket are readable
 at once, so a request within this process always shows up as something ready.
+
+asyncio's own loops show what is ready. Those of uvloop do not: there, each call of ``call_soon`` is counted.
 """
 
 from __future__ import annotations
@@ -12,16 +14,12 @@ import contextvars
 import sys
 import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from anyio import CapacityLimiter, to_thread
 
 QUIET_TURNS = 4
 """Turns without anything ready before a loop counts as idle; one is enough on Linux, the rest is margin."""
-
-BLIND_GRACE = 0.01
-"""Seconds without any use of the clock, for loops whose ready queue cannot be seen (uvloop)."""
 
 THREAD_CHECK_SECONDS = 0.0005
 """Seconds between two checks while a worker thread is busy, so that it gets the processor."""
@@ -44,13 +42,46 @@ class IdleWatch:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self._listeners: list[tuple[Callable[[], bool], Callable[[], bool] | None]] = []
+        self._listeners: list[Callable[[], bool]] = []
         self._running = False
         self._quiet_turns = 0
         self._quiet_since = 0.0
         self._ready: object = getattr(loop, "_ready", None)  # of asyncio's own loops; there is no public way
+        self._calls = 0  # of `call_soon` since the last turn, where the queue cannot be seen
+        self._in_threads = 0  # calls that the loop's executors have not finished
         self._threads: CapacityLimiter | None = None
-        self.grace = 0.0 if self._ready is not None else BLIND_GRACE
+        self.grace = 0.0
+        self._observe(loop)
+
+    def _observe(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Count what *loop* is asked to do in its next turn, and in other threads."""
+        # The loop keeps these functions: the watch must not keep the loop, or neither would ever be freed.
+        call_soon, run_in_executor, getaddrinfo = loop.call_soon, loop.run_in_executor, loop.getaddrinfo
+
+        def counted_call_soon(*args: Any, **kwargs: Any) -> asyncio.Handle:
+            self._calls += 1
+            return call_soon(*args, **kwargs)
+
+        def counted_run_in_executor(*args: Any) -> asyncio.Future[Any]:
+            future = run_in_executor(*args)
+            self._in_threads += 1
+            future.add_done_callback(self._thread_done)
+            return future
+
+        async def counted_getaddrinfo(*args: Any, **kwargs: Any) -> Any:
+            self._in_threads += 1
+            try:
+                return await getaddrinfo(*args, **kwargs)
+            finally:
+                self._in_threads -= 1
+
+        if self._ready is None:
+            loop.call_soon = counted_call_soon  # type: ignore[assignment, method-assign]  # to observe it
+            loop.getaddrinfo = counted_getaddrinfo  # type: ignore[method-assign]  # uvloop's has its own threads
+        loop.run_in_executor = counted_run_in_executor  # type: ignore[assignment, method-assign]  # as above
+
+    def _thread_done(self, _: object) -> None:
+        self._in_threads -= 1
 
     @classmethod
     def of(cls, loop: asyncio.AbstractEventLoop, grace: float = 0.0) -> IdleWatch:
@@ -61,14 +92,11 @@ class IdleWatch:
         watch.grace = max(watch.grace, grace)
         return watch
 
-    def join(self, on_idle: Callable[[], bool], was_used: Callable[[], bool] | None = None) -> None:
-        """Call *on_idle* at each idle moment from now on, until it returns False.
-
-        *was_used* tells whether there was work since its last call, for loops that show no other sign.
-        """
+    def join(self, on_idle: Callable[[], bool]) -> None:
+        """Call *on_idle* at each idle moment from now on, until it returns False."""
         if self._threads is None and asyncio.current_task() is not None:
             self._threads = to_thread.current_default_thread_limiter()
-        self._listeners.append((on_idle, was_used))
+        self._listeners.append(on_idle)
         self._quiet_turns = 0
         if not self._running:
             self._running = True
@@ -78,11 +106,12 @@ class IdleWatch:
         loop = self._loop()
         if loop is None or loop.is_closed():
             self._running = False
-        elif self._threads_busy(loop):
+        elif self._in_threads or (self._threads is not None and self._threads.borrowed_tokens):
             self._quiet_turns = 0
             loop.call_later(THREAD_CHECK_SECONDS, self._check, context=_EMPTY_CONTEXT)
         else:
             loop.call_soon(self._check, context=_EMPTY_CONTEXT)
+            self._calls = 0  # this call is no work
 
     def _check(self) -> None:
         if self._is_idle():
@@ -95,13 +124,13 @@ class IdleWatch:
 
     def _call_listeners(self) -> None:
         listeners, self._listeners = self._listeners, []
-        staying = [listener for listener in listeners if listener[0]()]
+        staying = [on_idle for on_idle in listeners if on_idle()]
         self._listeners = staying + self._listeners
 
     def _is_idle(self) -> bool:
         """Count one more quiet turn; return whether there were enough of them."""
         loop = self._loop()
-        if loop is None or self._something_ran():
+        if loop is None or self._ready or self._calls:
             self._quiet_turns = 0
             return False
         if self._quiet_turns == 0:
@@ -110,25 +139,3 @@ class IdleWatch:
         if self._quiet_turns < QUIET_TURNS:
             return False
         return not self.grace or loop.time() - self._quiet_since >= self.grace
-
-    def _something_ran(self) -> bool:
-        if self._ready is not None:
-            return bool(self._ready)
-        used = [was_used() for _, was_used in self._listeners if was_used is not None]  # resets each sign
-        return any(used)
-
-    def _threads_busy(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Return whether a worker thread of anyio or of the loop's own executor is working."""
-        if self._threads is not None and self._threads.borrowed_tokens:
-            return True
-        executor: object = getattr(loop, "_default_executor", None)
-        return isinstance(executor, ThreadPoolExecutor) and _is_working(executor)
-
-
-def _is_working(executor: ThreadPoolExecutor) -> bool:
-    # There is no public way to see it. Where these attributes are missing, the answer is no.
-    threads: object = getattr(executor, "_threads", None)
-    idle: object = getattr(getattr(executor, "_idle_semaphore", None), "_value", None)
-    if not isinstance(threads, set) or not isinstance(idle, int):
-        return False
-    return len(threads) > idle  # pyright: ignore[reportUnknownArgumentType] - a private set, only counted

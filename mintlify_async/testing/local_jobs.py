@@ -60,9 +60,11 @@ class JobLife:
 
     def __attrs_post_init__(self) -> None:
         for name in ("seconds", "pr_delay", "stale_spread", "not_found"):
-            if getattr(self, name) < 0:
+            value: object = getattr(self, name)
+            if not isinstance(value, int | float):
+                raise ConfigurationError(f"{name} must be a number of seconds", field=name)
+            if value < 0:
                 raise ConfigurationError(f"{name} is in seconds and cannot be negative", field=name)
-
         if not self.replicas or min(self.replicas) < 0:
             raise ConfigurationError("stale is in seconds and cannot be negative or empty", field="stale")
 

@@ -200,6 +200,17 @@ class LocalService:
         return MintlifySession(**(known | settings))
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables with which a ``MintlifySession()`` talks to this service."""
+        return {
+            "MINTLIFY_BASE_URL": self.base_url,
+            "MINTLIFY_PROJECT_ID": self.project_id,
+            "MINTLIFY_DOMAIN": self.domain,
+            "MINTLIFY_ADMIN_API_KEY": self.admin_key,
+            "MINTLIFY_ASSISTANT_API_KEY": self.assistant_key,
+        }
+
+    @property
     def settle_seconds(self) -> float:
         """The shortest ``PollPolicy.settle_seconds`` that tells the turns of jobs like :attr:`life` apart."""
         return self.life.seconds + self.life.most_stale + 1.0
@@ -405,7 +416,9 @@ class LocalService:
         elif rule.answer is not None:
             answer = rule.answer
         else:
-            answer = self._operations.answer(request, rule.life or self.life, self.limits)
+            answer = self._operations.answer(
+                request, rule.life or self.life, self.limits, rule.content, rule.pause
+            )
             answer = replace_fields(answer.with_headers(rule.headers), rule.fields)
         if self._cors:
             answer = answer.with_headers(self._cors_headers())

@@ -1,14 +1,21 @@
 """A guard that refuses connections to other machines during a test.
 
-It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. Event loops with sockets
-of their own (uvloop) are not guarded.
+It replaces functions of Python's ``socket`` module, which asyncio and aiohttp use. What uvloop connects with
+sockets of its own (``loop.create_connection``) is not guarded.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
+from pathlib import Path
 from typing import Any
+
+HOSTS_FILE = Path("/etc/hosts")
+
+_GUARDED = ("connect", "connect_ex", "send", "sendall", "sendto", "sendmsg")
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 # An OSError, because only for that every client closes what it has opened.
@@ -16,13 +23,36 @@ class BlockedConnection(OSError):  # noqa: N818 - it says what happened to the c
     """A test tried to reach another machine."""
 
 
-def is_local(host: object) -> bool:
-    """Return whether *host* is this machine."""
-    if host is None or host in ("", b"", "localhost", b"localhost"):
+def is_local(host: str) -> bool:
+    """Return whether *host*, a name or an address, is this machine."""
+    address = _address(host)
+    if address is None:
+        name = host.rstrip(".").lower()
+        return name in (
+            "",
+            "localhost",
+            socket.gethostname().lower(),
+            *_names_in_hosts_file(),
+        ) or name.endswith(".localhost")
+    if address.is_loopback or address.is_unspecified:
         return True
-    text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
-    address = _address(text)
-    return text.endswith(".localhost") if address is None else address.is_loopback
+    # The system binds a socket to this machine's own addresses only, and to those of groups.
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((str(address), 0))
+        return not (address.is_multicast or address.is_reserved)
+    return False
+
+
+def _names_in_hosts_file() -> set[str]:
+    """Return the names of this machine that need no name server."""
+    names = set[str]()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in HOSTS_FILE.read_text(encoding="utf-8").splitlines():
+            address, *aliases = line.partition("#")[0].split() or [""]
+            if aliases and _address(address) is not None and is_local(address):
+                names.update(alias.lower() for alias in aliases)
+    return names
 
 
 class NetworkGuard:
@@ -33,18 +63,24 @@ class NetworkGuard:
         def test_it(mintlify_guard):
             mintlify_guard.allow("api.example.com")
 
+    A UDP socket may be connected to another machine, which sends nothing, but not send to it.
+
     Attributes:
         attempts: The refused hosts, in order.
     """
 
     def __init__(self) -> None:
         self.attempts: list[str] = []
+        self._told = 0
         self._allowed: set[str] = set()
-        self._originals: tuple[Any, Any, Any] | None = None
+        self._originals: dict[str, Any] | None = None
+        self._look_up: Any = None
 
-    def allow(self, host: str) -> None:
-        """Allow connections to *host*, a name or an address."""
-        self._allowed.add(host)
+    def allow(self, host: str | bytes) -> None:
+        """Allow connections to *host*, an address, or a name and the addresses that it resolves to."""
+        self._allowed.add(_to_text(host))
+        with contextlib.suppress(OSError):  # event loops with a resolver of their own need the addresses now
+            self._resolve(self._look_up or socket.getaddrinfo, host, None)
 
     def check(self, host: object) -> None:
         """Refuse *host* unless it is this machine or allowed.
@@ -52,53 +88,71 @@ class NetworkGuard:
         Raises:
             BlockedConnection: It is another machine.
         """
-        if is_local(host) or str(host) in self._allowed:
+        text = _to_text(host)
+        if text in self._allowed or is_local(text):
             return
-        self.attempts.append(str(host))
+        self.attempts.append(text)
         raise BlockedConnection(
-            f"this test tried to reach {host}; give the session base_url=service.base_url, "
-            f"or allow it: mintlify_guard.allow({str(host)!r})"
+            f"this test tried to reach {text}; give the session base_url=service.base_url, "
+            f"or allow it: mintlify_guard.allow({text!r})"
         )
+
+    def untold(self) -> str | None:
+        """Return what was refused since the last call, as a sentence; None if nothing was."""
+        hosts, self._told = self.attempts[self._told :], len(self.attempts)
+        return f"the test tried to reach {', '.join(dict.fromkeys(hosts))}" if hosts else None
 
     def on(self) -> None:
         """Start guarding."""
-        connect, connect_ex, look_up = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
-        self._originals = connect, connect_ex, look_up
-
-        def guarded_connect(sock: socket.socket, address: Any) -> None:
-            self._check_address(sock, address)
-            connect(sock, address)
-
-        def guarded_connect_ex(sock: socket.socket, address: Any) -> int:
-            self._check_address(sock, address)
-            return connect_ex(sock, address)
+        self._originals = {name: getattr(socket.socket, name) for name in _GUARDED}
+        look_up = self._look_up = socket.getaddrinfo
 
         def guarded_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
-            if _address(str(host)) is None:  # an address needs no look-up; connecting to it is checked
+            if _address(_to_text(host)) is None:  # an address needs no look-up; connecting to it is checked
                 self.check(host)
-            return look_up(host, *args, **kwargs)
+            return self._resolve(look_up, host, *args, **kwargs)
 
-        _install(guarded_connect, guarded_connect_ex, guarded_look_up)
+        socket.getaddrinfo = guarded_look_up
+        for name, original in self._originals.items():
+            setattr(socket.socket, name, self._guarded(name, original))
 
     def off(self) -> None:
         """Stop guarding and restore the original functions."""
         if self._originals is not None:
-            _install(*self._originals)
-            self._originals = None
+            socket.getaddrinfo = self._look_up
+            for name, original in self._originals.items():
+                setattr(socket.socket, name, original)
+            self._originals = self._look_up = None
 
-    def _check_address(self, sock: socket.socket, address: Any) -> None:
-        if sock.family in (socket.AF_INET, socket.AF_INET6):
-            self.check(address[0])
+    def _guarded(self, name: str, original: Any) -> Any:
+        connects = name.startswith("connect")
+
+        def guarded(sock: socket.socket, *args: Any) -> Any:
+            # TCP needs a connection before it sends, and UDP sends nothing when it connects.
+            if sock.family in _INTERNET and connects != (sock.type == socket.SOCK_DGRAM):
+                with_address = name in ("connect", "connect_ex", "sendto")
+                to: Any = args[-1] if with_address or len(args) == 4 else sock.getpeername()
+                self.check(to[0])
+            return original(sock, *args)
+
+        return guarded
+
+    def _resolve(self, look_up: Any, host: Any, *args: Any, **kwargs: Any) -> Any:
+        found = look_up(host, *args, **kwargs)
+        if _to_text(host) in self._allowed:
+            self._allowed.update(str(entry[4][0]) for entry in found)
+        return found
 
 
-def _install(connect: Any, connect_ex: Any, look_up: Any) -> None:
-    socket.socket.connect = connect  # type: ignore[method-assign]  # the purpose of a guard
-    socket.socket.connect_ex = connect_ex  # type: ignore[method-assign]  # as above
-    socket.getaddrinfo = look_up
+def _to_text(host: object) -> str:
+    if host is None:
+        return ""
+    return bytes(host).decode("ascii", "replace") if isinstance(host, bytes | bytearray) else str(host)
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host.partition("%")[0])  # what follows "%" is an IPv6 zone
+        address = ipaddress.ip_address(host.partition("%")[0])  # what follows "%" is an IPv6 zone
     except ValueError:
         return None
+    return getattr(address, "ipv4_mapped", None) or address

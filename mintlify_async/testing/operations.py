@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from attrs import define, field, frozen
 
 from ..runtime.clock import Clock
-from .assistant_answers import AnswerStyle, Question, answer_events
+from .assistant_answers import AnswerStyle, Content, Question, answer_events, content_events
 from .docs_search import DocsIndex
 from .http_answer import Answer, event_stream, json_answer
 from .local_jobs import JobLife, LocalJob, LocalJobs
@@ -100,8 +100,18 @@ class Operations:
     counter: LimitCounter = field(factory=LimitCounter)
     answers_given: int = 0
 
-    def answer(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
-        """Return the service's own answer; *life* says how the job proceeds."""
+    def answer(
+        self,
+        request: RecordedRequest,
+        life: JobLife,
+        limits: Limits | None,
+        content: Content | None = None,
+        pause: float | None = None,
+    ) -> Answer:
+        """Return the service's own answer.
+
+        *life* says how the job proceeds, *content* what is answered to a question, *pause* how fast.
+        """
         try:
             if request.operation != "other":
                 self.keys.check(request.operation, request.key)
@@ -114,7 +124,7 @@ class Operations:
                 case "send_message":
                     return self._send_message(request, life, limits)
                 case "ask":
-                    return self._ask(request, limits)
+                    return self._ask(request, limits, content, self.style.pause if pause is None else pause)
                 case _:
                     raise Refusal(404, f"No such operation: {request.method} {request.path}")
         except Refusal as refusal:
@@ -146,7 +156,9 @@ class Operations:
             raise Refusal(404, "Job not found")
         return job
 
-    def _ask(self, request: RecordedRequest, limits: Limits | None) -> Answer:
+    def _ask(
+        self, request: RecordedRequest, limits: Limits | None, content: Content | None, pause: float
+    ) -> Answer:
         body = _document(request)
         if mistakes := ask_mistakes(body):
             raise Refusal(400, *mistakes)
@@ -154,17 +166,18 @@ class Operations:
         thread, is_new = self._thread(body)
         question = _question(body, thread)
         thread.questions.append(question.text)
-        results = self.docs.search(
-            question.query, question.page_size, criteria=question.criteria, near=question.current_path
-        )
         self.answers_given += 1
         in_headers, in_finish, events = self._name_thread(thread, is_new=is_new)
-        stream = answer_events(
-            question, results, number=self.answers_given, style=self.style, thread=in_finish
-        )
-        return event_stream(
-            [*stream[:-1], *events, stream[-1]], headers=headers | in_headers, pause=self.style.pause
-        )
+        if content is not None:
+            stream = content_events(content, number=self.answers_given, thread=in_finish)
+        else:
+            results = self.docs.search(
+                question.query, question.page_size, criteria=question.criteria, near=question.current_path
+            )
+            stream = answer_events(
+                question, results, number=self.answers_given, style=self.style, thread=in_finish
+            )
+        return event_stream([*stream[:-1], *events, stream[-1]], headers=headers | in_headers, pause=pause)
 
     def _thread(self, body: Mapping[str, Any]) -> tuple[LocalThread, bool]:
         """Return the thread of the request, and whether it is new."""

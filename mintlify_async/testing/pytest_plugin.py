@@ -7,15 +7,17 @@
         assert done.status == "completed"
         assert mintlify_service.requests.count("create_job") == 1
 
-The fixtures work with pytest-asyncio and with anyio's plugin. pytest loads this file in every project of an
-environment that has the package, so it imports only pytest until a test asks for a fixture.
+The fixtures work with pytest-asyncio and with anyio's plugin. In a test that is not async, the service runs
+in a thread, in real time. pytest loads this file in every project of an environment that has the package, so
+it imports only pytest until a test asks for a fixture.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import AsyncGenerator, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -25,28 +27,49 @@ if TYPE_CHECKING:
     from .network_guard import NetworkGuard
     from .virtual_clock import VirtualClock
 
+_GUARD = pytest.StashKey["NetworkGuard"]()
+
 
 @pytest.fixture
-def mintlify_clock() -> VirtualClock:
-    """The clock of ``mintlify_service`` and ``mintlify_session``; it jumps ahead when everything waits."""
+def mintlify_clock(request: pytest.FixtureRequest) -> VirtualClock:
+    """The clock of ``mintlify_service`` and of its sessions; it jumps ahead when everything waits."""
     from .virtual_clock import VirtualClock
 
+    _runner(request)
     return VirtualClock()
 
 
 @pytest.fixture
-def mintlify_guard() -> Generator[NetworkGuard]:
+def mintlify_guard(request: pytest.FixtureRequest) -> Generator[NetworkGuard]:
     """Refuses connections to other machines during the test; a test that tried one fails."""
     from .network_guard import NetworkGuard
 
-    guard = NetworkGuard()
+    _runner(request)
+    guard = request.node.stash[_GUARD] = NetworkGuard()
     guard.on()
     try:
         yield guard
     finally:
         guard.off()
-    if guard.attempts:
-        pytest.fail(f"the test tried to reach {', '.join(dict.fromkeys(guard.attempts))}", pytrace=False)
+    if told := guard.untold():
+        pytest.fail(told, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that tried to reach another machine and swallowed the error."""
+    guard = item.stash.get(_GUARD, None)
+    if guard is None:
+        return (yield)
+    try:
+        result = yield
+    except BaseException as error:
+        if told := guard.untold():
+            error.add_note(told)
+        raise
+    if told := guard.untold():
+        pytest.fail(told, pytrace=False)
+    return result
 
 
 @pytest.fixture
@@ -61,6 +84,19 @@ def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalServ
     """A ``MintlifySession`` that talks to ``mintlify_service``."""
     session: MintlifySession = request.getfixturevalue(_name("session", request))
     return session
+
+
+@pytest.fixture
+def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
+    """The ``mintlify_service``, for an app that makes its ``MintlifySession()`` itself.
+
+    It sets the environment variables (address, keys, project, domain), and makes the service's clock that of
+    sessions that are given none. A session that was made before, when a module was imported, is not changed.
+    """
+    for name, value in mintlify_service.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("mintlify_async.session.SystemClock", lambda: mintlify_service.clock)
+    return mintlify_service
 
 
 @pytest.fixture
@@ -79,6 +115,33 @@ async def _mintlify_anyio_session(mintlify_service: LocalService) -> AsyncGenera
         yield session
 
 
+@pytest.fixture
+def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalService]:
+    """The service for tests that are not async, such as those with ``TestClient``. Its jobs end at once."""
+    from anyio.from_thread import start_blocking_portal
+
+    from .local_jobs import JobLife
+    from .local_service import LocalService
+
+    if "mintlify_clock" in request.fixturenames:
+        raise pytest.UsageError(
+            "mintlify_clock needs an async test: without async, the service runs in real time"
+        )
+    service = LocalService(life=JobLife(seconds=0.0))
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(service):
+        yield service
+
+
+@pytest.fixture
+def _mintlify_thread_session(mintlify_service: LocalService) -> Generator[MintlifySession]:
+    """The session for tests that are not async: for an app that runs its own event loop."""
+    import asyncio
+
+    session = mintlify_service.session()
+    yield session
+    asyncio.run(session.close())
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Add the fixtures for pytest-asyncio if that plugin is used."""
     if _has_pytest_asyncio(config):
@@ -92,14 +155,37 @@ def _has_pytest_asyncio(config: pytest.Config) -> bool:
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio.plugin"))
 
 
+def _runner(request: pytest.FixtureRequest) -> Literal["asyncio", "anyio", "thread"]:
+    """Return what runs the test: a plugin, or nothing special if it is not async."""
+    function = getattr(request.node, "obj", None)
+    function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
+    # unittest runs the async tests of its own classes, on a loop that no plugin knows.
+    if not inspect.iscoroutinefunction(function) or hasattr(request.instance, "asyncSetUp"):
+        return "thread"
+    by_anyio = "anyio_backend" in request.fixturenames
+    by_asyncio = request.node.get_closest_marker("asyncio") and _has_pytest_asyncio(request.config)
+    if by_anyio and by_asyncio:
+        raise pytest.UsageError(
+            "pytest-asyncio and anyio's plugin would both run this test: remove pytest.mark.anyio, "
+            "or set asyncio_mode to strict and do not use pytest.mark.asyncio"
+        )
+    if by_anyio:
+        return "anyio"
+    if by_asyncio:
+        return "asyncio"
+    install = "" if _has_pytest_asyncio(request.config) else "install pytest-asyncio and "
+    pytest.fail(
+        f'nothing runs this async test: {install}set asyncio_mode = "auto" in pytest\'s configuration, '
+        "or mark the test with pytest.mark.asyncio or pytest.mark.anyio",
+        pytrace=False,
+    )
+
+
 def _name(what: str, request: pytest.FixtureRequest) -> str:
     """Return the name of the fixture that lives on the loop of the test."""
-    if "anyio_backend" in request.fixturenames:
-        return f"_mintlify_anyio_{what}"
-    if not _has_pytest_asyncio(request.config):
-        raise pytest.UsageError(
-            f"mintlify_{what} needs pytest-asyncio, or a test marked with pytest.mark.anyio"
-        )
+    runner = _runner(request)
+    if runner != "asyncio":
+        return f"_mintlify_{runner}_{what}"
     marker = request.node.get_closest_marker("asyncio")
     scope = marker.kwargs.get("loop_scope") if marker is not None else None
     return f"_mintlify_asyncio_{scope or _default_loop_scope(request.config)}_{what}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack, cast
 
-from attrs import define, field
+from attrs import define, field, fields_dict
 
 from ..errors import ConfigurationError
+from ..rendering import AnswerSource, Suggestion
+from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
 from .local_jobs import JobLife
@@ -60,6 +62,8 @@ class Rule:
     Attributes:
         operation: The operation; ``any`` for all operations, ``connect`` for new connections.
         answer: The answer; None: the service's own, with *fields* and *headers* added.
+        content: What the service's own answer to a question says; None: what it finds.
+        pause: Seconds between two events of the service's own answer; None: as its style says.
         used: For how many requests so far.
 
     The others are as in :class:`AnswerOptions`.
@@ -71,6 +75,8 @@ class Rule:
     fault: Fault | None = None
     delay: float = 0.0
     life: JobLife | None = None
+    content: Content | None = None
+    pause: float | None = None
     fields: Mapping[str, Any] = field(factory=dict[str, Any])
     headers: Mapping[str, str] = field(factory=dict[str, str])
     times: int | None = 1
@@ -99,6 +105,8 @@ class Script:
     ::
 
         service.script.create_job(status=503, headers={"Retry-After": "7"}, times=2)
+        service.script.ask("Press the button.", sources=["/login"])
+        service.script.ask(error="overloaded")
         service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
         service.script.ask(chunks=[b"data: ", 0.5, b"[DONE]\n\n"])
         service.script.ask(fault=faults.Cut(at=100, how="rst"))
@@ -131,31 +139,50 @@ class Script:
 
     def ask(
         self,
+        text: str | None = None,
         *,
+        sources: Iterable[str | tuple[str, str] | Mapping[str, str] | AnswerSource] | None = None,
+        suggestions: Iterable[tuple[str, str] | Mapping[str, str] | Suggestion] | None = None,
+        error: str | None = None,
         events: Iterable[Mapping[str, Any] | WireEvent | float] | None = None,
         done: bool = True,
-        pause: float = 0.0,
+        pause: float | None = None,
         **options: Unpack[AnswerOptions],
     ) -> Rule:
         """Script the answer to the next question.
 
+        With *text*, *sources*, *suggestions* or *error*, the service makes an answer of them. It checks the
+        request, counts it and names the thread as always. *events* are sent as they are.
+
         Args:
+            text: What the answer says.
+            sources: Its sources: each an address, a pair of title and address, or an ``AnswerSource``.
+            suggestions: The pages it suggests: each a pair of title and address, or a ``Suggestion``.
+            error: What goes wrong: an ``error`` event with this text ends the answer.
             events: The stream events, as dicts or as events of this package; a number is a pause, in seconds.
             done: Whether ``[DONE]`` ends these events.
-            pause: Seconds between two of these events.
+            pause: Seconds between two events; by default none, or those of the service's ``AnswerStyle``.
             options: See :class:`AnswerOptions`.
 
         Raises:
-            ConfigurationError: More than one of *events*, *json*, *body* and *chunks* is given, or *times* is
-                below 1.
+            ConfigurationError: An argument is invalid, two of them exclude each other, or one of *events*
+                belongs to a part that no event has started.
         """
+        content = None
+        if any(one is not None for one in (text, sources, suggestions, error)):
+            content = _content(text, sources, suggestions, error)
+            _check_alone("events" if events is not None else None, options)
         answer = None
         if events is not None:
             if "json" in options or (options.get("body"), options.get("chunks")) != (None, None):
                 raise ConfigurationError("give only one of events, json, body, chunks", field="events")
+            events = list(events)
+            _check_starts(events)
             headers, status = options.get("headers"), options.get("status") or 200
-            answer = event_stream(events, headers=headers, pause=pause, done=done, status=status)
-        return self._add("ask", AnswerOptions, dict(options), answer)
+            answer = event_stream(events, headers=headers, pause=pause or 0.0, done=done, status=status)
+        rule = self._add("ask", AnswerOptions, dict(options), answer)
+        rule.content, rule.pause = content, pause
+        return rule
 
     def create_job(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
         """Script the answer to the next creation of a job.
@@ -190,7 +217,14 @@ class Script:
 
         Raises:
             ConfigurationError: *times* is below 1, or an argument of the life is invalid.
+            TypeError: ``JobLife`` has no such argument.
         """
+        unknown = ", ".join(life.keys() - fields_dict(JobLife).keys())
+        if unknown:
+            raise TypeError(
+                f"job() has no argument {unknown}: outcome='failed' says how the job ends, "
+                "and job('active', 'failed') the status of each poll"
+            )
         return self.create_job(life=JobLife(looks=looks, **life), times=times)
 
     def connect(self, fault: Fault, *, times: int | None = 1) -> Rule:
@@ -219,9 +253,15 @@ class Script:
     def _add(
         self, operation: str, accepted: Any, options: dict[str, Any], answer: Answer | None = None
     ) -> Rule:
-        unknown = options.keys() - accepted.__annotations__.keys()
+        accepts: dict[str, object] = accepted.__annotations__
+        unknown = options.keys() - accepts.keys()
         if unknown:  # also found by type checkers; script files have none
             raise TypeError(f"{operation}() has no argument {', '.join(sorted(unknown))}")
+        if not isinstance(options.get("status", 200), int | None):
+            other = '; a job has another one by script.job("active", "failed")' if "fields" in accepts else ""
+            raise ConfigurationError(f"status is an HTTP status such as 503{other}", field="status")
+        if not isinstance(options.get("fault"), Fault | None):
+            raise ConfigurationError("fault must be a fault, such as faults.Cut(at=100)", field="fault")
         times = options.get("times", 1)
         if times is not None and times < 1:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
@@ -238,6 +278,77 @@ class Script:
         )
         self._rules.append(rule)
         return rule
+
+
+def _content(text: object, sources: Any, suggestions: Any, error: object) -> Content:
+    return Content(
+        text=_text("text", "" if text is None else text),
+        sources=_links("sources", sources or ()),
+        suggestions=_links("suggestions", suggestions or ()),
+        error=None if error is None else _text("error", error),
+    )
+
+
+def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
+    """Refuse another kind of answer beside given words."""
+    exact = ("json", "body", "chunks", "respond", "status")
+    other = other or next((name for name in exact if name in options), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"give text, sources, suggestions and error, or {other}, not both", field=other
+        )
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}", field=name)
+    return value
+
+
+def _links(name: str, links: Iterable[object]) -> list[tuple[str | None, str]]:
+    """Return the title and the address of each link; only a source may lack a title."""
+    if isinstance(links, str | Mapping):
+        raise ConfigurationError(f"{name} must be a list", field=name)
+    return [_link(f"{name}[{number}]", link, name == "sources") for number, link in enumerate(links)]
+
+
+def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
+    title: object = None
+    address = link
+    if isinstance(link, AnswerSource):
+        title, address = link.title, link.url
+    elif isinstance(link, Suggestion):
+        title, address = link.title, link.path
+    elif isinstance(link, Mapping):
+        wire = cast("Mapping[str, object]", link)
+        title, address = wire.get("title"), wire.get("url", wire.get("path"))
+    elif isinstance(link, list | tuple):
+        title, address = [*cast("Sequence[object]", link), None, None][:2]
+    if isinstance(address, str) and (isinstance(title, str) or (title is None and untitled)):
+        return title, address
+    alone = "an address, or " if untitled else ""
+    raise ConfigurationError(
+        f'{where} must be {alone}a title and an address: ("Log in", "/login")', field=where
+    )
+
+
+def _check_starts(events: Iterable[Mapping[str, Any] | WireEvent | float]) -> None:
+    """Refuse an event that belongs to a part that was not started; other mistakes may be on purpose."""
+    started = set[object]()
+    for number, event in enumerate(events):
+        wire = event.to_wire() if isinstance(event, WireEvent) else event
+        if not isinstance(wire, Mapping):
+            continue
+        kind, _, step = str(wire.get("type")).rpartition("-")
+        part = kind, wire.get("toolCallId" if kind == "tool-input" else "id")
+        if step == "start":
+            started.add(part)
+        elif kind in ("text", "reasoning", "tool-input") and step in ("delta", "end") and part not in started:
+            raise ConfigurationError(
+                f"events[{number}]: {kind}-{step} needs a {kind}-start with the same id before it; "
+                "script.ask(text=…) makes all events, and chunks=… sends any bytes",
+                field="events",
+            )
 
 
 def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:

@@ -86,14 +86,7 @@ async def serve(
 
 def settings_lines(service: LocalService) -> list[str]:
     """Return shell commands that set the environment variables for *service*."""
-    settings = {
-        "MINTLIFY_BASE_URL": service.base_url,
-        "MINTLIFY_PROJECT_ID": service.project_id,
-        "MINTLIFY_DOMAIN": service.domain,
-        "MINTLIFY_ADMIN_API_KEY": service.admin_key,
-        "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
-    }
-    return [f"export {name}={value}" for name, value in settings.items()]
+    return [f"export {name}={value}" for name, value in service.environment.items()]
 
 
 @contextlib.contextmanager

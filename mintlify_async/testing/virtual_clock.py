@@ -65,7 +65,7 @@ class _TimerQueue:
         heapq.heappush(self._heap, entry)
         if not self._joined and self._clock.auto:
             self._joined = True
-            self._watch.join(self.on_idle, self._clock.take_used)
+            self._watch.join(self.on_idle)
 
     def count_cancelled(self) -> None:
         # Most deadlines are cancelled: without a sweep they would fill the heap.
@@ -144,7 +144,6 @@ class VirtualClock:
         self._now = start
         self._wall_offset = epoch - start
         self._holds = 0
-        self._used = False
         self._order = count()
         self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _TimerQueue] = (
             weakref.WeakKeyDictionary()
@@ -160,7 +159,6 @@ class VirtualClock:
 
     def now(self) -> float:
         """Return the virtual seconds; they never go back."""
-        self._used = True
         return self._now
 
     def wall(self) -> float:
@@ -239,11 +237,6 @@ class VirtualClock:
         finally:
             self._holds -= 1
 
-    def take_used(self) -> bool:
-        """Return whether the clock was used since the last call. The idle check calls this."""
-        used, self._used = self._used, False
-        return used
-
     def move_to(self, at: float) -> None:
         """Set the time to *at*, never back; runs nothing by itself."""
         self._now = max(self._now, at)
@@ -253,7 +246,6 @@ class VirtualClock:
     ) -> _TimerEntry:
         """Run *action* when the time reaches *due*: at once then, or in the loop's next turn in *context*."""
         queue = self._queue()
-        self._used = True
         entry = _TimerEntry(due, next(self._order), action, context, queue)
         if due < float("inf"):
             queue.add(entry)

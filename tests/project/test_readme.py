@@ -203,16 +203,18 @@ def scripted(service: LocalService) -> LocalService:
     return service
 
 
-@pytest.mark.parametrize(
-    "block", [block for block in PYTHON if block.kind == "pytest"], ids=lambda block: block.heading.lower()
-)
-async def test_each_test_example_passes(block, tmp_path):
-    """The examples of testing one's own code are tests, and they pass."""
-    (tmp_path / "test_example.py").write_text(block.text, encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n", encoding="utf-8")
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_example.py")
+async def test_the_examples_of_tests_pass(tmp_path):
+    """Saved as they are printed, with the configuration that is printed above them, all of them pass."""
+    (configuration,) = [block.text for block in blocks() if block.language == "toml"]
+    (tmp_path / "pyproject.toml").write_text(configuration, encoding="utf-8")
+    examples = [block.text for block in PYTHON if block.kind == "pytest"]
+    assert len(examples) == 3
+    for number, text in enumerate(examples):
+        (tmp_path / f"test_example_{number}.py").write_text(text, encoding="utf-8")
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     status, out, err = await run(*command, cwd=tmp_path, env=child_environment(PYTHONWARNINGS=None))
     assert status == 0, out + err
+    assert re.search(r"^5 passed in", out, re.MULTILINE), out
 
 
 def commands() -> list[str]:

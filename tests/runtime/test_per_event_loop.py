@@ -23,7 +23,7 @@ def test_a_loop_that_was_closed_with_a_reader_inside_harms_no_other():
     with Served() as served:
         session = served.service.session()
         served.service.script.ask(events=[{"type": "start"}, 600.0])
-        loop = asyncio.new_event_loop()
+        loop = asyncio.SelectorEventLoop()  # uvloop's cannot be closed before its connections
 
         async def begin():
             reply = session.ask("x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,9 @@ async def test_an_answer(mintlify_session):
 
 
 ASYNCIO = ("-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function")
+
+
+STRICT = (*ASYNCIO, "-o", "asyncio_mode=strict")
 
 
 ANYIO = ("-p", "anyio.pytest_plugin")
@@ -84,28 +88,162 @@ def anyio_backend():
 """
 
 
-def test_without_either(pytester):
-    """What is missing is said."""
-    source = "def test_it(mintlify_service):\n    pass\n"
-    result = run(pytester, source)
+@pytest.mark.parametrize("fixture", ["service", "session", "env", "clock", "guard"])
+def test_an_async_test_that_nothing_runs(pytester, fixture):
+    """It fails with what to add, whichever fixture it uses."""
+    source = f"async def test_it(mintlify_{fixture}):\n    pass\n"
+    says = (
+        'nothing runs this async test: {}set asyncio_mode = "auto" in pytest\'s configuration, '
+        "or mark the test with pytest.mark.asyncio or pytest.mark.anyio"
+    )
+    for options, install in (((), "install pytest-asyncio and "), (STRICT, "")):
+        result = run(pytester, source, *options)
+        result.assert_outcomes(errors=1)
+        result.stdout.fnmatch_lines([says.format(install)])
+
+
+def test_an_async_test_that_two_plugins_run(pytester):
+    """Anyio's marker in auto mode is refused with what to change."""
+    result = run(pytester, ANYIO_BACKEND + AN_ANSWER, *ANYIO, *ASYNCIO, "-o", "asyncio_mode=auto")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*mintlify_service needs pytest-asyncio, or a test marked with*"])
+    result.stdout.fnmatch_lines(
+        [
+            "*UsageError: pytest-asyncio and anyio's plugin would both run this test: remove "
+            "pytest.mark.anyio, or set asyncio_mode to strict and do not use pytest.mark.asyncio"
+        ]
+    )
 
 
-def test_a_call_to_another_host_fails_the_test(pytester):
-    """Though the code under test swallows the error."""
+AN_APP_OF_ITS_OWN = """
+from mintlify_async import MintlifySession
+
+async def work():
+    async with MintlifySession() as session:  # as the app makes it
+        answer = await session.ask("How do I wait for a job?")
+        job = await session.create_job("Fix the typos")
+        done = await job.wait()
+        turn = await job.send("Mention the CLI, too")
+        return answer.text, done.status, (await turn).status
+"""
+
+
+@pytest.mark.parametrize("options", [(*ASYNCIO, "-o", "asyncio_mode=auto"), ANYIO], ids=["asyncio", "anyio"])
+def test_an_app_that_makes_its_own_session(pytester, options):
+    """The variables lead it to the service, and its waiting takes no time; afterwards they are as before."""
     source = """
-        import contextlib, socket
+        async def test_the_app(mintlify_env, mintlify_clock):
+            text, first, second = await work()
+            assert "job" in text
+            assert (first, second) == ("completed", "completed")
+            assert mintlify_clock.now() > 60
+            assert mintlify_env.requests.count("create_job") == 1
 
-        def test_it(mintlify_guard):
+        def test_afterwards():
+            import os
+            import mintlify_async.session, mintlify_async.runtime.clock as clock
+            assert not [name for name in os.environ if name.startswith("MINTLIFY_")]
+            assert mintlify_async.session.SystemClock is clock.SystemClock
+    """
+    source = (ANYIO_BACKEND if options is ANYIO else "") + AN_APP_OF_ITS_OWN + textwrap.dedent(source)
+    run(pytester, source, *options).assert_outcomes(passed=2)
+
+
+def test_a_test_that_is_not_async(pytester):
+    """With FastAPI's TestClient, which has an event loop of its own, the service runs in a thread."""
+    source = """
+        import asyncio
+        from contextlib import asynccontextmanager
+        from fastapi import FastAPI, Request
+        from fastapi.testclient import TestClient
+        from mintlify_async import MintlifySession
+
+        @asynccontextmanager
+        async def lifespan(app):
+            async with MintlifySession() as app.state.session:
+                yield
+
+        app = FastAPI(lifespan=lifespan)
+
+        @app.get("/help")
+        async def help_page(q: str, request: Request):
+            job = await request.app.state.session.run_job(q)
+            return {"text": (await request.app.state.session.ask(q)).text, "status": job.status}
+
+        def test_an_app(mintlify_env):
+            mintlify_env.script.ask("Press the button.")
+            with TestClient(app) as client:
+                seen = client.get("/help", params={"q": "How?"}).json()
+            assert seen == {"text": "Press the button.", "status": "completed"}
+            operations = [request.operation for request in mintlify_env.requests]
+            assert operations == ["create_job", "get_job", "ask"]
+
+        def test_a_session(mintlify_session):
+            async def ask():
+                return (await mintlify_session.ask("How?")).text
+            assert asyncio.run(ask())
+
+        def test_the_clock_is_virtual(mintlify_service, mintlify_clock):
+            pass
+    """
+    for options in ((*ASYNCIO, "-o", "asyncio_mode=auto"), ()):
+        # A warning of Starlette about what its test client is made of.
+        result = run(pytester, source, *options, "-W", "ignore:Using `httpx`")
+        result.assert_outcomes(passed=2, errors=1)
+        result.stdout.fnmatch_lines(["*UsageError: mintlify_clock needs an async test*"])
+
+
+def test_a_unittest_of_its_own_loop(pytester):
+    """``IsolatedAsyncioTestCase`` runs its tests itself."""
+    source = AN_APP_OF_ITS_OWN + textwrap.dedent("""
+        import unittest, pytest
+
+        @pytest.mark.usefixtures("mintlify_env")
+        class TestIt(unittest.IsolatedAsyncioTestCase):
+            async def test_it(self):
+                async with MintlifySession() as session:
+                    assert (await session.ask("How?")).text
+    """)
+    run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=auto").assert_outcomes(passed=1)
+
+
+def test_a_call_to_another_host_fails_the_test_once(pytester):
+    """Though the code under test swallows the error; one that it does not swallow has a note."""
+    source = """
+        import contextlib, socket, pytest
+
+        def test_swallowed(mintlify_guard):
             with contextlib.suppress(Exception):
-                socket.create_connection(("192.0.2.1", 80), timeout=1)
+                socket.create_connection(("198.51.100.1", 80), timeout=1)
             with contextlib.suppress(Exception):
                 socket.getaddrinfo("docs.example.com", 443)
+
+        def test_raised(mintlify_guard):
+            socket.create_connection(("198.51.100.2", 80), timeout=1)
+
+        def test_another_failure(mintlify_guard):
+            with contextlib.suppress(Exception):
+                socket.create_connection(("198.51.100.3", 80), timeout=1)
+            assert False, "because of that"
+
+        @pytest.fixture
+        def late(mintlify_guard):
+            yield
+            with contextlib.suppress(Exception):
+                socket.create_connection(("198.51.100.4", 80), timeout=1)
+
+        def test_in_a_fixture(late):
+            pass
     """
     result = run(pytester, source)
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*tried to reach 192.0.2.1, docs.example.com*"])
+    result.assert_outcomes(passed=1, failed=3, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "the test tried to reach 198.51.100.4",
+            "the test tried to reach 198.51.100.1, docs.example.com",
+            "*this test tried to reach 198.51.100.2; give the session base_url=service.base_url, or *",
+            "*the test tried to reach 198.51.100.3",
+        ]
+    )
 
 
 def test_a_difference_is_shown_line_by_line(pytester):

@@ -8,7 +8,9 @@ import json
 import aiohttp
 import pytest
 
-from mintlify_async import ConfigurationError, Finish, TextDelta
+from mintlify_async import AssistantError, ConfigurationError, Finish, TextDelta
+from mintlify_async.events import ToolInputDelta
+from mintlify_async.rendering import Suggestion
 from mintlify_async.testing import (
     Answer,
     JobLife,
@@ -55,6 +57,108 @@ async def ask(client, service, text="How do I wait for a job?"):
     body = {"fp": "anonymous", "messages": [message]}
     async with client.post(ASK, json=body, headers=headers) as response:
         return response.status, await response.text(), response.headers
+
+
+async def test_an_answer_of_given_words():
+    """Its text, sources and suggestions are those that were given; the rest is as always."""
+    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+        chat = session.conversation()
+        first = await chat.ask("How do I log in?")
+        service.script.ask(
+            text="Press the button.",
+            sources=["/login", ("Log out", "https://docs.example/logout"), first.sources[0]],
+            suggestions=[
+                ("Keys", "/keys"),
+                Suggestion(title="SSO", path="/sso"),
+                {"title": "a", "path": "/b"},
+            ],
+        )
+        answer = await chat.ask("And then?")
+        assert answer.text.startswith("Press the button.")
+        assert [(source.title, source.url) for source in answer.sources] == [
+            (None, "/login"),
+            ("Log out", "https://docs.example/logout"),
+            (first.sources[0].title, first.sources[0].url),
+        ]
+        assert [(one.title, one.path) for one in answer.suggestions] == [
+            ("Keys", "/keys"),
+            ("SSO", "/sso"),
+            ("a", "/b"),
+        ]
+        assert answer.thread_id == first.thread_id
+        assert answer.finish_reason == "stop"
+
+
+async def test_words_only_and_an_error(service):
+    """A text can be given alone, by position, too; an error comes after the text."""
+    service.script.ask("Hello", pause=2.0)
+    service.script.ask("Half of it", error="overloaded")
+    service.script.ask(error="down", times=2)
+    async with service.session() as session:
+        answer = await session.ask("Hi")
+        assert (answer.text, answer.sources, answer.suggestions) == ("Hello", [], [])
+        assert service.clock.now() > 8
+        with pytest.raises(AssistantError, match="overloaded") as caught:
+            await session.ask("Hi")
+        assert caught.value.text == "Half of it"
+        for _ in range(2):
+            with pytest.raises(AssistantError, match="down"):
+                await session.ask("Hi")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"text": b"Hello"}, "text must be a str, not bytes"),
+        ({"error": 500}, "error must be a str, not int"),
+        ({"text": "Hello", "status": 500}, "give text, sources, suggestions and error, or status, not both"),
+        ({"error": "no", "events": []}, "give text, sources, suggestions and error, or events, not both"),
+        ({"sources": "/login"}, "sources must be a list"),
+        (
+            {"sources": [1]},
+            r'sources\[0\] must be an address, or a title and an address: \("Log in", "/login"\)',
+        ),
+        ({"suggestions": [("a", "/b"), "/c"]}, r"suggestions\[1\] must be a title and an address"),
+        ({"suggestions": [("/c",)]}, r"suggestions\[0\] must be a title and an address"),
+        ({"status": "500"}, "status is an HTTP status such as 503$"),
+        ({"fault": "cut"}, r"fault must be a fault, such as faults\.Cut\(at=100\)"),
+        (
+            {"events": [1.0, {"type": "text-delta", "id": "1", "delta": "a"}]},
+            r"events\[1\]: text-delta needs a text-start with the same id before it; script\.ask\(text=",
+        ),
+        (
+            {"events": [ToolInputDelta(tool_call_id="1", input_text_delta="a")]},
+            r"events\[0\]: tool-input-delta needs a tool-input-start",
+        ),
+    ],
+)
+def test_a_slip_is_told_when_the_answer_is_scripted(arguments, says):
+    """Not by a puzzling answer in the middle of the test."""
+    script = Script()
+    with pytest.raises(ConfigurationError, match=says):
+        script.ask(**arguments)
+    assert not script.rules
+
+
+@pytest.mark.parametrize(
+    ("slip", "says"),
+    [
+        (
+            lambda script: script.job(status="failed"),
+            r"no argument status: outcome='failed' says how the job ends",
+        ),
+        (lambda script: script.job(seconds="3"), "seconds must be a number of seconds"),
+        (
+            lambda script: script.get_job(status="failed"),
+            r'such as 503; a job has another one by script\.job\("act',
+        ),
+        (lambda script: script.ask(event=[]), "no argument event"),
+    ],
+)
+def test_a_slip_with_a_job_is_told(slip, says):
+    """What the argument is called, or what it must be."""
+    with pytest.raises((TypeError, ConfigurationError), match=says):
+        slip(Script())
 
 
 async def test_status_headers_and_body(client, service):

@@ -96,7 +96,7 @@ async def test_a_missing_key_is_500(monkeypatch):
         ),
         ({"events": HEAD, "done": False}, "The answer was interrupted. Please try again."),
         (
-            {"events": [*HEAD, {"type": "text-delta", "id": "9", "delta": "x"}]},
+            {"body": b'data: {"type":"start"}\n\ndata: {"type":"text-delta","id":"9","delta":"x"}\n\n'},
             "The assistant could not finish this answer. Please try again.",
         ),
         ({"body": "<html>busy</html>"}, "The assistant could not finish this answer. Please try again."),
