@@ -132,9 +132,8 @@ class _MarkdownView:
         self._blocks = Blocks()
         self._printed = False
         self._live: Live | None = None
-        self._show_keys = hide_keys(
-            console.file
-        )  # now: what is typed before the first text stays in its line
+        # From now on: keys that are typed before the first text would move its beginning.
+        self._show_keys = hide_keys(console.file)
 
     def _growing(self) -> Any:
         tail = self._blocks.tail

@@ -13,11 +13,12 @@ import pytest
 from child_process import child_environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.live import Live
 from terminal_screen import CTRL_C, lines_left, on_terminal
 
 from mintlify_async.cli.terminal import Blocks, Terminal
 from mintlify_async.rendering.markdown import WithoutSuggestions
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import JobLife, LocalService
 
 ANSWER = """\
 Use the **login** page.
@@ -208,6 +209,14 @@ WORDS = [f"word{number:02}" for number in range(40)]
 @pytest.mark.parametrize("moment", range(4, 41, 4))
 def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     """Notes between the pieces of a growing paragraph stand above it, and a cut leaves it once."""
+    regions: list[Live] = []
+
+    class Region(Live):
+        def start(self, refresh: bool = False) -> None:
+            regions.append(self)
+            super().start(refresh)
+
+    monkeypatch.setattr("rich.live.Live", Region)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
@@ -216,7 +225,8 @@ def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     for number, word in enumerate(WORDS[:moment]):
         view.feed(word + ("\n\n" if number % 17 == 16 else " "))
         if number % 3 == 0:
-            terminal.note(f"note{number:02}")  # the paragraph is drawn again with each note
+            regions[0].refresh()  # as its timer does
+            terminal.note(f"note{number:02}")
     view.close()
     left = "\n".join(lines_left(screen.getvalue(), width))
     assert re.findall(r"word\d\d", left) == WORDS[:moment]
@@ -282,6 +292,17 @@ async def test_a_command_in_the_background_is_not_stopped(service):
     async with on_terminal("-c", IN_BACKGROUND, env=environment(service)) as screen:
         await screen.until("went on")
         assert screen.shows_keys()
+
+
+async def test_the_result_of_a_wait_is_printed_once(service):
+    """On a terminal that shows both streams; its reference and states stand above it."""
+    service.life = JobLife(seconds=0.2)
+    command = ("-m", "mintlify_async", "job", "create", "Fix", "--wait")
+    async with on_terminal(*command, env=environment(service), width=120) as screen:
+        assert await screen.ended() == 0
+        left = lines_left(screen.output, 120)
+    assert len([line for line in left if "completed" in line]) == 1
+    assert len([line for line in left if line.endswith("  active")]) == 1
 
 
 def test_without_rich_everything_is_plain(monkeypatch):
