@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from mintlify_async.version import __version__
 
 from .argument_parser import make_parser
-from .exit_status import CLOSED_PIPE, DONE, USAGE
+from .exit_status import CLOSED_PIPE, DONE, INTERRUPTED, USAGE
 
 __all__ = ["main"]
 
@@ -26,6 +26,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The arguments without the program's name; None takes those of the process.
     """
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:  # while modules are loaded, which takes a moment; later ones say more
+        return INTERRUPTED
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = make_parser()
     try:
         options = parser.parse_args(arguments)

@@ -32,12 +32,12 @@ Keys are read from the environment only: other users can see arguments.
 exit status:
   0 done           1 service or network    2 usage or settings
   3 job failed     4 gave up waiting (the reference is printed)
-  130 interrupted
+  130 interrupted  (doctor: 1 for anything that it finds wrong)
 """
 
 ASK_EXAMPLES = """\
 examples:
-  mintlify-async ask "How do I log in?"
+  mintlify-async ask How do I log in
   mintlify-async ask --save login.json "How do I log in?"
   mintlify-async ask --thread login.json "And by SSO?"    continue
   git diff | mintlify-async ask --code - "Is the API used well?"
@@ -87,6 +87,13 @@ def _whole(text: str, what: str, least: int, most: float = math.inf) -> int:
     return int(text)
 
 
+def _text(text: str) -> str:
+    # An empty value is mostly a shell variable that is not set.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def _count(text: str) -> int:
     return _whole(text, "a whole number of at least 1", 1)
 
@@ -96,13 +103,19 @@ def _port(text: str) -> int:
 
 
 def _add_service(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--base-url", metavar="URL", help="address of the service (else MINTLIFY_BASE_URL)")
+    parser.add_argument(
+        "--base-url", type=_text, metavar="URL", help="address of the service (else MINTLIFY_BASE_URL)"
+    )
 
 
 def _add_site(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--domain", help="documentation site to ask (else MINTLIFY_DOMAIN)")
-    parser.add_argument("--site", metavar="URL", help="the documentation's address, for whole links")
-    parser.add_argument("--fp", default="anonymous", metavar="ID", help="id of the user (anonymous)")
+    parser.add_argument("--domain", type=_text, help="documentation site to ask (else MINTLIFY_DOMAIN)")
+    parser.add_argument(
+        "--site", type=_text, metavar="URL", help="the documentation's address, for whole links"
+    )
+    parser.add_argument(
+        "--fp", type=_text, default="anonymous", metavar="ID", help="id of the user (anonymous)"
+    )
     parser.add_argument(
         "--results", type=_count, default=5, metavar="N", help="search results the answer is built from (5)"
     )
@@ -119,10 +132,14 @@ def _add_ask(add: _Add) -> None:
         epilog=ASK_EXAMPLES,
     )
     option = parser.add_argument
-    option("question", nargs="?", help="the question; - or nothing reads standard input")
-    option("--thread", metavar="FILE", help="continue the thread that --save wrote")
-    option("--save", metavar="FILE", help="save the thread; the file has its key, keep it private")
-    option("--code", metavar="FILE", help="code that the question is about; - reads standard input")
+    option("question", nargs="*", help="the question; - or nothing reads standard input")
+    option("--thread", type=_text, metavar="FILE", help="continue the thread that --save wrote")
+    option(
+        "--save", type=_text, metavar="FILE", help="save the thread; the file has its key, keep it private"
+    )
+    option(
+        "--code", type=_text, metavar="FILE", help="code that the question is about; - reads standard input"
+    )
     option("--json", action="store_true", help="one event per line, as the service sent it")
     option("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
     _add_site(parser)
@@ -134,8 +151,15 @@ def _add_chat(add: _Add) -> None:
         help="talk with the assistant, and continue another day",
         description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
     )
-    parser.add_argument("name", nargs="?", help="keep the conversation under this name, or continue it")
-    parser.add_argument("--store", metavar="FILE", help="SQLite file of named conversations")
+    parser.add_argument(
+        "name", type=_text, nargs="?", help="keep the conversation under this name, or continue it"
+    )
+    parser.add_argument(
+        "--store",
+        type=_text,
+        metavar="FILE",
+        help="SQLite file of named conversations (~/.local/share/mintlify-async/chats.db)",
+    )
     parser.add_argument("--list", action="store_true", dest="list_names", help="list the names")
     _add_site(parser)
 
@@ -153,21 +177,23 @@ def _add_job(add: _Add) -> None:
         parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
         option = parser.add_argument
         option("--json", action="store_true", help="JSON records, one per line")
-        option("--project", metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
+        option("--project", type=_text, metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
         _add_service(parser)
         if ref:
-            option("ref", help="reference of the job")
+            option("ref", type=_text, help="reference of the job")
         if waits:
             option("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
         return option
 
     create = verb("create", "create a job and print its reference", ref=False)
-    create("prompt", nargs="?", help="the instruction; - or nothing reads standard input")
+    create("prompt", nargs="*", help="the instruction; - or nothing reads standard input")
     create("--wait", action="store_true", help="wait for its end and show its states")
-    create("--dedupe-key", metavar="KEY", help="create at most one job for this key (needs --ledger)")
-    create("--ledger", metavar="FILE", help="SQLite file that stores dedupe keys")
+    create(
+        "--dedupe-key", type=_text, metavar="KEY", help="create at most one job for this key (needs --ledger)"
+    )
+    create("--ledger", type=_text, metavar="FILE", help="SQLite file that stores dedupe keys")
     send = verb("send", "send a follow-up to a job and print the new reference")
-    send("prompt", nargs="?", help="the follow-up; - or nothing reads standard input")
+    send("prompt", nargs="*", help="the follow-up; - or nothing reads standard input")
     send("--wait", action="store_true", help="wait for the end of this turn")
     verb("wait", "wait for the end of a job")
     verb("watch", "show each change of a job until it ends")
@@ -180,7 +206,7 @@ def _add_serve(add: _Add) -> None:
         help="run the local service, for tests and development",
         description="Run the local service until Ctrl-C or SIGTERM. It prints its address when ready.",
     ).add_argument
-    option("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
+    option("--host", type=_text, default="127.0.0.1", help="address to listen on (127.0.0.1)")
     option("--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)")
     option("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
     option("--script", metavar="FILE", help="JSON file of scripted answers")

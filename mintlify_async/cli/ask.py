@@ -3,48 +3,54 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import nullcontext
 
 import mintlify_async as mintlify
 
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .run_command import read_file, read_text
+from .settings import FOR_QUESTIONS, check_settings
 from .terminal import Terminal
+from .thread_file import load_thread, thread_saved
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Ask the question, stream the answer, and save the thread if ``--save`` is given."""
-    if options.code == "-" and options.question in (None, "-"):
+    if options.code == "-" and options.question in ([], ["-"]):
         raise UsageError("standard input can be the question or the code, not both")
-    question = read_text(options.question, "question")
-    thread = _load(options.thread) if options.thread else None
+    check_settings(options, FOR_QUESTIONS)
+    thread = load_thread(options.thread) if options.thread else None
     context = _code(options.code) if options.code else None
-    timeouts = mintlify.Timeouts(total=options.timeout)
-    async with mintlify.MintlifySession(
-        domain=options.domain, site=options.site, base_url=options.base_url, timeouts=timeouts
-    ) as session:
-        reply = session.ask(
-            question,
-            thread=thread,
-            context=context,
-            fp=options.fp,
-            current_path=options.path,
-            retrieval_page_size=options.results,
-        )
-        await (_print_events if options.json else stream)(reply, terminal)
-        if options.save and reply.thread is not None:
-            _save(options.save, reply.thread)
+    session = mintlify.MintlifySession(
+        domain=options.domain,
+        site=options.site,
+        base_url=options.base_url,
+        timeouts=mintlify.Timeouts(total=options.timeout),
+    )
+    with thread_saved(options.save) if options.save else nullcontext() as save:
+        async with session:
+            reply = session.ask(
+                read_text(options.question, "question"),
+                thread=thread,
+                context=context,
+                fp=options.fp,
+                current_path=options.path,
+                retrieval_page_size=options.results,
+            )
+            await (_print_events if options.json else stream)(reply, terminal)
+        if save is not None and reply.thread is not None:
+            save(reply.thread)
+        elif save is not None:
+            terminal.note(f"the service named no thread, so {options.save} was not written")
     return TROUBLE if reply.aborted else DONE
 
 
 async def _print_events(reply: mintlify.Reply, terminal: Terminal) -> None:
     async with reply:
         async for event in reply:
-            # ASCII only: half of a surrogate pair cannot be written in another way.
-            terminal.write(json.dumps(event.to_wire()))
+            terminal.record(event.to_wire())
 
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
@@ -104,16 +110,3 @@ def _source_lines(sources: list[mintlify.AnswerSource]) -> Iterator[str]:
 
 def _code(name: str) -> list[mintlify.ContextItem]:
     return [mintlify.ContextItem("code", read_file(name), path=None if name == "-" else name)]
-
-
-def _load(name: str) -> mintlify.Thread:
-    path = Path(name)
-    if not path.exists():
-        raise UsageError(f"there is no file {name}: ask a first question with --save {name}")
-    return mintlify.Thread.from_json(path.read_text(encoding="utf-8"))
-
-
-def _save(name: str, thread: mintlify.Thread) -> None:
-    path = Path(name)
-    path.touch(mode=0o600)  # readable by its owner alone: the key in it is all that a thread needs
-    path.write_text(thread.to_json() + "\n", encoding="utf-8")

@@ -22,6 +22,7 @@ from ..errors import ConfigurationError, MintlifyError, NotFoundError
 from .ask import stream
 from .error_advice import explain
 from .exit_status import DONE, TROUBLE
+from .settings import FOR_QUESTIONS, check_settings
 from .terminal import Terminal
 
 PROMPT = "> "
@@ -31,12 +32,11 @@ HELP = "/undo takes the last turn back, /retry asks the unanswered question agai
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Answer until the input ends; the exit status says whether every question was answered."""
-    store = _store(options) if options.name or options.list_names else None
     with asyncio.Runner() as runner:
-        if store is not None and options.list_names:
-            for name in runner.run(store.ids(owner=options.fp)):
-                terminal.write(name)
-            return DONE
+        if options.list_names:
+            return _list_names(runner, options, terminal)
+        check_settings(options, FOR_QUESTIONS)
+        store = mintlify.SQLiteConversationStore(_file(options)) if options.name else None
         session = mintlify.MintlifySession(
             domain=options.domain, site=options.site, base_url=options.base_url
         )
@@ -47,13 +47,22 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
             runner.run(session.close())
 
 
-def _store(options: argparse.Namespace) -> mintlify.SQLiteConversationStore:
+def _list_names(runner: asyncio.Runner, options: argparse.Namespace, terminal: Terminal) -> int:
+    file = _file(options)
+    terminal.note(f"conversations of {options.fp} in {file}:")
+    for name in runner.run(mintlify.SQLiteConversationStore(file).ids(owner=options.fp)):
+        terminal.write(name)
+    return DONE
+
+
+def _file(options: argparse.Namespace) -> str:
+    """Return the file of named conversations."""
     if options.store:
-        return mintlify.SQLiteConversationStore(options.store)
+        return str(options.store)
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     folder = Path(data) / "mintlify-async"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # for the user alone: threads have secret keys
-    return mintlify.SQLiteConversationStore(folder / "chats.db")
+    return str(folder / "chats.db")
 
 
 @define
@@ -81,6 +90,10 @@ class _Chat:
     def _greet(self) -> None:
         if not sys.stdin.isatty():
             return
+        if self.options.name:
+            self.terminal.note(f"this conversation is kept as {self.options.name} in {_file(self.options)}")
+        else:
+            self.terminal.note("this conversation is not kept; `mintlify-async chat NAME` keeps one")
         questions = [message.text for message in self.chat.messages if message.role == "user"]
         if questions:
             self.terminal.note(f"{len(questions)} questions so far; the last one: {questions[-1]}")
@@ -92,6 +105,8 @@ class _Chat:
             try:
                 return _read_line()
             except EOFError:
+                if sys.stdin.isatty():
+                    self.terminal.note()  # ends the line of the prompt
                 return None
             except KeyboardInterrupt:
                 self.terminal.note("\nCtrl-D ends the conversation")

@@ -7,13 +7,13 @@ import asyncio
 import os
 import platform
 import ssl
-from contextlib import suppress
 from importlib import metadata
 from urllib.parse import urlsplit
 
 import mintlify_async as mintlify
 
 from ..errors import (
+    APIStatusError,
     AuthenticationError,
     ConfigurationError,
     MintlifyError,
@@ -22,31 +22,37 @@ from ..errors import (
 )
 from ..http.failures import known_flaw
 from ..runtime.clock import SystemClock
-from .exit_status import DONE, TROUBLE, USAGE
+from .error_advice import in_command_line_words
+from .exit_status import DONE, TROUBLE
+from .settings import FOR_JOBS, FOR_QUESTIONS, KINDS, Setting
 from .terminal import Terminal
 
 PROBE_SECONDS = 10.0
 """Longest wait for the service."""
 
 PROBE_JOB = "doctor-looks-for-nothing"
-"""A job that does not exist: a 404 for it proves that the address, the key and the project are right."""
-
-KINDS = {
-    "admin": "an admin key",
-    "assistant": "an assistant key",
-    "foreign": "a key of another product",
-    "unknown": "not a key of this service, judging by its prefix",
-}
+"""A job that does not exist: the answer to a question for it shows whether the admin key is accepted."""
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Check everything; wrong settings count before a service that is not reached."""
+    """Check everything that can be checked without a job or a question, and say what was not checked."""
     _versions(terminal)
-    wrong = _settings(terminal)
-    reached = await _service(options, terminal)
-    if wrong:
-        return USAGE
-    return DONE if reached else TROUBLE
+    wrong = [setting for setting in (*FOR_JOBS, *FOR_QUESTIONS) if not _is_right(setting, terminal)]
+    base_url = os.environ.get("MINTLIFY_BASE_URL")
+    terminal.write(f"MINTLIFY_BASE_URL: {base_url or 'not set'} (for another address of the service)")
+    ready = {
+        settings: not any(setting in wrong or not setting.found()[1] for setting in settings)
+        for settings in (FOR_JOBS, FOR_QUESTIONS)
+    }
+    works = await _service(options, terminal, with_key=ready[FOR_JOBS])
+    if ready[FOR_JOBS]:
+        terminal.write("not checked: whether the admin key may create jobs (that would start one)")
+    if ready[FOR_QUESTIONS]:
+        terminal.write(
+            "not checked: whether the service accepts the assistant key and the domain "
+            "(that takes a question, which is charged)"
+        )
+    return TROUBLE if wrong or not works else DONE
 
 
 def _versions(terminal: Terminal) -> None:
@@ -61,77 +67,75 @@ def _versions(terminal: Terminal) -> None:
         terminal.write(f"warning: {flaw}")
 
 
-def _settings(terminal: Terminal) -> bool:
-    """Print each setting, but no key; return whether one is wrong."""
-    admin = _key("MINTLIFY_ADMIN_API_KEY", "admin", "jobs", terminal)
-    assistant = _key("MINTLIFY_ASSISTANT_API_KEY", "assistant", "ask and chat", terminal)
-    for name, used_for in (
-        ("MINTLIFY_PROJECT_ID", "jobs"),
-        ("MINTLIFY_DOMAIN", "ask and chat"),
-        ("MINTLIFY_BASE_URL", "another address of the service"),
-    ):
-        value = os.environ.get(name)
-        terminal.write(f"{name}: {value or 'not set'} (for {used_for})")
-    return admin or assistant
-
-
-def _key(name: str, wanted: str, used_for: str, terminal: Terminal) -> bool:
-    value, shared = os.environ.get(name), os.environ.get("MINTLIFY_API_KEY", "")
-    if not value and mintlify.Assumptions().kind_of_key(shared) == wanted:
-        name, value = "MINTLIFY_API_KEY", shared
+def _is_right(setting: Setting, terminal: Terminal) -> bool:
+    """Print a setting, but no key; return False if it is wrong. One that is not set is not wrong."""
+    source, value = setting.found()
     if not value:
-        terminal.write(f"{name}: not set (for {used_for}; make one on the dashboard's API keys page)")
-        return False
+        terminal.write(f"{setting.variable}: not set (for {setting.used_for}: {setting.where})")
+        return True
     kind = mintlify.Assumptions().kind_of_key(value)
-    wrong = kind not in (wanted, "unknown")
-    advice = f"; it must be {KINDS[wanted]}" if wrong else ""
-    terminal.write(f"{name}: {KINDS[kind]}, for {used_for}{advice}")
-    if value != value.strip():
-        terminal.write(f"{name}: it begins or ends with spaces; remove them")
-        wrong = True
-    return wrong
+    mistake = setting.mistake(value)
+    if setting.key and kind == "unknown" and mistake is None:
+        mistake = f"is {KINDS[kind]}; it must be {KINDS[setting.key]}"
+    terminal.write(f"{source}: {KINDS[kind] if setting.key else value}, for {setting.used_for}")
+    if mistake:
+        terminal.write(f"wrong: {source} {mistake}")
+    return mistake is None
 
 
-async def _service(options: argparse.Namespace, terminal: Terminal) -> bool:
-    """Return whether the service answers: to a GET if a key is set, else to a connection alone."""
+async def _service(options: argparse.Namespace, terminal: Terminal, *, with_key: bool) -> bool:
+    """Return whether the service answers: to a GET with the admin key, or else to a connection alone."""
     clock = SystemClock()
-    async with mintlify.MintlifySession(
-        base_url=options.base_url, retry=mintlify.RetryPolicy(attempts=1)
-    ) as session:
+    try:
+        made = mintlify.MintlifySession(base_url=options.base_url, retry=mintlify.RetryPolicy(attempts=1))
+    except ConfigurationError as error:
+        terminal.write(f"wrong: {in_command_line_words(str(error))}")
+        return False
+    async with made as session:
         terminal.write(f"service: {session.base_url}")
         try:
             async with clock.deadline(clock.now() + PROBE_SECONDS):
-                try:
-                    session.check("agent")
-                except ConfigurationError:
-                    await _connect(str(session.base_url))
-                else:
+                if with_key:
                     return await _look(session, terminal)
+                await _connect(str(session.base_url))
         except (OSError, TimeoutError, ssl.SSLError) as error:
             terminal.write(f"service: not reached ({type(error).__name__}: {error}); check the network")
             return False
-    terminal.write(
-        "service: reached; no key was tried (set MINTLIFY_ADMIN_API_KEY and MINTLIFY_PROJECT_ID for that)"
-    )
+    terminal.write("service: reached")
+    terminal.write("not checked: the admin key and the project, since one of them is missing or wrong")
     return True
 
 
 async def _look(session: mintlify.MintlifySession, terminal: Terminal) -> bool:
-    """Poll a job that does not exist; return whether the answer shows that the admin key is accepted."""
-    job = session.job(mintlify.JobRef(project_id=os.environ["MINTLIFY_PROJECT_ID"], id=PROBE_JOB))
+    """Poll a job that does not exist; return whether the answer speaks for the admin key and the project."""
+    project = os.environ["MINTLIFY_PROJECT_ID"]
+    job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))
     try:
-        with suppress(NotFoundError):  # the expected answer
-            await job.refresh()
-        terminal.write("service: reached, and the admin key is accepted")
-        return True
+        await job.refresh()
+        found = None
+    except NotFoundError as error:  # the expected answer
+        found = f"it has no project {project}: check MINTLIFY_PROJECT_ID" if _no_project(error) else None
     except AuthenticationError:
-        found = "reached, but it refuses the admin key (401): the key is wrong or has expired; make a new one"
+        found = "it refuses the admin key (401): the key is wrong or has expired; make a new one"
     except PermissionDeniedError:
-        found = "reached, but the admin key may not read jobs (403): check its scopes and allowed addresses"
+        found = "the admin key may not read jobs (403): check its scopes and allowed addresses"
     except MintlifyError as error:
-        found = str(error)
-    terminal.write(f"service: {found}")
+        found = in_command_line_words(str(error))
+    if found is None:
+        terminal.write("service: reached, and the admin key is accepted")
+        terminal.write(
+            f"not checked: whether the project {project} exists "
+            "(the service may give the same answer for an unknown project as for an unknown job)"
+        )
+        return True
+    terminal.write(f"wrong: {found}")
     return False
+
+
+def _no_project(error: APIStatusError) -> bool:
+    """Return whether a 404 for a job is the project's: the status alone does not tell."""
+    body = error.body.lower()
+    return "project" in body and "job" not in body
 
 
 async def _connect(base_url: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from contextlib import nullcontext
 
 import mintlify_async as mintlify
@@ -12,6 +11,7 @@ import mintlify_async as mintlify
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
 from .run_command import read_text
+from .settings import ADMIN_KEY, FOR_JOBS, check_settings
 from .terminal import Terminal
 
 DEFAULT_WAIT = 1800.0
@@ -20,6 +20,8 @@ DEFAULT_WAIT = 1800.0
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
+    has_project = getattr(options, "ref", "").startswith("mintlify-job:")  # else it is an id alone
+    check_settings(options, [ADMIN_KEY] if has_project else FOR_JOBS)
     ledger = mintlify.SQLiteLedger(options.ledger) if getattr(options, "ledger", None) else None
     if getattr(options, "dedupe_key", None) and ledger is None:
         raise UsageError("--dedupe-key needs --ledger FILE, which stores it")
@@ -48,7 +50,7 @@ async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, term
         terminal.note(f"reference: {handle.ref}")
         return await _wait(handle, options, terminal, every_record=False)
     if options.json:
-        terminal.write(json.dumps({"ref": str(handle.ref), **(handle.job.to_wire() if handle.job else {})}))
+        terminal.record({"ref": str(handle.ref), **(handle.job.to_wire() if handle.job else {})})
     else:
         terminal.write(str(handle.ref))
     return DONE
@@ -61,11 +63,12 @@ async def _wait(
     quiet = options.json or every_record
     last: mintlify.Job | None = None
     try:
-        with nullcontext() if quiet else terminal.progress(f"job {handle.ref.id}") as tell:
+        progress = nullcontext(_nothing) if quiet else terminal.progress(f"job {handle.ref.id}")
+        with progress as tell:
             async for last in handle.watch(timeout=options.timeout or DEFAULT_WAIT):
                 if every_record:
                     _show(last, options, terminal)
-                elif tell is not None:
+                elif not last.done:  # the end is printed below, as the result
                     tell(line(last))
     except asyncio.CancelledError:  # Ctrl-C; every other failure has an error that says it
         terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
@@ -81,13 +84,20 @@ async def _wait(
     return _result(last, options, terminal)
 
 
+def _nothing(text: str) -> None:
+    """Show no state."""
+
+
 def _result(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> int:
     _show(job, options, terminal)
     return JOB_FAILED if job.status == "failed" else DONE
 
 
 def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> None:
-    terminal.write(json.dumps(job.to_wire()) if options.json else line(job))
+    if options.json:
+        terminal.record(job.to_wire())
+    else:
+        terminal.write(line(job))
 
 
 def line(job: mintlify.Job) -> str:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from ..errors import MintlifyError
@@ -18,26 +18,45 @@ Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
 
 
-def read_text(given: str | None, what: str) -> str:
-    """Return *given*, or standard input if it is ``-`` or None."""
-    if given is None and sys.stdin.isatty():
+def read_text(words: Sequence[str], what: str) -> str:
+    """Return *words* as one text, or standard input if they are ``-`` or none.
+
+    Raises:
+        UsageError: There is no text, or it has blanks only.
+    """
+    if not words and sys.stdin.isatty():
         raise UsageError(f"no {what}: give it as an argument, or on standard input")
-    text = sys.stdin.read() if given is None or given == "-" else given
-    if not text.strip():  # the interface would accept a blank, and a job costs money
+    text = " ".join(words) if words and list(words) != ["-"] else read_file("-")
+    if not text.strip():
         raise UsageError(f"the {what} is blank: give it as an argument, or on standard input")
     return text
 
 
 def read_file(name: str) -> str:
     """Return the text of the file *name*, or of standard input if it is ``-``."""
-    return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        source = "standard input" if name == "-" else name
+        raise UsageError(f"{source} is not text in {error.encoding.upper()}") from None
+
+
+class _Notes(logging.Handler):
+    """Prints log lines as notes, so that they do not land in a growing answer."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._terminal.note(self.format(record))
 
 
 def run(command: Command, options: argparse.Namespace) -> int:
     """Run *command* and return the exit status."""
     terminal = Terminal(plain=bool(getattr(options, "plain", False)))
     if options.verbose:
-        logging.basicConfig(stream=sys.stderr, format="%(message)s")
+        logging.basicConfig(handlers=[_Notes(terminal)], format="%(message)s")
         logging.getLogger("mintlify_async").setLevel(logging.DEBUG)
     try:
         outcome = command(options, terminal)
@@ -47,7 +66,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         return INTERRUPTED
     except BrokenPipeError:  # an OSError, too, but `main` ends quietly for it
         raise
-    except (MintlifyError, UsageError, OSError, UnicodeError) as error:
+    except (MintlifyError, UsageError, OSError) as error:
         return explain(error, terminal)
 
 

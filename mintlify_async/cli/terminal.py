@@ -1,17 +1,19 @@
 """Output to the terminal: answers on standard output, everything else on standard error.
 
 Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them; otherwise the output is
-plain text.
+plain text. A region that is drawn again and again needs the lines below it for itself: while there is one,
+notes are printed above it, and typed keys are not shown.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +24,31 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 REFRESHES_PER_SECOND = 8
 """How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
+
+
+def hide_keys(stream: IO[str]) -> Callable[[], None]:
+    """Stop the terminal from showing typed keys, such as ``^C``, which still work.
+
+    Returns:
+        A function that shows them again.
+    """
+    try:
+        import termios  # POSIX only
+
+        descriptor = stream.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (ImportError, OSError):
+        return lambda: None
+
+    def apply(attributes: list[Any]) -> None:
+        with suppress(OSError, termios.error):
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # a background process would be stopped for it
+                termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+
+    hidden = list(before)
+    hidden[3] &= ~termios.ECHO  # 3 is the place of the local modes
+    apply(hidden)
+    return lambda: apply(before)
 
 
 class Blocks:
@@ -66,19 +93,12 @@ class _PlainView:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._last = "\n"
-
-    def _write(self, text: str) -> None:
-        if text:
-            self._terminal.write(text, end="")
-            self._last = text[-1]
 
     def feed(self, text: str) -> None:
-        self._write(text)
+        self._terminal.write(text, end="")
 
     def close(self) -> None:
-        if self._last != "\n":
-            self._write("\n")
+        self._terminal.end_line()
 
 
 class _MarkdownView:
@@ -89,6 +109,8 @@ class _MarkdownView:
         self._blocks = Blocks()
         self._printed = False
         self._live: Live | None = None
+        # From now on: keys that are typed before the first text would move its beginning.
+        self._show_keys = hide_keys(console.file)
 
     def _growing(self) -> Any:
         tail = self._blocks.tail
@@ -117,6 +139,12 @@ class _MarkdownView:
         self._printed = True
 
     def close(self) -> None:
+        try:
+            self._finish()
+        finally:
+            self._show_keys()
+
+    def _finish(self) -> None:
         if self._live is None:
             return
         tail = self._blocks.tail
@@ -151,8 +179,12 @@ class Terminal:
         self.err = sys.stderr if err is None else err
         self._coloured = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
         able = not plain and environ.get("TERM") != "dumb"
+        self._one_screen = self.out.isatty() and self.err.isatty()
+        self._in_line = False  # whether standard output stands in the middle of a line
         self._out_console = self._console(self.out) if able else None
         self._err_console = self._console(self.err) if able else None
+        if self._one_screen:  # one console draws both, so that a note does not land in a growing answer
+            self._err_console = self._out_console
 
     def _console(self, stream: TextIO) -> Console | None:
         """Return rich's console for a terminal; None for a pipe, or if rich is not installed."""
@@ -165,13 +197,29 @@ class Terminal:
         return Console(file=stream, no_color=not self._coloured, soft_wrap=False)
 
     def write(self, text: str, end: str = "\n") -> None:
-        """Write a piece of the answer, to a terminal without control characters."""
-        self.out.write((CONTROLS.sub("", text) if self.out.isatty() else text) + end)
+        """Write a piece of the answer, without control characters."""
+        text = CONTROLS.sub("", text) + end
+        self.out.write(text)
+        self.out.flush()
+        if text:
+            self._in_line = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        """End the line of standard output, if one was begun."""
+        if self._in_line:
+            self.write("")
+
+    def record(self, value: Mapping[str, Any]) -> None:
+        """Write a line of JSON. Its text is as the service sent it."""
+        # ASCII only: half of a surrogate pair cannot be written in another way.
+        self.out.write(json.dumps(value) + "\n")
         self.out.flush()
 
     def note(self, text: str = "", style: str = "dim") -> None:
         """Write a line that is not part of the answer."""
         text = CONTROLS.sub("", text)
+        if self._one_screen:
+            self.end_line()
         if self._err_console is not None:
             self._err_console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -205,7 +253,12 @@ class Terminal:
             return
         from rich import progress
 
-        columns = (progress.SpinnerColumn(), "{task.description}", progress.TimeElapsedColumn())
-        with progress.Progress(*columns, console=self._err_console, transient=True) as bar:
-            bar.add_task(text)
-            yield lambda line: bar.console.print(line, style="dim", markup=False, highlight=False)
+        what = progress.TextColumn("{task.description}", markup=False)
+        columns = (progress.SpinnerColumn(), what, progress.TimeElapsedColumn())
+        show_keys = hide_keys(self.err)
+        try:
+            with progress.Progress(*columns, console=self._err_console, transient=True) as bar:
+                bar.add_task(CONTROLS.sub("", text))
+                yield self.note
+        finally:
+            show_keys()

@@ -1,1 +1,12 @@
 """Optional parts, each of which needs an extra: a web relay, Redis stores, tracing. The core imports none."""
+
+from __future__ import annotations
+
+
+def extra_missing(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error for a part that cannot be imported; it has the line that installs the extra."""
+    return ModuleNotFoundError(
+        f"{error}: mintlify_async.contrib.{extra} needs the extra {extra}; "
+        f'run: pip install "mintlify-async[{extra}]"',
+        name=error.name,
+    )

@@ -22,13 +22,17 @@ from contextlib import AbstractContextManager
 from typing import Final
 from urllib.parse import urlsplit
 
-from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
-
 from ..errors import APIStatusError, OutcomeUnknownError
 from ..protocol.object_checks import CLOCK, Kind
 from ..runtime.clock import Clock, SystemClock
 from ..version import __version__
+from . import extra_missing
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+except ModuleNotFoundError as error:
+    raise extra_missing("otel", error) from None
 
 __all__ = ["ATTRIBUTES", "SCHEMA_URL", "OpenTelemetryObserver"]
 

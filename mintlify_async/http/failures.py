@@ -127,6 +127,12 @@ def _state_error(error: RuntimeError, operation: str, sent: Sent) -> MintlifyErr
     return APIConnectionError(f"{operation}: the connection was lost", sent=sent, operation=operation)
 
 
+def _address(error: aiohttp.ClientConnectorError) -> str:
+    """Return the address that was tried: host and port."""
+    host = str(error.host)
+    return printable(f"[{host}]:{error.port}" if ":" in host else f"{host}:{error.port}", 80)
+
+
 _BEFORE_SENDING = frozenset(("dns", "certificate", "tls", "proxy", "connect"))
 
 
@@ -141,7 +147,7 @@ def _describe(error: BaseException) -> tuple[str, str]:
     if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
         return "the proxy could not be used", "proxy"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"could not connect to {printable(error.host, 80)}", "connect"
+        return f"could not connect to {_address(error)}", "connect"
     if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError | OSError):
         return "the connection was lost before an answer came", "lost"
     if isinstance(error, aiohttp.ClientResponseError | HttpProcessingError):

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
-import pty
-import re
-import signal
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -16,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from child_process import child_environment
+from terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
@@ -141,108 +137,62 @@ async def test_undo_and_retry(service, tmp_path):
     assert len(service.requests) == 3
 
 
-async def test_without_a_key_it_ends_at_once(service, tmp_path):
-    """Status 2, one line; the second question is not tried."""
+async def test_what_is_missing_is_told_at_once(service, tmp_path):
+    """Status 2 before the first prompt, with a line for each setting and the way out."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "mintlify_async",
         "chat",
-        env=settings(service, tmp_path, MINTLIFY_ASSISTANT_API_KEY=""),
+        env=settings(service, tmp_path, MINTLIFY_ASSISTANT_API_KEY="", MINTLIFY_DOMAIN=""),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    _, err = await process.communicate(b"One?\nTwo?\n")
-    assert process.returncode == 2
-    assert err.count(b"\n") == 1
-    assert b"MINTLIFY_ASSISTANT_API_KEY" in err
+    out, err = await process.communicate(b"One?\nTwo?\n")
+    assert (process.returncode, out) == (2, b"")
+    key, domain, advice = err.decode().splitlines()
+    assert "MINTLIFY_ASSISTANT_API_KEY is not set" in key
+    assert "MINTLIFY_DOMAIN is not set" in domain
+    assert "doctor" in advice
 
 
-CTRL_C, CTRL_D = "\x03", "\x04"
+async def test_chat_says_where_it_keeps_its_conversations(service, screen, tmp_path):
+    """The name and the file, at the beginning and beside --list."""
+    file = str(tmp_path / "mintlify-async" / "chats.db")
+    await screen.until(f"this conversation is kept as work in {file}")
+    await screen.until("> ")
+    screen.press(CTRL_D)
+    assert await screen.process.wait() == 0
+    assert file in (await talk(service, tmp_path, "", "--list"))[2]
 
-ON_TERMINAL = """
-import os, sys
-os.login_tty(0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-"""Makes the terminal on standard input the one whose Ctrl-C reaches the command that follows."""
+
+async def test_a_conversation_without_a_name_is_not_kept(service, tmp_path):
+    """It says how to keep one."""
+    async with on_terminal("-m", "mintlify_async", "chat", env=settings(service, tmp_path)) as screen:
+        await screen.until("is not kept; `mintlify-async chat NAME` keeps one")
+    assert not (tmp_path / "mintlify-async").exists()
 
 
-class Screen:
-    """A command on a real terminal: what it shows, and keys for it."""
-
-    def __init__(self, process: asyncio.subprocess.Process, descriptor: int) -> None:
-        self.process = process
-        self._descriptor = descriptor
-        self._arrived = asyncio.Event()
-        self.shown = ""
-        asyncio.get_running_loop().add_reader(descriptor, self._read)
-
-    def _read(self) -> None:
-        try:
-            data = os.read(self._descriptor, 65536)
-        except OSError:  # the other end of the terminal is closed
-            data = b""
-        if not data:
-            asyncio.get_running_loop().remove_reader(self._descriptor)
-        self.shown += re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", data.decode(errors="replace"))
-        self._arrived.set()
-
-    async def until(self, text: str, seconds: float = 20) -> None:
-        """Wait until *text* is on the screen, and forget what stands before its end."""
-        async with asyncio.timeout(seconds):
-            while text not in self.shown:
-                self._arrived.clear()
-                await self._arrived.wait()
-        self.shown = self.shown[self.shown.index(text) + len(text) :]
-
-    def press(self, keys: str) -> None:
-        """Type *keys*, control characters among them."""
-        os.write(self._descriptor, keys.encode())
-
-    async def press_until(self, keys: str, text: str) -> None:
-        """Type *keys*, and again each second, until *text* is on the screen.
-
-        For Ctrl-C at the prompt: Python's ``readline`` does not see one that comes
-        between its showing the prompt and its waiting for keys; the next one it sees.
-        """
-        for _ in range(20):
-            self.press(keys)
-            with contextlib.suppress(TimeoutError):
-                await self.until(text, seconds=1)
-                return
-        raise TimeoutError(f"{text!r} is not on the screen")
+@pytest.mark.parametrize("options", [["work"], ["--list"]])
+async def test_a_broken_store_is_named_in_one_line(service, tmp_path, options):
+    """A file that is no store: its name and what is wrong, before a question is asked."""
+    file = tmp_path / "notes.txt"
+    file.write_text("These are my notes. " * 100)
+    status, out, err = await talk(service, tmp_path, "Hm?\n", *options, "--store", str(file))
+    assert (status, out) == (1, "")
+    (line,) = [line for line in err.splitlines() if line.startswith("mintlify-async: ")]
+    assert str(file) in line
+    assert "not a database" in line
+    assert service.requests == []
 
 
 @pytest.fixture
 async def screen(service, tmp_path) -> AsyncIterator[Screen]:
     """``chat work`` on a terminal of its own."""
-    ours, theirs = pty.openpty()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        ON_TERMINAL,
-        "-m",
-        "mintlify_async",
-        "chat",
-        "work",
-        "--plain",
-        env=settings(service, tmp_path),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    screen = Screen(process, ours)
-    try:
+    command = ("-m", "mintlify_async", "chat", "work", "--plain")
+    async with on_terminal(*command, env=settings(service, tmp_path)) as screen:
         yield screen
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-        asyncio.get_running_loop().remove_reader(ours)
-        os.close(ours)
 
 
 async def test_ctrl_c_stops_an_answer_and_keeps_the_conversation(service, screen):

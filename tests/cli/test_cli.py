@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,7 @@ from child_process import child_environment
 
 import mintlify_async
 from mintlify_async.cli import main
+from mintlify_async.cli.error_advice import in_command_line_words
 from mintlify_async.testing import JobLife, LocalService, faults
 
 
@@ -235,6 +237,10 @@ async def test_half_characters_and_poor_terminals(service):
 # What goes wrong
 
 
+PYTHON = r"\w=|await|Session|JobRef|handle\.|reply\.|project_id|base_url|_key|thread\.|current_path"
+"""Python in a message: arguments, classes and calls, which a command line does not have."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "env", "status", "says"),
     [
@@ -242,16 +248,47 @@ async def test_half_characters_and_poor_terminals(service):
         (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "mint_test_admin_0123"}, 2, "assistant key"),
         (["ask", "Hm?"], {"MINTLIFY_DOMAIN": None}, 2, "MINTLIFY_DOMAIN"),
         (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "doctor"),
-        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "ftp://x"}, 2, "base_url"),
-        (["ask", "Hm?", "--path", "x" * 201], {}, 2, "200"),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "could not connect to 127.0.0.1:9"),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "http://[::1]:9"}, 1, "could not connect to [::1]:9"),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "ftp://x"}, 2, "MINTLIFY_BASE_URL must begin"),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": "http://docs.example"}, 2, "use https"),
+        (
+            ["ask", "Hm?"],
+            {"MINTLIFY_BASE_URL": "http://u:p@127.0.0.1"},
+            2,
+            "keys go in MINTLIFY_ADMIN_API_KEY",
+        ),
+        (["ask", "Hm?"], {"MINTLIFY_BASE_URL": " "}, 2, "unset the variable"),
+        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "' quoted'"}, 2, "quotes"),
+        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_0123 "}, 2, "blanks"),
+        (
+            ["ask", "Hm?"],
+            {"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_é"},
+            2,
+            "MINTLIFY_ASSISTANT_API_KEY may hold",
+        ),
+        (["ask", "Hm?"], {"MINTLIFY_DOMAIN": "https://docs.example"}, 2, "MINTLIFY_DOMAIN is an address"),
+        (["ask", "Hm?", "--domain", "a/b"], {}, 2, "--domain is an address"),
+        (["ask", "Hm?", "--domain", ".."], {}, 2, "--domain or MINTLIFY_DOMAIN must not be '..'"),
+        (["ask", "Hm?", "--domain", "other"], {}, 1, "check --domain or MINTLIFY_DOMAIN"),
+        (["ask", "Hm?", "--domain", ""], {}, 2, "--domain: it is empty"),
+        (["ask", "Hm?", "--fp", " "], {}, 2, "--fp: it is empty"),
+        (["ask", " \n"], {}, 2, "the question is blank"),
+        (["ask", "-"], {}, 2, "the question is blank"),
+        (["ask", "Hm?", "--path", "x" * 201], {}, 2, "--path has 201 characters; the limit is 200"),
         (["ask", "Hm?", "--results", "0"], {}, 2, "--results"),
         (["ask", "Hm?", "--timeout", "nan"], {}, 2, "--timeout"),
         (["ask", "Hm?", "--code", "no-such-file"], {}, 2, "no-such-file"),
+        (["ask", "Hm?", "--code", sys.executable], {}, 2, "is not text in UTF-8"),
         (["job", "create", ""], {}, 2, "the prompt is blank"),
-        (["job", "create", " \n"], {}, 2, "the prompt is blank"),
-        (["job", "send", "job_1", "\t"], {}, 2, "the prompt is blank"),
+        (["job", "send", "job_1", "  "], {}, 2, "the prompt is blank"),
+        (["job", "create", "Fix"], {"MINTLIFY_ADMIN_API_KEY": "mint_dsc_0123"}, 2, "must be an admin key"),
+        (["job", "show", "job_1"], {"MINTLIFY_PROJECT_ID": None}, 2, "or give --project"),
+        (["job", "show", "mintlify-job:cut"], {}, 2, "`mintlify-async job create` prints it"),
+        (["job", "create", "Fix", "--project", "other"], {}, 1, "check --project or MINTLIFY_PROJECT_ID"),
+        (["job", "create", "Fix", "--dedupe-key", "k", "--ledger", ""], {}, 2, "--ledger: it is empty"),
+        (["job", "create", "Fix", "--dedupe-key", "k", "--ledger", "/no/l.db"], {}, 1, "/no/l.db"),
         (["ask", "  "], {}, 2, "the question is blank"),
-        (["ask", "Hm?"], {"MINTLIFY_DOMAIN": "https://docs.acme.com"}, 2, "MINTLIFY_DOMAIN: domain is a URL"),
         (
             ["job", "create", "Fix"],
             {"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"},
@@ -281,9 +318,137 @@ async def test_each_mistake_is_told_in_a_line_or_two(service, arguments, env, st
     assert says in ended.err
     if "usage" not in ended.err:
         assert len(ended.err.strip().splitlines()) <= 2, ended.err
+    assert not re.search(PYTHON, ended.err), ended.err
     assert not [
         value for name, value in settings(service, **env).items() if "API_KEY" in name and value in ended.err
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["ask"], ["MINTLIFY_ASSISTANT_API_KEY", "MINTLIFY_DOMAIN"]),
+        (["chat"], ["MINTLIFY_ASSISTANT_API_KEY", "MINTLIFY_DOMAIN"]),
+        (["job", "create"], ["MINTLIFY_ADMIN_API_KEY", "MINTLIFY_PROJECT_ID"]),
+        (["job", "wait", "job_1"], ["MINTLIFY_ADMIN_API_KEY", "MINTLIFY_PROJECT_ID"]),
+        (["job", "wait", "mintlify-job:x"], ["MINTLIFY_ADMIN_API_KEY"]),
+    ],
+)
+async def test_all_that_is_missing_is_told_before_the_question_is_read(arguments, missing):
+    """A line for each setting, then the way out: doctor, and serve for a try without an account."""
+    stdin = mock.Mock(**{"read.side_effect": AssertionError("the question was read"), "isatty": lambda: True})
+    with mock.patch.dict(os.environ, settings(None), clear=True), mock.patch("sys.stdin", stdin):
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            status = await asyncio.to_thread(main, arguments)
+    *told, advice = err.getvalue().splitlines()
+    assert status == 2
+    assert [line.split()[1] for line in told] == missing
+    assert "mintlify-async doctor" in advice
+    assert "mintlify-async serve" in advice
+
+
+@pytest.mark.parametrize(
+    ("python", "command_line"),
+    [
+        ("a bare job id needs a project: give the session project_id=, or pass a JobRef", "give --project,"),
+        ("was changed since it was loaded; `await chat.load()` and ask again", "start the chat again"),
+        (
+            "no such job in this project: check the job's id and project_id=",
+            "check the job's id and --project",
+        ),
+        ("docs must be a folder with Markdown pages", "--docs must be"),
+        ("script: answers[0]: no", "--script: answers"),
+        ("the domain of the script is unknown", "the domain of the script is unknown"),
+        (
+            "assistant_key is missing; pass assistant_key= or set MINTLIFY_ASSISTANT_API_KEY",
+            "ASSISTANT_API_KEY is missing; set MINTLIFY_ASSISTANT_API_KEY",
+        ),
+        (
+            "assistant_key holds an admin key (check_key_kind=False turns this check off)",
+            "holds an admin key",
+        ),
+    ],
+)
+def test_advice_in_python_is_put_in_the_words_of_the_command_line(python, command_line):
+    """Flags and variables stand in the place of arguments; plain words stay."""
+    said = in_command_line_words(python)
+    assert command_line in said
+    assert not re.search(PYTHON, said)
+
+
+async def test_a_question_needs_no_quotes(service):
+    """The words after `ask` are one question; a job's instruction, too."""
+    assert (await run("ask", "How", "do", "I", "log", "in", "--json", service=service)).status == 0
+    assert (await run("job", "create", "Fix", "the", "typos", service=service)).status == 0
+    ask, create = service.requests
+    assert ask.json["messages"][0]["parts"][0]["text"] == "How do I log in"
+    assert create.json == {"prompt": "Fix the typos"}
+
+
+async def test_a_saved_thread_is_private_even_over_an_open_file(service, tmp_path):
+    """A file that others could read, and that was longer, is its owner's alone, and whole."""
+    file = tmp_path / "thread.json"
+    file.write_text("x" * 5000)
+    file.chmod(0o644)
+    assert (await run("ask", "--save", str(file), "Hm?", service=service)).status == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert set(json.loads(file.read_text())) == {"threadId", "threadKey"}
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "says"),
+    [
+        ("--save", "folder", "--save folder is not a file"),
+        ("--save", "no/where.json", "--save no/where.json cannot be written: No such file"),
+        ("--thread", "folder", "--thread folder cannot be read: Is a directory"),
+        ("--thread", "foreign.json", "--thread foreign.json is not a file that --save wrote"),
+        ("--thread", "list.json", "--thread list.json is not a file that --save wrote"),
+        ("--thread", "number.json", "--thread number.json is not a file that --save wrote"),
+        ("--thread", "binary", "--thread binary is not a file that --save wrote"),
+    ],
+)
+async def test_files_are_checked_before_the_question_is_paid_for(
+    service, tmp_path, monkeypatch, option, name, says
+):
+    """One line with the option, the file and what is wrong; nothing is sent."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "foreign.json").write_text('{"name": "package", "version": 1}')
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "number.json").write_text('{"threadId": 3}')
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    monkeypatch.chdir(tmp_path)
+    ended = await run("ask", option, name, "Hm?", service=service)
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert says in line
+    assert service.requests == []
+
+
+async def test_a_failed_question_leaves_the_saved_thread(service, tmp_path):
+    """The file keeps what it had; one that did not exist is not left behind empty."""
+    kept, new = tmp_path / "kept.json", tmp_path / "new.json"
+    kept.write_text('{"threadId": "t"}')
+    service.script.ask(status=500, times=None)
+    for file in (kept, new):
+        assert (await run("ask", "--save", str(file), "Hm?", service=service)).status == 1
+    assert kept.read_text() == '{"threadId": "t"}'
+    assert not new.exists()
+
+
+async def test_an_answer_without_a_thread_saves_none_and_says_so(service, tmp_path):
+    """The status is that of the answer; the file is not made."""
+    service.script.ask(events=[{"type": "start"}, {"type": "finish"}])
+    ended = await run("ask", "--save", str(tmp_path / "t.json"), "Hm?", service=service)
+    assert ended.status == 0
+    assert "named no thread" in ended.err
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_it_without_a_traceback(monkeypatch):
+    """The first moments of a command are for imports; the status is that of any Ctrl-C."""
+    monkeypatch.setattr("importlib.import_module", mock.Mock(side_effect=KeyboardInterrupt))
+    assert main(["demo"]) == 130
 
 
 async def test_a_limit_that_is_used_up(service):
@@ -463,6 +628,17 @@ async def test_serve_refuses_what_is_not_there(options):
     assert options[1] in ended.err or options[0].strip("-") in ended.err
 
 
+async def test_serve_on_a_used_port_names_the_address():
+    """One line with the address and the way out."""
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        ended = await run_process("serve", "--port", str(port))
+    assert (ended.status, ended.out) == (2, "")
+    (line,) = ended.err.splitlines()
+    assert f"127.0.0.1:{port} is in use" in line
+    assert "--port" in line
+
+
 async def test_serve_says_when_it_is_ready_and_stops_on_sigterm():
     """One ready line with the address; a request is answered; SIGTERM ends it well."""
     process = await start("serve", "--port", "0", env=settings(None))
@@ -520,10 +696,27 @@ async def test_the_doctor_warns_of_an_unsafe_aiohttp(service, monkeypatch, insta
 @pytest.mark.parametrize(
     ("env", "status", "says"),
     [
-        ({"MINTLIFY_ADMIN_API_KEY": "mint_dsc_test_0123"}, 2, "it must be an admin key"),
+        ({"MINTLIFY_ADMIN_API_KEY": "mint_dsc_test_0123"}, 1, "it must be an admin key"),
+        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_test_0123"}, 1, "it must be an assistant key"),
+        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_us_0123"}, 1, "it must be an assistant key"),
+        (
+            {"MINTLIFY_ASSISTANT_API_KEY": "sk-0123"},
+            1,
+            "MINTLIFY_ASSISTANT_API_KEY is not a key of this service",
+        ),
+        ({"MINTLIFY_ASSISTANT_API_KEY": '"mint_dsc_0123"'}, 1, "quotes"),
+        ({"MINTLIFY_DOMAIN": "https://acme.example"}, 1, "MINTLIFY_DOMAIN is an address"),
+        ({"MINTLIFY_PROJECT_ID": ".."}, 1, "MINTLIFY_PROJECT_ID must not be"),
+        ({"MINTLIFY_BASE_URL": "ftp://x"}, 1, "MINTLIFY_BASE_URL must begin"),
+        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_é"}, 1, "MINTLIFY_ASSISTANT_API_KEY may hold"),
+        ({"MINTLIFY_DOMAIN": "acme "}, 1, "MINTLIFY_DOMAIN begins or ends with blanks"),
+        ({"MINTLIFY_PROJECT_ID": "other"}, 1, "it has no project other: check MINTLIFY_PROJECT_ID"),
         ({"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"}, 1, "401"),
         ({"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "not reached"),
-        ({"MINTLIFY_ADMIN_API_KEY": None}, 0, "no key was tried"),
+        ({"MINTLIFY_ADMIN_API_KEY": None}, 0, "not checked: the admin key and the project"),
+        ({}, 0, "not checked: whether the service accepts the assistant key and the domain"),
+        ({}, 0, "not checked: whether the project acme exists"),
+        ({}, 0, "not checked: whether the admin key may create jobs"),
         (
             {"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_API_KEY": "mint_test_expired_0123456789abcdef"},
             1,
@@ -536,6 +729,8 @@ async def test_the_doctor_finds_what_is_wrong(service, env, status, says):
     ended = await run("doctor", service=service, **env)
     assert ended.status == status, ended.out + ended.err
     assert says in ended.out
+    assert not re.search(PYTHON, ended.out + ended.err)
+    assert {request.method for request in service.requests} <= {"GET"}
 
 
 @pytest.mark.parametrize("command", ["", "ask", "chat", "job", "job create", "serve", "demo", "doctor"])

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import random
 import re
 import sys
 
 import pytest
+from child_process import child_environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.live import Live
+from terminal_screen import CTRL_C, lines_left, on_terminal
 
 from mintlify_async.cli.terminal import Blocks, Terminal
+from mintlify_async.testing import JobLife, LocalService
 
 ANSWER = """\
 Use the **login** page.
@@ -140,11 +146,133 @@ def test_an_answer_cannot_steer_the_terminal(environ, monkeypatch):
     assert "shown" in out.getvalue()
 
 
-def test_a_pipe_gets_every_byte():
-    """What goes to a program is the service's text, unchanged."""
-    out = io.StringIO()
-    answered(Terminal(out=out, err=io.StringIO(), environ={}), ["a\x1b[2Jb\n"])
-    assert out.getvalue() == "a\x1b[2Jb\n"
+def test_a_pipe_gets_no_control_characters_either():
+    """The text may end up on a terminal later: `ask … > answer.txt; cat answer.txt`."""
+    out, err = io.StringIO(), io.StringIO()
+    terminal = Terminal(out=out, err=err, environ={})
+    answered(terminal, ["a\x1b[2Jb\r\n", "\tc\n"])
+    with terminal.progress("job") as progress:
+        progress("\x1b[2Jactive")
+    assert (out.getvalue(), err.getvalue()) == ("a[2Jb\n\tc\n", "[2Jactive\n")
+
+
+def test_json_is_what_the_service_sent():
+    """Programs get every character, escaped where JSON escapes it."""
+    out = FakeTerminal()
+    Terminal(out=out, err=io.StringIO(), environ={}).record({"text": "a\x1b[2J\x7f\ud83d"})
+    assert json.loads(out.getvalue()) == {"text": "a\x1b[2J\x7f\ud83d"}
+
+
+def test_progress_cannot_steer_the_terminal():
+    """What a job's record says is shown as text, and is no markup of rich's."""
+    err = FakeTerminal()
+    with Terminal(out=io.StringIO(), err=err, environ={"TERM": "xterm"}).progress("job [red]\x1b[2J") as tell:
+        tell("j1\x1b[2J [red]active")
+    assert "\x1b[2J" not in err.getvalue()
+    assert "[red]active" in err.getvalue()
+
+
+WORDS = [f"word{number:02}" for number in range(40)]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("moment", range(4, 41, 4))
+def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
+    """Notes between the pieces of a growing paragraph stand above it, and a cut leaves it once."""
+    regions: list[Live] = []
+
+    class Region(Live):
+        def start(self, refresh: bool = False) -> None:
+            regions.append(self)
+            super().start(refresh)
+
+    monkeypatch.setattr("rich.live.Live", Region)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    screen = FakeTerminal()
+    terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm"})
+    view = terminal.answer()
+    for number, word in enumerate(WORDS[:moment]):
+        view.feed(word + ("\n\n" if number % 17 == 16 else " "))
+        if number % 3 == 0:
+            regions[0].refresh()  # as its timer does
+            terminal.note(f"note{number:02}")
+    view.close()
+    left = "\n".join(lines_left(screen.getvalue(), width))
+    assert re.findall(r"word\d\d", left) == WORDS[:moment]
+    assert re.findall(r"note\d\d", left) == [f"note{number:02}" for number in range(0, moment, 3)]
+
+
+def test_a_note_does_not_stand_in_a_line_of_the_answer():
+    """On one screen, a plain answer's line ends before a note; a pipe gets the answer as it is."""
+    screen, pipe = FakeTerminal(), io.StringIO()
+    for out in (screen, pipe):
+        terminal = Terminal(plain=True, out=out, err=screen, environ={})
+        view = terminal.answer()
+        view.feed("Let me look.")
+        terminal.note("search: login")
+        view.feed("It is here.")
+        view.close()
+    assert screen.getvalue().startswith("Let me look.\nsearch: login\nIt is here.\n")
+    assert pipe.getvalue() == "Let me look.It is here.\n"
+
+
+STARTED = [{"type": "start"}, {"type": "text-start", "id": "1"}]
+
+
+def environment(service: LocalService) -> dict[str, str]:
+    return child_environment(service, TERM="xterm-256color", COLUMNS=None, LINES=None, NO_COLOR="1")
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+async def test_keys_do_not_shift_a_growing_paragraph(service, width):
+    """What is typed before and during an answer, Ctrl-C too, is not shown; afterwards it is again."""
+    full = "f" * width  # the cursor stands at the end of this line, and any key would begin another
+    service.script.ask(
+        events=[*STARTED, 0.5, {"type": "text-delta", "id": "1", "delta": f"First {full}"}, 60.0]
+    )
+    command = ("-m", "mintlify_async", "ask", "Hm?")
+    async with on_terminal(*command, env=environment(service), width=width) as screen:
+        while not service.requests:
+            await asyncio.sleep(0.01)
+        screen.press("early\n")
+        await screen.until(full)
+        screen.press("late\n" + CTRL_C)
+        assert await screen.ended() == 130
+        assert screen.shows_keys()
+        left = [line for line in lines_left(screen.output, width) if line]
+    assert left == ["First", full, "interrupted"]
+
+
+IN_BACKGROUND = """
+import os, sys
+from mintlify_async.cli.terminal import hide_keys
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)  # a shell's `&`
+    hide_keys(sys.stdout)()
+    os._exit(0)
+_, status = os.waitpid(child, os.WUNTRACED)
+print("stopped" if os.WIFSTOPPED(status) else "went on", flush=True)
+"""
+
+
+async def test_a_command_in_the_background_is_not_stopped(service):
+    """A background process that changes its terminal is stopped by the system; this one changes nothing."""
+    async with on_terminal("-c", IN_BACKGROUND, env=environment(service)) as screen:
+        await screen.until("went on")
+        assert screen.shows_keys()
+
+
+async def test_the_result_of_a_wait_is_printed_once(service):
+    """On a terminal that shows both streams; its reference and states stand above it."""
+    service.life = JobLife(seconds=0.2)
+    command = ("-m", "mintlify_async", "job", "create", "Fix", "--wait")
+    async with on_terminal(*command, env=environment(service), width=120) as screen:
+        assert await screen.ended() == 0
+        left = lines_left(screen.output, 120)
+    assert len([line for line in left if "completed" in line]) == 1
+    assert len([line for line in left if line.endswith("  active")]) == 1
 
 
 def test_without_rich_everything_is_plain(monkeypatch):

@@ -10,7 +10,15 @@ import aiohttp
 import pytest
 from secret_guard import Keys
 
-from mintlify_async import APIStatusError, AuthenticationError, ConfigurationError, OutcomeUnknownError
+from mintlify_async import (
+    APIConnectionError,
+    APIStatusError,
+    AuthenticationError,
+    ConfigurationError,
+    MintlifySession,
+    OutcomeUnknownError,
+    RetryPolicy,
+)
 from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing.faults import Redirect
@@ -26,6 +34,16 @@ async def test_a_redirect_to_what_is_no_address_is_reported_like_any(service, lo
         for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
             with pytest.raises(APIStatusError, match="redirect"):
                 await call
+
+
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1:9"), ("[::1]", r"\[::1\]:9")])
+async def test_an_address_has_its_port(host, address):
+    """A service that does not answer is often another port's: the error names both."""
+    async with MintlifySession(
+        base_url=f"http://{host}:9", project_id="p", admin_key=KEYS.admin, retry=RetryPolicy(attempts=1)
+    ) as session:
+        with pytest.raises(APIConnectionError, match=f"could not connect to {address}"):
+            await session.create_job("x")
 
 
 ECHO = {

@@ -17,14 +17,14 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import anyio
 from attrs import field, frozen
 
+from .. import extra_missing
+
 try:
     import redis
     from redis.asyncio import ConnectionPool, Redis
     from redis.exceptions import NoScriptError, RedisError
-except ImportError as error:  # pragma: no cover - tested in an environment without it
-    raise ImportError(
-        "mintlify_async.contrib.redis needs redis: pip install 'mintlify-async[redis]'"
-    ) from error
+except ModuleNotFoundError as error:
+    raise extra_missing("redis", error) from None
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
 from mintlify_async.protocol.object_checks import Kind

@@ -19,12 +19,17 @@ nor compress the answer (Starlette's own ``GZipMiddleware`` does not touch ``tex
 
 from __future__ import annotations
 
-from .answer import OpenReply, RelayedAnswer, RelayResponse
-from .question import Question, RelayLimits
-from .refusals import RelayRefusal
-from .relay import Relay, RelaySettings
-from .router import relay_router, relay_routes
-from .seal import SealError, ThreadSeal
+from .. import extra_missing
+
+try:
+    from .answer import OpenReply, RelayedAnswer, RelayResponse
+    from .question import Question, RelayLimits
+    from .refusals import RelayRefusal
+    from .relay import Relay, RelaySettings
+    from .router import relay_router, relay_routes
+    from .seal import SealError, ThreadSeal
+except ModuleNotFoundError as error:
+    raise extra_missing("relay", error) from None
 
 __all__ = [
     "OpenReply",

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from mintlify_async import ConfigurationError
 
+from .. import extra_missing
 from .relay import Relay, RelaySettings
 
 if TYPE_CHECKING:
@@ -33,8 +34,11 @@ def relay_router(
     Raises:
         ConfigurationError: An argument is missing or invalid; ``.field`` names it.
     """
-    from fastapi import APIRouter  # here, because relay_routes needs Starlette only
-    from fastapi.params import Depends
+    try:
+        from fastapi import APIRouter  # here, because relay_routes needs Starlette only
+        from fastapi.params import Depends
+    except ModuleNotFoundError as error:
+        raise extra_missing("relay", error) from None
 
     _check(path, user)
     router = APIRouter()
