@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+from collections.abc import AsyncIterator
 from typing import Self
 
 import pytest
@@ -16,7 +17,6 @@ from mintlify_async.errors import (
     StateError,
     StreamInterruptedError,
 )
-from mintlify_async.events import TextDelta, TextStart
 from mintlify_async.rendering.edits import Edits
 from mintlify_async.rendering.markdown import extras_markdown
 from mintlify_async.rendering.splitting import Edit
@@ -351,23 +351,24 @@ async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service,
     assert not editing_tasks()
 
 
-class ManyParts:
-    """An answer of *count* texts, which counts how often its whole text is put together."""
+class ManyPieces:
+    """An answer of *count* pieces, which counts how often its whole text is put together."""
 
     complete = True
 
     def __init__(self, count: int) -> None:
-        self.events = iter([event for n in range(count) for event in self.part(f"p{n}")])
+        self.pieces = [f"p{n}\n\n" for n in range(count)]
         self.looks = 0
-
-    @staticmethod
-    def part(id: str) -> list[TextStart | TextDelta]:
-        return [TextStart(id=id), TextDelta(id=id, delta=id)]
 
     @property
     def text(self) -> str:
         self.looks += 1
         return ""
+
+    @property
+    async def text_stream(self) -> AsyncIterator[str]:
+        for piece in self.pieces:
+            yield piece
 
     async def close(self) -> None: ...
 
@@ -376,19 +377,10 @@ class ManyParts:
 
     async def __aexit__(self, *error: object) -> None: ...
 
-    def __aiter__(self) -> Self:
-        return self
 
-    async def __anext__(self) -> TextStart | TextDelta:
-        try:
-            return next(self.events)
-        except StopIteration:
-            raise StopAsyncIteration from None
-
-
-async def test_many_small_parts_are_read_once(clock):
-    """The text before a part is not put together to see whether there was any."""
-    answer = ManyParts(800)
+async def test_many_small_pieces_are_read_once(clock):
+    """The text before a piece is not put together to see whether there was any."""
+    answer = ManyPieces(800)
     texts = [edit.text async for edit in Edits(answer, clock, every=0.0, limit=10_000) if edit.final]
     assert texts == ["\n\n".join(f"p{n}" for n in range(800))]
     assert answer.looks == 1
