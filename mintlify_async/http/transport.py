@@ -192,7 +192,7 @@ class Transport:
                 # The body came with the headers, as a job's record does: 4 % of a request are saved.
                 body = content.read_nowait()
                 response.close()
-                return WholeResponse(status=response.status, headers=response.headers, body=body)
+                return WholeResponse(response.status, response.headers, body)
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
 
@@ -335,7 +335,7 @@ class Transport:
             with deadline:
                 whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
             if whole:
-                return WholeResponse(status=response.status, headers=response.headers, body=b"".join(pieces))
+                return WholeResponse(response.status, response.headers, b"".join(pieces))
             failure = UnexpectedResponseError(
                 f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
                 excerpt="",  # the beginning of so large an answer explains nothing
@@ -370,7 +370,7 @@ class Transport:
             self._waiting.discard(deadline)
             response.close()
         body = b"".join(pieces)[:ERROR_MAX_BYTES]
-        return WholeResponse(status=response.status, headers=response.headers, body=body)
+        return WholeResponse(response.status, response.headers, body)
 
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
