@@ -129,7 +129,7 @@ class LiveResponse:
         if not self.still_quiet:
             self._since = now
         if self._timer is None:
-            self._set_timer(now)
+            self._set_timer(now, self._next_limit()[2])
         self.pending = True
         try:
             data = await self._content.readany()
@@ -179,8 +179,7 @@ class LiveResponse:
         """Whether the connection was closed or given back."""
         return self._closed
 
-    def _set_timer(self, now: float) -> None:
-        due = self._next_limit()[2]
+    def _set_timer(self, now: float, due: float | None) -> None:
         # At a whole second, so that the looks at many streams come together.
         look = ceil(now + (FIRST_LOOK if self._since > self._looked else LATER_LOOK))
         self._due, self._looked = look if due is None or look < due else due, now
@@ -214,7 +213,7 @@ class LiveResponse:
         elif due is not None and now >= due:
             self._give_up(phase, limit)
         else:
-            self._set_timer(now)
+            self._set_timer(now, due)
 
     def _next_limit(self) -> tuple[str, float, float | None]:
         """Return the limit that is due next: its phase, its seconds and when it is due."""

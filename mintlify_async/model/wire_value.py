@@ -337,13 +337,12 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 values[name] = sent
             elif sent is not None or not field.null_is_absent:
                 _read_with_hook(hook, field, sent, values, extra)
+        extra.pop(ignored, None)
         for name, wire_name in required:
             if name not in values:
                 raise DecodeProblem(f".{wire_name} is missing")
-        if extra:
-            extra.pop(ignored, None)
-            if extra and has_extra:
-                values["extra"] = mask_keys(extra)
+        if extra and has_extra:
+            values["extra"] = mask_keys(extra)
         return cls(**values)
 
     return read
