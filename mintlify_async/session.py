@@ -21,7 +21,8 @@ from .http.timeouts import Timeouts
 from .http.transport import Transport
 from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.handle import JobHandle, created_handle, handle_for, handle_over
-from .jobs.polling import PollPolicy, PollScheduler
+from .jobs.poll_scheduler import PollScheduler
+from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
 from .jobs.wait import DEFAULT_TIMEOUT, is_plain_function
 from .messages import Message, Question
