@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from math import ceil, inf
 from typing import Any, cast
 
 import aiohttp
@@ -18,8 +17,7 @@ from ..runtime.per_event_loop import process_forked, session_closed
 from .failures import FOREIGN_ERRORS, summarize
 from .timeouts import Timeouts
 
-# Seconds until a dead connection is noticed that aiohttp does not report: after data, and in a silence.
-FIRST_LOOK, LATER_LOOK = 1.0, 120.0
+LONGEST_LOOK = 120.0  # seconds until a dead connection is noticed that aiohttp does not report
 
 
 class LiveResponse:
@@ -46,7 +44,6 @@ class LiveResponse:
         "_content",
         "_due",
         "_failure",
-        "_looked",
         "_loop",
         "_pid",
         "_response",
@@ -101,7 +98,6 @@ class LiveResponse:
         self._closed = False
         self._timer: Timer | None = None
         self._due = 0.0  # when the timer goes off
-        self._looked = -inf  # when it was set
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         streams.add(self)
@@ -180,9 +176,8 @@ class LiveResponse:
         return self._closed
 
     def _set_timer(self, now: float, due: float | None) -> None:
-        # At a whole second, so that the looks at many streams come together.
-        look = ceil(now + (FIRST_LOOK if self._since > self._looked else LATER_LOOK))
-        self._due, self._looked = look if due is None or look < due else due, now
+        look = now + LONGEST_LOOK
+        self._due = look if due is None or look < due else due
         self._timer = self._clock.call_at(self._due, self._time_came)
 
     def _cancel_timer(self) -> None:
