@@ -36,7 +36,7 @@ class Headers(Mapping[str, str]):
 
         ``X-Thread-Key``, the header named *hidden* and cookies are masked.
         """
-        sent = {} if headers is None else headers
+        sent: Mapping[str, str] = {} if headers is None else headers
         self._names, places = _places(tuple(sent), hidden)
         values = tuple(sent.values())
         # Thousands of jobs that are waited for have mostly the same values. With one object for equal ones,
