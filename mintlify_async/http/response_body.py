@@ -176,7 +176,8 @@ class LiveResponse:
         return self._closed
 
     def _set_timer(self, now: float, due: float | None) -> None:
-        look = now + LONGEST_LOOK
+        # The limit on silence begins with the next data, whatever limit applies now.
+        look = now + max(ONE_TURN, min(LONGEST_LOOK, self._timeouts.idle or LONGEST_LOOK))
         self._due = look if due is None or look < due else due
         self._timer = self._clock.call_at(self._due, self._time_came)
 
