@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from sys import intern
 from typing import Any, Final
 
 import attrs
@@ -26,6 +25,11 @@ def _places(names: tuple[str, ...], hidden: str) -> tuple[tuple[str, ...], tuple
     return tuple(places), tuple(places.values())
 
 
+@lru_cache(maxsize=256)  # not sys.intern: its table would grow with every request id
+def _one_of_equals(text: str) -> str:
+    return text
+
+
 class Headers(Mapping[str, str]):
     """The headers of a response: read-only, looked up in any case, secrets masked."""
 
@@ -39,9 +43,10 @@ class Headers(Mapping[str, str]):
         sent: Mapping[str, str] = {} if headers is None else headers
         self._names, places = _places(tuple(sent), hidden)
         values = tuple(sent.values())
+        kept = [MASK if place < 0 else values[place] for place in places]
         # Thousands of jobs that are waited for have mostly the same values. With one object for equal ones,
         # and one tuple of names for all, a job and its headers take 810 bytes instead of 1,290.
-        self._values = tuple([MASK if place < 0 else intern(str(values[place])) for place in places])
+        self._values = tuple([_one_of_equals(value) if len(value) <= 64 else value for value in kept])
 
     def __getitem__(self, name: str) -> str:
         """Return the header *name*, in any case."""
