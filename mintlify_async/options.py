@@ -24,7 +24,8 @@ from .http.retry import RetryBudget, RetryPolicy
 from .http.timeouts import Timeouts
 from .http.transport import Transport, TransportSettings
 from .jobs.agent_api import AgentAPI, LoopResources
-from .jobs.polling import PollPolicy, PollScheduler
+from .jobs.poll_scheduler import PollScheduler
+from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, kind_in_words
 from .protocol.argument_checks import (

@@ -11,14 +11,20 @@ import aiohttp
 
 from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError, StateError
 from ..protocol.secret import Secret
+from ..runtime.cancellation import LATE, ONE_TURN
+from ..runtime.clock import Clock, Timer
 from ..runtime.per_event_loop import process_forked, session_closed
 from .failures import FOREIGN_ERRORS, summarize
-from .idle_watchdog import IdleWatchdog
 from .timeouts import Timeouts
+
+LONGEST_LOOK = 120.0  # seconds until a dead connection is noticed that aiohttp does not report
 
 
 class LiveResponse:
     """The body of an assistant's answer, while it arrives.
+
+    A timer is set for the moment when the present limit is due. Data that arrives only moves that limit:
+    the timer looks at it when it goes off, and is set again. A timer per read would cost more than the read.
 
     Attributes:
         status: The HTTP status, a success.
@@ -32,18 +38,21 @@ class LiveResponse:
     """
 
     __slots__ = (
+        "_clock",
         "_closed",
         "_closing",
         "_content",
+        "_due",
         "_failure",
         "_loop",
         "_pid",
         "_response",
         "_since",
         "_started",
+        "_streams",
         "_timeouts",
+        "_timer",
         "_total_at",
-        "_watchdog",
         "headers",
         "pending",
         "quiet_limit",
@@ -57,13 +66,17 @@ class LiveResponse:
     def __init__(
         self,
         response: aiohttp.ClientResponse,
-        watchdog: IdleWatchdog,
+        streams: set[LiveResponse],
+        clock: Clock,
         timeouts: Timeouts,
         started: float,
         total_at: float | None,
         secret: Secret,
     ) -> None:
-        """Take over *response*: asked at *started*, and all must be there at *total_at* (None: never)."""
+        """Take over *response*: asked at *started*, and all must be there at *total_at* (None: never).
+
+        Until it is closed, it is one of *streams*.
+        """
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
         self.waiting_first = True
@@ -74,7 +87,8 @@ class LiveResponse:
         self.pending = False
         self._response = response
         self._content = response.content
-        self._watchdog = watchdog
+        self._streams = streams
+        self._clock = clock
         self._timeouts = timeouts
         self._started = started
         self._total_at = total_at
@@ -82,9 +96,11 @@ class LiveResponse:
         self._failure: tuple[MintlifyError, CauseSummary | None] | None = None
         self._closing: StateError | None = None
         self._closed = False
+        self._timer: Timer | None = None
+        self._due = 0.0  # when the timer goes off
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        watchdog.add(self)
+        streams.add(self)
 
     def check_process(self) -> None:
         """Raise StateError in a process that was forked from the one that opened the connection."""
@@ -102,14 +118,14 @@ class LiveResponse:
         """
         if self._failure is not None:
             self._raise_failure()
-        now = self._watchdog.clock.now()
+        now = self._clock.now()
         if self._total_at is not None and now >= self._total_at:
             self._give_up("total", self._timeouts.total or 0.0)
             self._raise_failure()
         if not self.still_quiet:
             self._since = now
-        if not self._watchdog.running:
-            self._watchdog.start(self.quiet_limit)
+        if self._timer is None:
+            self._set_timer(now, self._next_limit()[2])
         self.pending = True
         try:
             data = await self._content.readany()
@@ -127,10 +143,10 @@ class LiveResponse:
     def grace(self, quiet: float, total: float) -> None:
         """Wait at most *quiet* seconds for each further event, and *total* from the first call for all."""
         self.quiet_limit = quiet
-        end = self._watchdog.clock.now() + total
+        end = self._clock.now() + total
         if self._total_at is None or end < self._total_at:
             self._total_at = end
-        self._watchdog.hurry(quiet)
+        self._cancel_timer()  # the next read sets a nearer one
 
     def close(self) -> None:
         """Close the connection at once and wake a reader that waits. Safe to repeat, from any task."""
@@ -159,21 +175,41 @@ class LiveResponse:
         """Whether the connection was closed or given back."""
         return self._closed
 
-    def check_limits(self, now: float) -> float | None:
-        """Give up when the connection is dead or a limit has passed; return when the next is due, or None."""
-        if not self.pending:
-            return None
+    def _set_timer(self, now: float, due: float | None) -> None:
+        # The limit on silence begins with the next data, whatever limit applies now.
+        look = now + max(ONE_TURN, min(LONGEST_LOOK, self._timeouts.idle or LONGEST_LOOK))
+        self._due = look if due is None or look < due else due
+        self._timer = self._clock.call_at(self._due, self._time_came)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_came(self) -> None:
+        now = self._clock.now()
+        if now - self._due > LATE:
+            # The loop was blocked: data that has arrived is read before any limit is checked.
+            self._timer = self._clock.call_at(now + ONE_TURN, self._check_limits)
+        else:
+            self._check_limits()
+
+    def _check_limits(self) -> None:
+        """Give up when a limit has passed or the connection is dead; else set the timer again."""
+        self._timer = None
+        if not self.pending:  # the next read sets it
+            return
+        now = self._clock.now()
+        phase, limit, due = self._next_limit()
         connection = self._response.connection
         if connection is not None and (connection.transport is None or connection.transport.is_closing()):
             # aiohttp's C parser never wakes the reader of a body whose chunks are malformed.
             lost = APIConnectionError("ask: the connection died in the middle of the answer", operation="ask")
             self._fail(lost)
-            return None
-        phase, limit, due = self._next_limit()
-        if due is not None and now >= due:
+        elif due is not None and now >= due:
             self._give_up(phase, limit)
-            return None
-        return due
+        else:
+            self._set_timer(now, due)
 
     def _next_limit(self) -> tuple[str, float, float | None]:
         """Return the limit that is due next: its phase, its seconds and when it is due."""
@@ -230,4 +266,5 @@ class LiveResponse:
 
     def _finish(self) -> None:
         self._closed = True
-        self._watchdog.forget(self)
+        self._streams.discard(self)
+        self._cancel_timer()

@@ -27,7 +27,6 @@ from ..runtime.clock import Clock
 from ..runtime.per_event_loop import session_closed
 from ..version import __version__
 from .failures import FOREIGN_ERRORS, closed_here, cut_short, log_known_flaw, summarize, timed_out, translate
-from .idle_watchdog import IdleWatchdog
 from .response_body import LiveResponse
 from .timeouts import AttemptLimit, Timeouts
 
@@ -132,8 +131,8 @@ class Transport:
         "_one_use",
         "_ready_headers",
         "_settings",
+        "_streams",
         "_waiting",
-        "_watchdog",
     )
 
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
@@ -143,7 +142,7 @@ class Transport:
         self._clock = clock
         self._keep_alive: aiohttp.ClientSession | None = settings.client_session
         self._one_use: aiohttp.ClientSession | None = settings.client_session
-        self._watchdog = IdleWatchdog(clock)
+        self._streams: set[LiveResponse] = set()
         self._closed = False
         self._waiting: set[Deadline] = set()
         # By operation: the key that was sent last, and the headers with it where a request has no others.
@@ -192,7 +191,7 @@ class Transport:
                 # The body came with the headers, as a job's record does: 4 % of a request are saved.
                 body = content.read_nowait()
                 response.close()
-                return WholeResponse(status=response.status, headers=response.headers, body=body)
+                return WholeResponse(response.status, response.headers, body)
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
 
@@ -216,7 +215,7 @@ class Transport:
         started = self._clock.now()
         response = await self._send(request, key, limit, timeouts.connect)
         if 200 <= response.status < 300:
-            return LiveResponse(response, self._watchdog, timeouts, started, total_at, key)
+            return LiveResponse(response, self._streams, self._clock, timeouts, started, total_at, key)
         return await self._refusal(response, limit)
 
     async def _send(
@@ -335,7 +334,7 @@ class Transport:
             with deadline:
                 whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
             if whole:
-                return WholeResponse(status=response.status, headers=response.headers, body=b"".join(pieces))
+                return WholeResponse(response.status, response.headers, b"".join(pieces))
             failure = UnexpectedResponseError(
                 f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
                 excerpt="",  # the beginning of so large an answer explains nothing
@@ -370,25 +369,23 @@ class Transport:
             self._waiting.discard(deadline)
             response.close()
         body = b"".join(pieces)[:ERROR_MAX_BYTES]
-        return WholeResponse(status=response.status, headers=response.headers, body=body)
+        return WholeResponse(response.status, response.headers, body)
 
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
         self._closed = True
         for waiting in self._waiting:
             waiting.end()
-        for stream in self._watchdog.streams():
+        for stream in list(self._streams):
             stream.close_with_session()
-        self._watchdog.stop()
         for session in self._take_own_sessions():
             await session.close()
 
     def abandon(self) -> None:
         """Close the sockets from any thread, without waiting; for garbage collection and closed loops."""
         self._closed = True
-        for stream in self._watchdog.streams():
+        for stream in list(self._streams):
             stream.close_from_anywhere(report=False)
-        self._watchdog.stop()
         for session in self._take_own_sessions():
             connector = session.connector
             session.detach()

@@ -20,7 +20,8 @@ from ..runtime.clock import Clock
 from ..runtime.per_event_loop import LoopLocal
 from ..storage.ledger import LEASE_MARGIN, Ledger
 from .create_once import check_key, create_once, fingerprint, send_once
-from .polling import PollPolicy, PollScheduler
+from .poll_scheduler import PollScheduler
+from .polling import PollPolicy
 from .stale_guard import JobStates
 
 

@@ -97,7 +97,7 @@ async def create_once(
         MintlifyError: What *send* or the ledger raises. The key becomes free again only
             when the error proves that nothing was started.
     """
-    check_name(key, "dedupe_key", max_characters=KEY_MAX_CHARACTERS)
+    check_key(key)
     lease = min(lease, LONGEST_LEASE)
     while True:
         now = clock.wall()

@@ -1,7 +1,7 @@
 """Job handles: waiting for a job, watching it, and sending follow-ups.
 
 A handle starts no task and does no I/O by itself. All waits of a session on one
-event loop share one :class:`~mintlify_async.jobs.polling.PollScheduler`.
+event loop share one :class:`~mintlify_async.jobs.poll_scheduler.PollScheduler`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from ..model.response_info import ResponseInfo
 from ..protocol.argument_checks import check_seconds
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import send_message_request
+from .agent_api import AgentAPI
 from .create_once import had_no_effect
-from .polling import PollResult, PollScheduler
+from .poll_scheduler import PollScheduler
+from .polling import PollResult
 from .stale_guard import JobState, SettledBy
 from .wait import (
     DEFAULT_PR_GRACE,
     DEFAULT_TIMEOUT,
-    AgentCalls,
     JobWait,
     OnChange,
     WaitRules,
@@ -56,7 +57,7 @@ class JobHandle(JobFlags):
 
     __slots__ = ("__weakref__", "_calls", "_state")
 
-    def __init__(self, calls: AgentCalls, state: JobState) -> None:
+    def __init__(self, calls: AgentAPI, state: JobState) -> None:
         """Make a handle of the job that *state* describes; *calls* is the agent API."""
         self._calls = calls
         self._state = state
@@ -377,7 +378,7 @@ class Turn(JobHandle):
     __slots__ = ()
 
 
-def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = None) -> JobHandle:
+def handle_for(calls: AgentAPI, named: object, *, project_id: str | None = None) -> JobHandle:
     """Return a handle of the job that *named* identifies; a turn for a reference that awaits one.
 
     Args:
@@ -397,7 +398,7 @@ def handle_for(calls: AgentCalls, named: object, *, project_id: str | None = Non
     return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)
 
 
-def created_handle(calls: AgentCalls, project_id: str, created: Job | str) -> JobHandle:
+def created_handle(calls: AgentAPI, project_id: str, created: Job | str) -> JobHandle:
     """Return a handle of a job that was created just now; of its id alone when it was not seen yet."""
     id = created if isinstance(created, str) else created.id
     now, wall = calls.clock.now(), calls.clock.wall()
@@ -407,7 +408,7 @@ def created_handle(calls: AgentCalls, project_id: str, created: Job | str) -> Jo
     return JobHandle(calls, state)
 
 
-def handle_over(handle: JobHandle, calls: AgentCalls) -> JobHandle:
+def handle_over(handle: JobHandle, calls: AgentAPI) -> JobHandle:
     """Return another handle of the same job that shares what *handle* knows, and uses *calls*."""
     return JobHandle(calls, _parts(handle)[1])
 
@@ -423,7 +424,7 @@ def scheduler_of(handle: JobHandle) -> PollScheduler:
     return _parts(handle)[0].scheduler()
 
 
-def _parts(handle: JobHandle) -> tuple[AgentCalls, JobState]:
+def _parts(handle: JobHandle) -> tuple[AgentAPI, JobState]:
     return handle._calls, handle._state  # pyright: ignore[reportPrivateUsage] - for this module, not for users
 
 

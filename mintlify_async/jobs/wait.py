@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import copy
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from collections.abc import Callable
+from typing import Final, Literal
 
 from attrs import define, field, frozen
 
@@ -23,11 +23,8 @@ from ..errors import (
 from ..model.job import Job
 from ..protocol.argument_checks import check_seconds
 from ..protocol.object_checks import check_function
-from .polling import PollCalls, PollResult, PollScheduler
-from .stale_guard import JobState, JobStates
-
-if TYPE_CHECKING:
-    from ..http.observer import Observation
+from .polling import PollCalls, PollResult
+from .stale_guard import JobState
 
 DEFAULT_TIMEOUT: Final = 1800.0
 """Longest wait, in seconds. Most jobs take 1 to 5 minutes; a wait without a limit can hang a worker."""
@@ -40,63 +37,6 @@ OnChange = Callable[[Job], object]
 
 TOLERATED_STATUSES: Final = frozenset((408, 425, 429))
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
-
-
-class AgentCalls(PollCalls, Protocol):
-    """What jobs need of the agent API."""
-
-    @property
-    def project_id(self) -> str | None:
-        """The session's project, in which a bare job id is looked up."""
-        ...
-
-    @property
-    def states(self) -> JobStates:
-        """What the session knows of its jobs."""
-        ...
-
-    def random(self) -> float:
-        """Return a random number from 0 up to 1."""
-        ...
-
-    async def send_message(
-        self,
-        job_id: str,
-        prompt: str,
-        *,
-        project_id: str,
-        timeout: float | None = None,
-        headers: Mapping[str, str] | None = None,
-        extra_body: Mapping[str, object] | None = None,
-    ) -> Job | None:
-        """Send a follow-up: one POST, at most once; None when its answer has no status."""
-        ...
-
-    async def is_claimed(self, dedupe_key: str) -> bool:
-        """Return whether *dedupe_key* was used already, or is in use."""
-        ...
-
-    async def send_once(
-        self,
-        job_id: str,
-        prompt: str,
-        dedupe_key: str,
-        send: Callable[[], Awaitable[str]],
-        *,
-        project_id: str,
-        timeout: float | None,
-        extra_body: Mapping[str, object] | None,
-    ) -> str:
-        """Call *send* unless *dedupe_key* has a turn already; return the turn's reference."""
-        ...
-
-    def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
-        """Begin to observe an operation, when the session has an observer."""
-        ...
-
-    def scheduler(self) -> PollScheduler:
-        """Return the running loop's scheduler, the same one each time; StateError when closed."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -167,7 +107,7 @@ class JobWait:
 
     state: JobState
     _rules: WaitRules
-    _calls: AgentCalls
+    _calls: PollCalls
     _timeout: float | None
     deadline: float | None = field(default=None, init=False)
     due: float = field(init=False)

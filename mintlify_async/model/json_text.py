@@ -67,7 +67,7 @@ def decode_json(data: str) -> Any:
 
 def too_deep(text: str, content: Any) -> bool:
     """Return whether *content*, read from *text*, is nested deeper than :data:`MAX_DEPTH`."""
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
+    if len(text) <= SHALLOW or text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH + 1):

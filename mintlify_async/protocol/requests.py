@@ -112,7 +112,7 @@ def get_job_request(
 ) -> Request:
     """Build the polling request (interface 4.4 names it without its path)."""
     route = assumptions.get_job_path
-    path = _job_path(route, path_segment(project_id, "project_id"), job_segment(job_id))
+    path = _job_path(route, project_id, job_id)
     # By position: keywords take 3,000 instructions.
     return Request("get_job", "GET", path, route, "admin", None, check_headers(headers), project_id, job_id)
 
@@ -130,11 +130,7 @@ def send_message_request(
     return Request(
         operation="send_message",
         method="POST",
-        path=_job_path(
-            assumptions.send_message_path,
-            path_segment(project_id, "project_id"),
-            job_segment(job_id),
-        ),
+        path=_job_path(assumptions.send_message_path, project_id, job_id),
         route=assumptions.send_message_path,
         key_kind="admin",
         body=_prompt_body(check_prompt(prompt), check_extra_body(extra_body)),
@@ -184,7 +180,7 @@ def ask_request(
 
 @lru_cache(maxsize=128)
 def _job_path(template: str, project_id: str, job_id: str) -> str:
-    return template.format(project_id=project_id, job_id=job_id)
+    return template.format(project_id=path_segment(project_id, "project_id"), job_id=job_segment(job_id))
 
 
 @lru_cache(maxsize=128)

@@ -19,7 +19,7 @@ from .requests import Request
 __all__ = ["WholeResponse"]
 
 
-@define(kw_only=True, eq=False, repr=False, match_args=False)
+@define(eq=False, repr=False, match_args=False)
 class WholeResponse:
     """A whole answer: status, headers (looked up in lower case) and the body's bytes."""
 

@@ -16,24 +16,21 @@ from weakref import ReferenceType, WeakValueDictionary, ref
 
 __all__ = ["TimerEntry", "TimerQueue"]
 
-SWEEP_ABOVE = 64  # cancelled entries; fewer are not worth rebuilding the heap for
+SWEEP_ABOVE = 64  # entries; fewer are not worth a look at which of them are cancelled
 
 
 class TimerEntry:
     """One callback that is due later."""
 
-    __slots__ = ("callback", "queue")
+    __slots__ = ("callback",)
 
-    def __init__(self, queue: TimerQueue, callback: Callable[[], object]) -> None:
+    def __init__(self, callback: Callable[[], object]) -> None:
         """Wait for the queue to call."""
-        self.queue = queue
         self.callback: Callable[[], object] | None = callback  # None when it was called or cancelled
 
     def cancel(self) -> None:
         """Cancel the call; harmless when it was made."""
-        if self.callback is not None:
-            self.callback = None
-            self.queue.cancelled += 1
+        self.callback = None
 
 
 class TimerQueue:
@@ -44,19 +41,18 @@ class TimerQueue:
 
     Attributes:
         loop: The event loop.
-        cancelled: How many entries of the heap are cancelled.
     """
 
-    __slots__ = ("__weakref__", "_handle", "_heap", "_next_at", "_order", "cancelled", "loop")
+    __slots__ = ("__weakref__", "_handle", "_heap", "_next_at", "_order", "_sweep_above", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Serve *loop*."""
         self.loop = loop
-        self.cancelled = 0
         self._heap: list[tuple[float, int, TimerEntry]] = []
         self._order = 0  # entries due at the same time are called in the order in which they were added
         self._handle: asyncio.TimerHandle | None = None
         self._next_at = math.inf
+        self._sweep_above = SWEEP_ABOVE
 
     def __len__(self) -> int:
         """Return how many entries the heap holds, cancelled ones among them."""
@@ -64,12 +60,12 @@ class TimerQueue:
 
     def add(self, at: float, callback: Callable[[], object]) -> TimerEntry:
         """Call *callback* when ``time.monotonic()`` reaches *at*; use it on the loop's own thread."""
-        if self.cancelled > SWEEP_ABOVE and self.cancelled * 2 > len(self._heap):
+        if len(self._heap) > self._sweep_above:
             self._heap = [item for item in self._heap if item[2].callback is not None]
             heapify(self._heap)
-            self.cancelled = 0
+            self._sweep_above = max(SWEEP_ABOVE, 2 * len(self._heap))
         self._order += 1
-        entry = TimerEntry(self, callback)
+        entry = TimerEntry(callback)
         heappush(self._heap, (at, self._order, entry))
         if at < self._next_at:
             self._set(at)
@@ -91,9 +87,7 @@ class TimerQueue:
             while self._heap and (self._heap[0][0] <= now or self._heap[0][2].callback is None):
                 entry = heappop(self._heap)[2]
                 callback, entry.callback = entry.callback, None
-                if callback is None:
-                    self.cancelled -= 1
-                else:
+                if callback is not None:
                     self._call(callback)
         finally:  # also when a callback raised KeyboardInterrupt
             if self._heap and self._heap[0][0] < self._next_at:

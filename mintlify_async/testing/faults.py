@@ -215,6 +215,8 @@ class WrongLength(_Written):
 class BrokenChunking(_Written):
     """The size of an HTTP chunk is not a number.
 
+    aiohttp does not report it in the middle of an answer: a reply ends when its limit on silence is due.
+
     Args:
         at: After how many bytes of the body; a negative number counts from the end.
         how: How the connection ends then: ``fin``, ``rst`` or ``hang``.

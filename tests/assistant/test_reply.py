@@ -343,11 +343,13 @@ async def test_a_defect_is_not_taken_for_a_lost_connection(service):
 
 
 @pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100), Reset()])
-async def test_no_frame_of_an_error_holds_what_aiohttp_raised(service, session, fault):
+async def test_no_frame_of_an_error_holds_what_aiohttp_raised(fault):
     """Tools that print the locals of each frame show none of its objects."""
-    service.script.ask(events=ANSWER, fault=fault)
-    with pytest.raises(APIConnectionError if isinstance(fault, Reset) else StreamInterruptedError) as caught:
-        await session.ask("x")
+    expected = APIConnectionError if isinstance(fault, Reset) else StreamInterruptedError
+    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+        service.script.ask(events=ANSWER, fault=fault)
+        with pytest.raises(expected) as caught:
+            await session.ask("x")
     links: list[BaseException | None] = [caught.value]
     for link in links:
         if link is not None:
@@ -441,10 +443,11 @@ async def test_nothing_after_the_end_harms_a_whole_answer(service, what, done):
 
 
 @pytest.mark.parametrize("fault", [Cut(at=-1, how="rst"), Cut(at=-1), BrokenChunking(at=-1, how="fin")])
-async def test_a_connection_lost_after_the_end_harms_nothing(service, session, fault):
+async def test_a_connection_lost_after_the_end_harms_nothing(fault):
     """The end was announced."""
-    service.script.ask(events=ANSWER, done=False, fault=fault)
-    assert (await session.ask("x")).text == TEXT
+    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+        service.script.ask(events=ANSWER, done=False, fault=fault)
+        assert (await session.ask("x")).text == TEXT
 
 
 @pytest.mark.parametrize("done", [False, True])

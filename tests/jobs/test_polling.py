@@ -14,7 +14,8 @@ from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks
 
 from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
 from mintlify_async.jobs.handle import begin_wait
-from mintlify_async.jobs.polling import PollPolicy, PollScheduler
+from mintlify_async.jobs.poll_scheduler import PollScheduler
+from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.wait import WaitRules
 from mintlify_async.jobs.wait_all import wait_all
 

@@ -365,10 +365,16 @@ class ManyPieces:
         self.looks += 1
         return ""
 
-    @property
-    async def text_stream(self) -> AsyncIterator[str]:
+    async def _stream(self) -> AsyncIterator[str]:
         for piece in self.pieces:
             yield piece
+
+    @property
+    def text_stream(self) -> AsyncIterator[str]:
+        return self._stream()
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self._stream()
 
     async def close(self) -> None: ...
 

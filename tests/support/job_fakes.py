@@ -8,7 +8,8 @@ from typing import Any
 
 from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
 from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
-from mintlify_async.jobs.polling import PollPolicy, PollScheduler
+from mintlify_async.jobs.poll_scheduler import PollScheduler
+from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.stale_guard import JobStates
 from mintlify_async.model.job import Job
 from mintlify_async.model.job_ref import JobRef
