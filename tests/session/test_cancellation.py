@@ -9,7 +9,13 @@ import anyio
 import pytest
 from secret_guard import Keys
 
-from mintlify_async import MintlifySession, OutcomeUnknownError, StateError, StreamInterruptedError
+from mintlify_async import (
+    MintlifySession,
+    OutcomeUnknownError,
+    StateError,
+    StreamInterruptedError,
+    Timeouts,
+)
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
 
@@ -253,12 +259,12 @@ async def test_two_thousand_replies_of_which_half_are_disturbed(service):
             assert reply.text == TEXT
             whole += 1
 
-    async with service.session() as session:
+    async with service.session(timeouts=Timeouts(connect=300, first_event=300)) as session:
         # The cut ones go first: the script answers in the order of the requests.
         tasks = []
         for fault in sorted(faults, key=lambda fault: fault != "cut"):
             tasks.append(asyncio.create_task(one(session, fault)))
-        with anyio.fail_after(60):
+        with anyio.fail_after(300):
             while service.requests.count("ask") < crowd:
                 await asyncio.sleep(0.001)
         for task, fault in zip(tasks, sorted(faults, key=lambda fault: fault != "cut"), strict=True):
