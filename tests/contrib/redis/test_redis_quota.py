@@ -700,7 +700,7 @@ async def watch_slots(client: Any, until: asyncio.Future[Any], pause: float) -> 
 async def test_four_processes_whose_clocks_are_minutes_apart_keep_one_limit(
     redis_server: RedisServer, redis_client: Any
 ):
-    """4 x 50 callers, 100 in 2 s: never more than 100 in any window, few commands; how much is used is printed."""
+    """4 x 50 callers, 100 in 2 s: never more than 100 in any window, few commands."""
     window = 2.0
 
     steps = [
