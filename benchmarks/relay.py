@@ -18,6 +18,7 @@ from .subjects import ASSISTANT, ASSISTANT_KEY, BODY, MESSAGE
 PASS_THROUGH = "pass-through"
 PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # as useChat posts it
 PER_READER = 25.0  # events per second
+DELTA = b'"text-delta"'
 Served = tuple[str, int]  # a relay: its address and its process
 
 
@@ -55,21 +56,16 @@ async def relay(upstream: str, listener: socket.socket) -> None:
     from mintlify_async.contrib.relay import relay_router
 
     app = FastAPI(openapi_url=None)
-    async with AsyncExitStack() as stack:
-        for shape in ("burst", "held"):
-            session = MintlifySession(domain=shape, assistant_key=ASSISTANT_KEY, base_url=upstream)
-            await stack.enter_async_context(session)
-            settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]}
-            app.include_router(relay_router(session, path=f"/{shape}", **settings))
-        config = uvicorn.Config(app, loop="asyncio", log_level="warning", access_log=False)
-        await uvicorn.Server(config).serve(sockets=[listener])
+    for shape in ("burst", "held"):
+        session = MintlifySession(domain=shape, assistant_key=ASSISTANT_KEY, base_url=upstream)
+        settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]}
+        app.include_router(relay_router(session, path=f"/{shape}", **settings))
+    config = uvicorn.Config(app, loop="asyncio", log_level="warning", access_log=False)
+    await uvicorn.Server(config).serve(sockets=[listener])
 
 
-async def read(session: Any, url: str, user: int = 0) -> int:
-    """Read an answer as a page does; return how many text deltas it has."""
-    async with session.post(url, json=PAGE, headers={"x-user": f"u{user}"}) as response:
-        assert response.status == 200, await response.text()
-        return (await response.read()).count(b'"text-delta"')
+def asked(session: Any, url: str, user: int = 0) -> Any:
+    return session.post(url, json=PAGE, headers={"x-user": f"u{user}"}, raise_for_status=True)
 
 
 def cpu(served: Served) -> float:
@@ -78,26 +74,32 @@ def cpu(served: Served) -> float:
 
 async def burst(session: Any, served: Served, upstream: str, small: bool) -> float:
     """Return the microseconds of CPU per event of answers that are there at once."""
-    answers, sent = (1 if small else 20), script("burst")
-    await read(session, f"{served[0]}/burst")  # what is made once
-    start = cpu(served)
-    for _ in range(answers):
-        assert await read(session, f"{served[0]}/burst") == sent.body.count(b'"text-delta"')
+    answers, sent, start = (1 if small else 20), script("burst"), 0.0
+    for number in range(-1, answers):
+        start = start if number else cpu(served)  # the answer before made what is made once
+        async with asked(session, f"{served[0]}/burst") as response:
+            assert (await response.read()).count(DELTA) == sent.body.count(DELTA)
     return 1e6 * (cpu(served) - start) / answers / sent.events
 
 
 async def live(session: Any, served: Served, upstream: str, small: bool) -> float:
     """Return the microseconds of CPU per event of readers who each get 25 events a second."""
     readers, seconds = (5, 0.4) if small else (100, 5.0)
-    events, rate = int(readers * seconds * PER_READER), readers * PER_READER
-    reading = [asyncio.create_task(read(session, f"{served[0]}/held", user)) for user in range(readers)]
-    await asyncio.sleep(0.5)  # all are open
-    start = cpu(served)
-    await control(upstream, f"emit/{events}/{rate}")
-    await asyncio.sleep(seconds + 0.2)
-    spent = cpu(served) - start
-    await control(upstream, "end")
-    assert sum(await asyncio.gather(*reading)) == events
+    events, heard = int(readers * seconds * PER_READER), [0]
+
+    async def read(response: Any) -> None:
+        async for data in response.content.iter_any():
+            heard[0] += data.count(DELTA)  # a piece is whole events here
+
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as reading:
+        pages = [asked(session, f"{served[0]}/held", user) for user in range(readers)]
+        [reading.create_task(read(await stack.enter_async_context(page))) for page in pages]
+        start = cpu(served)
+        await control(upstream, f"emit/{events}/{readers * PER_READER}")
+        while heard[0] < events:  # noqa: ASYNC110 - ten looks a second
+            await asyncio.sleep(0.1)
+        spent = cpu(served) - start
+        await control(upstream, "end")
     return 1e6 * spent / events
 
 
@@ -105,15 +107,14 @@ async def measure(effort: Effort) -> list[Samples]:
     """Run both kinds of relay, and the control, side by side; return the samples of both rows."""
     import aiohttp
 
-    labels = (OURS, PASS_THROUGH, CONTROL)
-    found: list[Samples] = [{label: [] for label in labels} for _ in range(2)]
+    found: list[Samples] = [{label: [] for label in (OURS, PASS_THROUGH, CONTROL)} for _ in range(2)]
     async with AsyncExitStack() as stack:
         (upstream, _), connector = stack.enter_context(running()), aiohttp.TCPConnector(limit=0)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        served = {each: stack.enter_context(running("benchmarks.relay", each, upstream)) for each in labels}
+        served = {each: stack.enter_context(running("benchmarks.relay", each, upstream)) for each in found[0]}
         for number in range(effort.rounds):
             for samples, measured in zip(found, (burst, live), strict=True):
-                for label in shuffled(labels, number):
+                for label in shuffled(samples, number):
                     samples[label].append(await measured(session, served[label], upstream, effort.small))
     return found
 
@@ -126,8 +127,8 @@ def relays(effort: Effort) -> Iterator[Row]:
 
 
 if __name__ == "__main__":
-    kind, asked = sys.argv[1:]
+    kind, asking = sys.argv[1:]
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listening.getsockname()[1], flush=True)
     threading.Thread(target=lambda: os._exit(bool(sys.stdin.read())), daemon=True).start()
-    asyncio.run((pass_through if kind == PASS_THROUGH else relay)(asked, listening))
+    asyncio.run((pass_through if kind == PASS_THROUGH else relay)(asking, listening))

@@ -183,6 +183,11 @@ class Reply(Extras):
         return self._stream.events_seen if self._stream is not None else 0
 
     @property
+    def at_hand(self) -> bool:
+        """Whether the next event has arrived, too, so that code that passes events on may wait for it."""
+        return self._stream is not None and not self._closed and self._stream.at_hand
+
+    @property
     def closed(self) -> bool:
         """Whether no more events follow: the answer ended, failed, or was closed."""
         return self._closed

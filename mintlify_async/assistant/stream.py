@@ -409,6 +409,11 @@ class MessageStream:
     # State ------------------------------------------------------------------------------------
 
     @property
+    def at_hand(self) -> bool:
+        """Whether the next step gives an event, or an error, without further bytes."""
+        return bool(self._queue) and self._queue[-1] != _DONE
+
+    @property
     def complete(self) -> bool:
         """Whether an end was announced: ``finish``, ``abort``, ``error`` or ``[DONE]``."""
         return bool(self._ends)

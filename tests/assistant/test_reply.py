@@ -80,6 +80,17 @@ async def test_iterating_gives_typed_events_and_the_text_so_far(service, session
     assert reply.response.status == 200
 
 
+async def test_what_is_at_hand_needs_no_waiting(service, session):
+    """Each step but the one that waits is a step with an event at hand; the announced end is none."""
+    whole = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER) + "data: [DONE]\n\n"
+    service.script.ask(body=whole)
+    reply = session.ask("q")
+    assert not reply.at_hand
+    seen = [reply.at_hand async for _ in reply]
+    assert seen == [True] * (len(ANSWER) - 1) + [False]
+    assert not reply.at_hand
+
+
 async def test_text_stream_never_hands_out_half_a_character(service, session):
     """A surrogate pair that came in two deltas comes out as one character."""
     service.script.ask(events=ANSWER)

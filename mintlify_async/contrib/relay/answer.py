@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,15 +15,18 @@ from attrs import frozen
 from starlette.responses import StreamingResponse
 
 from mintlify_async import AssistantError, MintlifyError
+from mintlify_async.events import ErrorEvent, Finish, StreamEvent
 
 from .json_values import Wire
 from .page_events import (
+    DELTAS,
     DONE,
     KEEP_ALIVE,
     ModernEvents,
     PageEvents,
     SafeEvents,
     ThreadHider,
+    delta_frame,
     frame,
     masked,
 )
@@ -54,6 +58,7 @@ HEADERS = {
     "x-accel-buffering": "no",
     "x-content-type-options": "nosniff",
 }
+MOST_FRAMES = 512  # in one piece; between two of them, other tasks get their turn
 _SEALED = ("start", "finish")  # the events whose metadata carries the seal
 
 
@@ -166,7 +171,7 @@ class OpenReply:
         self._hider.learn(key)
         self._learn(thread)
         self._sealed: Thread | None = None  # the thread that the page has
-        self._begun = self._closed = self._told = False
+        self._begun = self._finishing = self._closed = self._told = False
         self._outcome: Outcome = "left"
         self._error: MintlifyError | None = None
 
@@ -197,31 +202,47 @@ class OpenReply:
     aclose = close
 
     async def frames(self) -> AsyncGenerator[bytes]:
-        """Yield the server-sent events for the page, with ``[DONE]`` at the end."""
+        """Yield server-sent events for the page, those of one read in one piece; ``[DONE]`` is the last."""
+        self._learn(self.reply.thread)
+        made: list[bytes] = []
         try:
             async for event in self.reply:
-                for made in self._page(event.to_wire()):
-                    yield made
+                made += self._page(event)
+                many = len(made) >= MOST_FRAMES
+                if made and (many or not self.reply.at_hand):
+                    yield b"".join(made)
+                    made.clear()
+                    if self._finishing:
+                        self._outcome = "finished"  # the page has taken it
+                    if many:
+                        await asyncio.sleep(0)
             await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
             log.warning("an answer was interrupted: %s: %s", type(error).__name__, masked(str(error)))
             self._error = error
-        for made in self._ending():
-            yield made
+        made += self._ending()
+        if made:
+            yield b"".join(made)
         await self._tell()
         yield DONE
 
-    def _page(self, wire: Wire) -> Iterator[bytes]:
-        """Yield the frames for one event of the service."""
-        if wire["type"] == "error":
-            return  # the reply raises it, and _ending tells the page
-        self._learn(self.reply.thread)
-        if wire["type"] == "finish":
-            self._outcome = "finished"
-        for event in self._events.page(wire):
-            shown = self._hider.hide(event)
-            yield frame(self._with_seal(shown) if shown["type"] in _SEALED else shown)
+    def _page(self, event: StreamEvent) -> Iterable[bytes]:
+        """Return the frames for one event of the service."""
+        if isinstance(event, DELTAS) and self._events.passes(event):
+            made = delta_frame(event, self._hider)
+            if made is not None:
+                return (made,)
+        if isinstance(event, ErrorEvent):
+            return ()  # the reply raises it, and _ending tells the page
         self._begun = True
+        self._learn(self.reply.thread)
+        self._finishing = self._finishing or isinstance(event, Finish)
+        return map(self._frame, self._events.page(event.to_wire()))
+
+    def _frame(self, event: Wire) -> bytes:
+        if event["type"] in _SEALED:
+            return frame(self._with_seal(self._hider.hide(event)))
+        return frame(event, self._hider)
 
     def _ending(self) -> Iterator[bytes]:
         """Yield what the page still needs of an unfinished answer: its thread and the error."""
@@ -231,7 +252,7 @@ class OpenReply:
             yield frame(self._with_seal({"type": "message-metadata"}))
         if self._error is not None:
             text = self.settings.public_text(self._error)
-            yield frame(self._hider.hide({"type": "error", "errorText": text}))
+            yield frame({"type": "error", "errorText": text}, self._hider)
 
     def _with_seal(self, event: Wire) -> Wire:
         thread = self.reply.thread
@@ -312,11 +333,9 @@ class RelayResponse(StreamingResponse):
         headers = list(self.raw_headers)
         if scope.get("http_version", "1.1").startswith("1"):  # HTTP/2 forbids this header
             headers.append((b"connection", b"keep-alive"))
-        await sender.start(self.status_code, headers)
+        await sender.say({"type": "http.response.start", "status": self.status_code, "headers": headers})
         async with aclosing(self._frames) as frames:
-            async for made in frames:
-                await sender.body(made)
-        await sender.end()
+            await sender.body(frames)
 
 
 class _Sender:
@@ -325,47 +344,42 @@ class _Sender:
     def __init__(self, send: Send, clock: Clock) -> None:
         self._send = send
         self._clock = clock
-        self._lock = anyio.Lock()
-        self._last = clock.now()
-        self._since: float | None = None  # when sending the current message began
+        self._began = clock.now()  # when sending the last message began
+        self._busy = False  # whether it is still being sent
+        self._commenting = asyncio.Lock()
         self._over = False
 
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        async with self._lock:
-            await self._say({"type": "http.response.start", "status": status, "headers": headers})
-
-    async def body(self, data: bytes) -> None:
-        async with self._lock:
-            if not self._over:  # a comment may have waited for the lock while the end was sent
-                await self._say({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def end(self) -> None:
-        async with self._lock:
-            self._over = True
-            await self._say({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _say(self, message: ASGIMessage) -> None:
-        self._since = self._clock.now()
+    async def say(self, message: ASGIMessage) -> None:
+        self._began, self._busy = self._clock.now(), True
         await self._send(message)
-        self._last, self._since = self._clock.now(), None
+        self._busy = False
+
+    async def body(self, frames: AsyncGenerator[bytes]) -> None:
+        """Send each of *frames* as it is made; the last one ends the response."""
+        async for made in frames:
+            if self._commenting.locked():
+                async with self._commenting:
+                    pass
+            self._over = made is DONE
+            await self.say({"type": "http.response.body", "body": made, "more_body": not self._over})
 
     async def keep_alive(self, seconds: float) -> None:
         """Send a comment after *seconds* without a message, again and again, until the answer ends."""
         while not self._over:
-            due = self._last + seconds - self._clock.now()
-            if due > 0:
-                await self._clock.sleep(due)
+            due = self._began + seconds - self._clock.now()
+            if due > 0 or self._busy:
+                await self._clock.sleep(due if due > 0 else seconds)
                 continue
             try:
-                await self.body(KEEP_ALIVE)
+                async with self._commenting:
+                    await self.say({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
             except OSError:  # the reader has left; sending the answer fails in the same way
                 return
 
     async def stalled(self, seconds: float) -> None:
         """Return when the reader has not accepted a message within *seconds*."""
         while True:
-            since = self._since
-            due = seconds if since is None else since + seconds - self._clock.now()
+            due = self._began + seconds - self._clock.now() if self._busy else seconds
             if due <= 0:
                 return
             await self._clock.sleep(due)

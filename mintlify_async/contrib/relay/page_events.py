@@ -12,9 +12,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Protocol
 
 from attrs import frozen
+
+from mintlify_async.events import ReasoningDelta, TextDelta
 
 from .json_values import Wire, is_list, is_object
 
@@ -24,6 +27,10 @@ class PageEvents(Protocol):
 
     def page(self, wire: Wire) -> list[Wire]:
         """Return the events that the page gets for *wire*."""
+        ...
+
+    def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
+        """Return whether the page gets *delta* as it is, if it has no further fields."""
         ...
 
 
@@ -39,6 +46,10 @@ class ModernEvents:
             wire = {name: value for name, value in wire.items() if name != "messageMetadata"}
         needed = _NEEDED.get(wire["type"])
         return [wire if needed is None or needed in wire else {**wire, needed: None}]
+
+    def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
+        """Return True."""
+        return True
 
 
 _NEEDED = {"tool-input-available": "input", "tool-input-error": "input", "tool-output-available": "output"}
@@ -164,6 +175,10 @@ class SafeEvents:
         step = self._steps.get(kind)
         return [event] if step is None else step(event)
 
+    def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
+        """Return whether the page has the delta's part open."""
+        return delta.id in self._open["text" if delta.__class__ is TextDelta else "reasoning"]
+
     def _other(self, kind: str, wire: Wire) -> list[Wire]:
         if kind.startswith("data-"):
             event = _DATA.fit(wire)
@@ -247,23 +262,33 @@ _SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-
 class ThreadHider:
     """Removes a thread's id and key from events, in whichever field the service put them."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_escaped", "_values")
 
     def __init__(self) -> None:
         self._values: tuple[str, ...] = ()
+        self._escaped: tuple[str, ...] = ()  # the same, as they stand in JSON
 
     def learn(self, *values: str | None) -> None:
         """Hide these strings from now on."""
         new = [value for value in values if value and value not in self._values]
         if new:
             self._values = (*self._values, *new)
+            self._escaped = tuple(quoted(value)[1:-1] for value in self._values)
 
     def hide(self, wire: Wire) -> Wire:
         """Return *wire* without thread ids and keys; the same object when it has none."""
-        text = json.dumps(wire)
-        if _THREAD_NAME.search(text) or any(json.dumps(value)[1:-1] in text for value in self._values):
-            return self._without(wire)
-        return wire
+        return self._without(wire) if self.concerns(json.dumps(wire)) else wire
+
+    def concerns(self, text: str) -> bool:
+        """Return whether *text*, which is JSON, may have a name or a string to hide."""
+        return _THREAD_NAME.search(text) is not None or self.finds(text)
+
+    def finds(self, text: str) -> bool:
+        """Return whether *text*, which is JSON, may have one of the strings to hide."""
+        for value in self._escaped:  # noqa: SIM110 - any() takes three times as long, for each delta
+            if value in text:
+                return True
+        return False
 
     def _without(self, wire: Mapping[str, object]) -> Wire:
         return {
@@ -292,23 +317,45 @@ def _names_thread(name: str) -> bool:
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
+DELTAS = (TextDelta, ReasoningDelta)
 
 
-def frame(event: Wire) -> bytes:
+def delta_frame(delta: TextDelta | ReasoningDelta, hider: ThreadHider) -> bytes | None:
+    """Return what :func:`frame` makes of *delta*, in a tenth of the time.
+
+    None means that the delta needs a further look: it has another field, or something to hide.
+    """
+    if delta.extra or delta.provider_metadata is not None:
+        return None
+    text = f'data: {{"type":"{delta.type}","id":{quoted(delta.id)},"delta":{quoted(delta.delta)}}}\n\n'
+    return None if hider.finds(text) else text.encode("ascii")
+
+
+def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     """Return *event* as one server-sent event: ASCII and strict JSON that the page's parser accepts.
 
-    Keys of the service, for instance in an error's text, are masked. Deltas of the model's text are left
-    alone, since documentation shows such keys as examples.
+    What *hider* knows is hidden. Keys of the service, for instance in an error's text, are masked. Deltas of
+    the model's text are left alone, since documentation shows such keys as examples.
     """
-    try:
-        text = json.dumps(event, separators=(",", ":"), allow_nan=False)
-    except ValueError:  # JSON has no infinity and no NaN
-        text = json.dumps(_parsable(event), separators=(",", ":"), allow_nan=False)
-    if "__proto__" in text or '"constructor"' in text:
-        text = json.dumps(_parsable(event), separators=(",", ":"), allow_nan=False)
+    text = _strict_json(event)
+    if hider is not None and hider.concerns(text):
+        text = _strict_json(hider.hide(event))
     if not event["type"].endswith("-delta"):
         text = masked(text)
     return b"data: %b\n\n" % text.encode("ascii")
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+def _strict_json(event: Wire) -> str:
+    try:
+        text = _encode(event)
+    except ValueError:  # JSON has no infinity and no NaN
+        text = _encode(_parsable(event))
+    if "__proto__" in text or '"constructor"' in text:
+        text = _encode(_parsable(event))
+    return text
 
 
 def masked(text: str) -> str:

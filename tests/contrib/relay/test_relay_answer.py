@@ -48,17 +48,67 @@ class Server:
         return b"".join(message.get("body", b"") for message in self.sent)
 
 
-async def test_each_event_is_one_message():
-    """Nothing waits for the next event; the last message ends the body."""
+async def test_each_read_is_one_message():
+    """What arrived together leaves together; the hook runs before the page is told of the end."""
     server = Server()
-    opened = opened_with(BODY)
+    told: list[int] = []
+    opened = opened_with(BODY, on_finish=lambda answer: told.append(len(server.sent)))
     await server.run(opened.response())
     assert [message["type"] for message in server.sent] == ["http.response.start"] + [
         "http.response.body"
-    ] * 6
-    assert [message["more_body"] for message in server.sent[1:]] == [True] * 5 + [False]
+    ] * 2
+    assert [message["more_body"] for message in server.sent[1:]] == [True, False]
+    assert server.sent[2]["body"] == b"data: [DONE]\n\n"
+    assert told == [2]
     assert [event["type"] for event in events(server.body)] == ["start", "text-start", "text-delta", "finish"]
     assert opened.reply.closed
+
+
+async def test_a_thread_is_hidden_from_where_it_is_named_on():
+    """In the middle of one read, too: the delta after the event that names the thread does not show it."""
+    named = b'data: {"type":"data-x","data":1,"threadId":"thread_of_ada"}\n\n'
+    told = BODY.replace(b"Hi", b"It is thread_of_ada")
+    begun, _, rest = told.partition(b'data: {"type":"text-delta"')
+    body = begun + named + b'data: {"type":"text-delta"' + rest
+    server = Server()
+    await server.run(opened_with(body).response())
+    assert b"thread_of_ada" not in server.body
+    assert b"It is [hidden]" in server.body
+
+
+async def test_nothing_waits_for_more_than_its_read():
+    """The announced end is not waited for: what came before it is sent first."""
+    server = Server()
+    gate = asyncio.Event()
+    opened = opened_with(BODY + b"data: [DONE]\n\n", then=gate.wait())
+    running = asyncio.create_task(server.run(opened.response()))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert b'"finish"' in server.body
+    gate.set()
+    await running
+    assert events(server.body)[-1]["type"] == "finish"
+
+
+async def test_a_read_of_many_events_leaves_the_loop_to_others():
+    """Ten thousand small events in one read become pieces, and other tasks run between them."""
+    delta = b'data: {"type":"text-delta","id":"0","delta":"Hi"}\n\n'
+    server = Server()
+    body = BODY.replace(delta, delta * 10_000)
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    await server.run(opened_with(body).response())
+    beside.cancel()
+    assert server.body.count(delta) == 10_000
+    assert 20 <= len(server.sent) <= 25
+    assert turns >= 20
 
 
 @pytest.mark.parametrize(("version", "header"), [("1.0", True), ("1.1", True), ("2", False), ("3", False)])

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 pytest.importorskip("starlette")
 
-from mintlify_async.contrib.relay.page_events import ModernEvents, SafeEvents, ThreadHider, frame
+from mintlify_async.contrib.relay.page_events import (
+    ModernEvents,
+    SafeEvents,
+    ThreadHider,
+    delta_frame,
+    frame,
+)
+from mintlify_async.events import ReasoningDelta, TextDelta
 
 # Read from the published package: the fields of each type, the required ones first. Any other is fatal there.
 AI_5_0_0 = {
@@ -213,6 +220,20 @@ def test_every_frame_is_one_line_of_strict_json(event):
     assert b"\n" not in made[:-2]
     assert b"\r" not in made
     json.loads(made[6:].decode("ascii"), parse_constant=pytest.fail)
+
+
+@given(st.sampled_from([TextDelta, ReasoningDelta]), st.text(), st.text(), st.text(max_size=8))
+def test_the_short_way_of_a_delta_shows_the_same(kind, id, text, hidden):
+    """Byte for byte what the long way shows, or nothing: then the long way is taken."""
+    hider = ThreadHider()
+    hider.learn(hidden, "thread-77")
+    for delta in (text, f"{text}{hidden}", "on thread-77", "\ud83d", '"threadId"', "mint_dsc_0123456789"):
+        event = kind(id=id, delta=delta)
+        assert delta_frame(event, hider) in (None, frame(event.to_wire(), hider))
+    assert delta_frame(kind(id="0", delta="on thread-77"), hider) is None
+    assert delta_frame(kind(id="0", delta="a", provider_metadata={"p": {}}), hider) is None
+    assert delta_frame(kind(id="0", delta="a", extra={"later": 1}), hider) is None
+    assert delta_frame(kind(id="0", delta="Hi"), ThreadHider()) is not None
 
 
 def shown(event: dict) -> dict:

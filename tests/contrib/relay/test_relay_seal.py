@@ -51,12 +51,12 @@ def test_a_seal_opens_for_its_user():
 def test_a_seal_shows_nothing():
     """Neither the thread nor the user can be read off, and no two seals are alike."""
     seal = sealed()
-    tokens = {seal.seal(THREAD, "ada") for _ in range(5)}
+    tokens = {seal.seal(THREAD, "ada_lovelace") for _ in range(5)}
     assert len(tokens) == 5
     for token in tokens:
         assert "thr_1" not in token
         assert "key_1" not in token
-        assert "ada" not in token
+        assert "ada_lovelace" not in token
 
 
 def test_another_users_seal_is_foreign():
