@@ -108,6 +108,13 @@ def _add_service(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--record", type=_text, metavar="FILE", help="record what is sent and received, without text and keys"
+    )
+    parser.add_argument("--keep-text", action="store_true", help="leave only the keys out of the recording")
+
+
 def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", type=_text, help="documentation site to ask (else MINTLIFY_DOMAIN)")
     parser.add_argument(
@@ -142,6 +149,7 @@ def _add_ask(add: _Add) -> None:
     )
     option("--json", action="store_true", help="one event per line, as the service sent it")
     option("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
+    _add_record(parser)
     _add_site(parser)
 
 
@@ -178,6 +186,7 @@ def _add_job(add: _Add) -> None:
         option = parser.add_argument
         option("--json", action="store_true", help="JSON records, one per line")
         option("--project", type=_text, metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
+        _add_record(parser)
         _add_service(parser)
         if ref:
             option("ref", type=_text, help="reference of the job")
@@ -210,6 +219,7 @@ def _add_serve(add: _Add) -> None:
     option("--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)")
     option("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
     option("--script", metavar="FILE", help="JSON file of scripted answers")
+    option("--replay", metavar="FILE", help="recording (of --record) to play back, byte for byte")
     option("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
     option("--pause", type=_seconds, metavar="SECONDS", help="pause between events of an answer")
     option("--cors", metavar="ORIGIN", help="allow web pages of this origin; * for all")
