@@ -55,6 +55,17 @@ examples:
 REF is what `job create` prints. It is not secret and works on every machine.
 """
 
+DOCTOR_EXAMPLES = """\
+examples:
+  mintlify-async doctor
+  mintlify-async doctor --verify --record service.jsonl
+  mintlify-async doctor --verify --job --yes --json
+
+--verify asks two questions and sends some requests that are refused. It prints each
+assumption of the README as held, broken (with the setting that mends it) or not seen.
+Exit status: 0, or 1 if one is broken or something failed.
+"""
+
 
 _Add = Callable[..., argparse.ArgumentParser]
 
@@ -226,6 +237,18 @@ def _add_serve(add: _Add) -> None:
     option("--quiet", action="store_true", help="print no line per request")
 
 
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option(
+        "--verify", action="store_true", help="ask the service which assumptions hold; says the cost first"
+    )
+    option("--job", action="store_true", help="with --verify: create a job, too, and follow it")
+    option("--yes", action="store_true", help="with --verify: agree to the cost")
+    option("--json", action="store_true", help="with --verify: the result as JSON")
+    _add_record(parser)
+    _add_service(parser)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the whole command line's parser."""
     parser = argparse.ArgumentParser(
@@ -250,7 +273,8 @@ def make_parser() -> argparse.ArgumentParser:
     doctor = add(
         "doctor",
         help="check settings and connection",
-        description="Check keys, settings, versions and the connection. No job is created.",
+        description="Check keys, settings, versions and the connection. No job is created without --job.",
+        epilog=DOCTOR_EXAMPLES,
     )
-    _add_service(doctor)
+    _add_doctor(doctor)
     return parser
