@@ -387,7 +387,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     watch = Watch(also=recorder(options))
 
     def make(**changes: Any) -> mintlify.MintlifySession:
-        given = {"base_url": options.base_url, "check_key_kind": False, "recorder": watch}
+        given: dict[str, Any] = {"base_url": options.base_url, "check_key_kind": False, "recorder": watch}
         return mintlify.MintlifySession(**(given | changes))
 
     async with make() as session:
@@ -426,11 +426,10 @@ def _show(report: Report, terminal: Terminal) -> None:
         terminal.write(f"{row.status:8}  {row.name}: {row.seen}")
         if row.mend:
             terminal.write(f"{'':8}  mend it: {row.mend}")
-    for name, fact in report.facts.items():
-        if isinstance(fact, dict):
-            for inner, value in fact.items():
-                terminal.write(f"{name} {inner.replace('_', ' ')}: {value}")
-        else:
-            terminal.write(f"{name.replace('_', ' ')}: {fact}")
+    stream: dict[str, Any] = report.facts.get("stream", {})
+    facts = {f"stream: {name}": fact for name, fact in stream.items()}
+    facts |= {name: fact for name, fact in report.facts.items() if name != "stream"}
+    for name, fact in facts.items():
+        terminal.write(f"{name.replace('_', ' ')}: {fact}")
     for line in report.trouble:
         terminal.write(f"failed: {line}")
