@@ -45,7 +45,9 @@ _TOKEN: Final = re.compile(
     r"|(?P<other>[^]\"[{}:,]+?(?=true|false|null|NaN|Infinity|[]\"[{}:,]|\Z))",
     re.DOTALL,
 )
-_UNIT: Final = re.compile(r"\\u(?P<code>[0-9a-fA-F]{4})|\\u[0-9a-fA-F]{0,3}|\\.|(?P<plain>[^\W_])", re.DOTALL)
+_UNIT: Final = re.compile(
+    r"\\u(?P<code>[0-9a-fA-F]{4})|\\u[0-9a-fA-F]{0,3}|\\.|(?P<plain>[^\W_]+)", re.DOTALL
+)
 _SSE_FIELD: Final = re.compile(r"(data|event|id|retry)?:[ ]?")
 _KEY_IN_TEXT: Final = re.compile(r"""threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?([^"'\\\s,}&]+)""")
 _V4_LINE: Final = re.compile(r'[0-9a-k]:(?=["\[{])')
@@ -63,7 +65,7 @@ def redact_text(text: str) -> str:
 
 def _other_unit(found: re.Match[str]) -> str:
     if found["plain"]:
-        return "x"
+        return "x" * len(found["plain"])
     code = found["code"]
     if code is None:
         return found[0]
