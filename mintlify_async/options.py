@@ -22,7 +22,7 @@ from .http.dispatch import Dispatcher
 from .http.observer import CallbackObserver, Observer
 from .http.retry import RetryBudget, RetryPolicy
 from .http.timeouts import Timeouts
-from .http.transport import Transport, TransportSettings
+from .http.transport import RequestRecorder, Transport, TransportSettings
 from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.poll_scheduler import PollScheduler
 from .jobs.polling import PollPolicy
@@ -39,7 +39,7 @@ from .protocol.argument_checks import (
     host_of,
 )
 from .protocol.assumptions import Assumptions
-from .protocol.object_checks import LEDGER, OBSERVER, QUOTA
+from .protocol.object_checks import LEDGER, OBSERVER, QUOTA, RECORDER
 from .protocol.requests import KeyKind
 from .protocol.secret import Secret, hidden
 from .rendering.sources import check_site
@@ -337,6 +337,7 @@ def transport_settings(
     proxy: str | None,
     ssl: ssl_module.SSLContext | None,
     trust_env: bool,
+    recorder: RequestRecorder | None,
 ) -> TransportSettings:
     """Return how a session connects, checked."""
     _check_client_session(client_session)
@@ -355,6 +356,7 @@ def transport_settings(
         proxy=proxy,
         ssl=ssl,
         trust_env=trust_env,
+        recorder=RECORDER.check(recorder, "recorder"),
     )
 
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from .conversation.conversation import Conversation
     from .http.observer import RequestSent, ResponseReceived, RetryScheduled
+    from .http.transport import RequestRecorder
     from .quota.quota import Quota
     from .quota.windows import QuotaRemaining
     from .storage.conversations import ConversationStore
@@ -107,6 +108,7 @@ class MintlifySession:
         on_response: Called with a :class:`ResponseReceived` after each attempt.
         on_retry: Called with a :class:`RetryScheduled` before each pause.
         observer: Follows each operation from start to end, for tracing.
+        recorder: Keeps each request and answer: a ``Recorder`` of ``mintlify_async.testing``.
 
     Raises:
         ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
@@ -144,6 +146,7 @@ class MintlifySession:
         on_response: Callable[[ResponseReceived], object] | None = None,
         on_retry: Callable[[RetryScheduled], object] | None = None,
         observer: Observer | None = None,
+        recorder: RequestRecorder | None = None,
     ) -> None:
         admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
@@ -153,7 +156,7 @@ class MintlifySession:
         keys = session_keys(admin_key, assistant_key, assumptions, check_kind=check_key_kind)
         clock = CLOCK.check(clock, "clock") or SystemClock()
         transport = transport_settings(
-            assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env
+            assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env, recorder
         )
         options = Options(
             project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID", "project_id"),

@@ -55,6 +55,17 @@ examples:
 REF is what `job create` prints. It is not secret and works on every machine.
 """
 
+DOCTOR_EXAMPLES = """\
+examples:
+  mintlify-async doctor
+  mintlify-async doctor --verify --record service.jsonl
+  mintlify-async doctor --verify --job --yes --json
+
+--verify asks two questions and sends some requests that are refused. It prints
+each assumption of the README as held, broken (with the setting that mends it)
+or not seen. Exit status: 0, or 1 if one is broken or something failed.
+"""
+
 
 _Add = Callable[..., argparse.ArgumentParser]
 
@@ -108,6 +119,13 @@ def _add_service(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_record(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--record", type=_text, metavar="FILE", help="record what is sent and received, without text and keys"
+    )
+    parser.add_argument("--keep-text", action="store_true", help="leave only the keys out of the recording")
+
+
 def _add_site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", type=_text, help="documentation site to ask (else MINTLIFY_DOMAIN)")
     parser.add_argument(
@@ -142,6 +160,7 @@ def _add_ask(add: _Add) -> None:
     )
     option("--json", action="store_true", help="one event per line, as the service sent it")
     option("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
+    _add_record(parser)
     _add_site(parser)
 
 
@@ -178,6 +197,7 @@ def _add_job(add: _Add) -> None:
         option = parser.add_argument
         option("--json", action="store_true", help="JSON records, one per line")
         option("--project", type=_text, metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
+        _add_record(parser)
         _add_service(parser)
         if ref:
             option("ref", type=_text, help="reference of the job")
@@ -210,10 +230,23 @@ def _add_serve(add: _Add) -> None:
     option("--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)")
     option("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
     option("--script", metavar="FILE", help="JSON file of scripted answers")
+    option("--replay", metavar="FILE", help="recording (of --record) to play back, byte for byte")
     option("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
     option("--pause", type=_seconds, metavar="SECONDS", help="pause between events of an answer")
     option("--cors", metavar="ORIGIN", help="allow web pages of this origin; * for all")
     option("--quiet", action="store_true", help="print no line per request")
+
+
+def _add_doctor(parser: argparse.ArgumentParser) -> None:
+    option = parser.add_argument
+    option(
+        "--verify", action="store_true", help="ask the service which assumptions hold; says the cost first"
+    )
+    option("--job", action="store_true", help="with --verify: create a job, too, and follow it")
+    option("--yes", action="store_true", help="with --verify: agree to the cost")
+    option("--json", action="store_true", help="with --verify: the result as JSON")
+    _add_record(parser)
+    _add_service(parser)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -240,7 +273,8 @@ def make_parser() -> argparse.ArgumentParser:
     doctor = add(
         "doctor",
         help="check settings and connection",
-        description="Check keys, settings, versions and the connection. No job is created.",
+        description="Check keys, settings, versions and the connection. No job is created without --job.",
+        epilog=DOCTOR_EXAMPLES,
     )
-    _add_service(doctor)
+    _add_doctor(doctor)
     return parser

@@ -11,7 +11,7 @@ import mintlify_async as mintlify
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .run_command import read_file, read_text
-from .settings import FOR_QUESTIONS, check_settings
+from .settings import FOR_QUESTIONS, check_settings, recorder
 from .terminal import Terminal
 from .thread_file import load_thread, thread_saved
 
@@ -28,6 +28,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
         site=options.site,
         base_url=options.base_url,
         timeouts=mintlify.Timeouts(total=options.timeout),
+        recorder=recorder(options),
     )
     with thread_saved(options.save) if options.save else nullcontext() as save:
         async with session:

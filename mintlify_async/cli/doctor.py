@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..http.failures import known_flaw
 from ..runtime.clock import SystemClock
-from .error_advice import in_command_line_words
+from .error_advice import UsageError, in_command_line_words
 from .exit_status import DONE, TROUBLE
 from .settings import FOR_JOBS, FOR_QUESTIONS, KINDS, Setting
 from .terminal import Terminal
@@ -36,6 +36,11 @@ PROBE_JOB = "doctor-looks-for-nothing"
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Check everything that can be checked without a job or a question, and say what was not checked."""
+    if options.verify:
+        from . import verify  # imported on use, because it loads the testing kit
+
+        return await verify.run(options, terminal)
+    _check_flags(options)
     _versions(terminal)
     wrong = [setting for setting in (*FOR_JOBS, *FOR_QUESTIONS) if not _is_right(setting, terminal)]
     base_url = os.environ.get("MINTLIFY_BASE_URL")
@@ -50,9 +55,15 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if ready[FOR_QUESTIONS]:
         terminal.write(
             "not checked: whether the service accepts the assistant key and the domain "
-            "(that takes a question, which is charged)"
+            "(that takes a question, which is charged: --verify)"
         )
     return TROUBLE if wrong or not works else DONE
+
+
+def _check_flags(options: argparse.Namespace) -> None:
+    for flag in ("job", "yes", "json", "record", "keep_text"):
+        if getattr(options, flag):
+            raise UsageError(f"--{flag.replace('_', '-')} needs --verify")
 
 
 def _versions(terminal: Terminal) -> None:

@@ -38,6 +38,7 @@ ARGUMENTS = {
     "domain": "--domain or MINTLIFY_DOMAIN",
     "fp": "--fp",
     "project_id": "--project or MINTLIFY_PROJECT_ID",
+    "replay": "--replay",
     "retrieval_page_size": "--results",
     "script": "--script",
 }

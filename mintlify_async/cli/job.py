@@ -11,7 +11,7 @@ import mintlify_async as mintlify
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
 from .run_command import read_text
-from .settings import ADMIN_KEY, FOR_JOBS, check_settings
+from .settings import ADMIN_KEY, FOR_JOBS, check_settings, recorder
 from .terminal import Terminal
 
 DEFAULT_WAIT = 1800.0
@@ -26,7 +26,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     if getattr(options, "dedupe_key", None) and ledger is None:
         raise UsageError("--dedupe-key needs --ledger FILE, which stores it")
     async with mintlify.MintlifySession(
-        project_id=options.project, base_url=options.base_url, ledger=ledger
+        project_id=options.project, base_url=options.base_url, ledger=ledger, recorder=recorder(options)
     ) as session:
         match options.verb:
             case "create":

@@ -20,6 +20,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             port=options.port,
             docs=options.docs,
             script=options.script,
+            replay=options.replay,
             cors=True if options.cors == "*" else options.cors or False,
             pause=options.pause or 0.0,
             life=JobLife(seconds=options.job_seconds) if options.job_seconds else None,
@@ -30,6 +31,8 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if error.filename is not None:  # a file's trouble, not the port's
+            raise
         host = f"[{options.host}]" if ":" in options.host else options.host
         raise UsageError(_why_not(f"{host}:{options.port}", error)) from None
     return DONE

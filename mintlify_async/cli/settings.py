@@ -10,7 +10,8 @@ from attrs import frozen
 
 from ..protocol.api_keys import SHARED_VARIABLE
 from ..protocol.assumptions import Assumptions
-from .error_advice import SettingsError
+from ..testing import Recorder
+from .error_advice import SettingsError, UsageError
 
 KINDS = {
     "admin": "an admin key",
@@ -90,6 +91,20 @@ DOMAIN = Setting(
 
 FOR_JOBS = (ADMIN_KEY, PROJECT)
 FOR_QUESTIONS = (ASSISTANT_KEY, DOMAIN)
+
+
+def recorder(options: argparse.Namespace) -> Recorder | None:
+    """Return what ``--record`` and ``--keep-text`` ask for.
+
+    Raises:
+        UsageError: The second without the first.
+        OSError: The file cannot be written.
+    """
+    if options.record:
+        return Recorder(options.record, keep_text=options.keep_text)
+    if options.keep_text:
+        raise UsageError("--keep-text needs --record FILE")
+    return None
 
 
 def check_settings(options: argparse.Namespace, needed: Sequence[Setting]) -> None:

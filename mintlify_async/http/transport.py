@@ -6,10 +6,10 @@ import asyncio
 import logging
 import platform
 import ssl as ssl_module
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import aiohttp
 import yarl
@@ -30,7 +30,7 @@ from .failures import FOREIGN_ERRORS, closed_here, cut_short, log_known_flaw, su
 from .response_body import LiveResponse
 from .timeouts import AttemptLimit, Timeouts
 
-__all__ = ["Transport", "TransportSettings"]
+__all__ = ["RequestRecorder", "Transport", "TransportSettings"]
 
 ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
 ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
@@ -49,6 +49,26 @@ COMMON_HEADERS = {
 }
 
 
+class RequestTape(Protocol):
+    """Records one request and its answer."""
+
+    def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+        """Return what to read in place of *response*, whose headers have arrived."""
+        ...
+
+    def failed(self, error: BaseException) -> None:
+        """Note that there is no answer."""
+        ...
+
+
+class RequestRecorder(Protocol):
+    """Records requests and answers: ``Recorder`` of ``mintlify_async.testing``."""
+
+    def begin(self, request: Request, headers: Mapping[str, str], clock: Clock) -> RequestTape:
+        """Begin with a request that is about to be sent."""
+        ...
+
+
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class TransportSettings:
     """How connections are made; the same for every loop.
@@ -59,6 +79,7 @@ class TransportSettings:
         proxy: A proxy's URL.
         ssl: A context for verification, or None for the default.
         trust_env: Whether proxies are taken from the environment.
+        recorder: Takes every request with its answer, or None.
     """
 
     base_url: str
@@ -66,6 +87,7 @@ class TransportSettings:
     proxy: str | None = field(default=None, repr=False)
     ssl: ssl_module.SSLContext | None = None
     trust_env: bool = False
+    recorder: RequestRecorder | None = None
 
 
 class RequestBody(payload.Payload):
@@ -225,20 +247,24 @@ class Transport:
         session = self._session(request, fresh=fresh)
         deadline = Deadline(self._clock, limit.at)
         body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
+        headers = self._headers(request, key)
         self._waiting.add(deadline)  # close() ends it
         try:
             with deadline:
-                return await session.request(
+                sending: Awaitable[aiohttp.ClientResponse] = session.request(
                     request.method,
                     _url(self._settings.base_url, request.path),
                     data=body,
-                    headers=self._headers(request, key),
+                    headers=headers,
                     allow_redirects=False,
                     raise_for_status=False,
                     proxy=self._settings.proxy,
                     ssl=self._settings.ssl or True,
                     timeout=_connect_timeout(connect),
                 )
+                if self._settings.recorder is not None:
+                    sending = _recorded(self._settings.recorder.begin(request, headers, self._clock), sending)
+                return await sending
         except FOREIGN_ERRORS as error:
             failure = self._failure(error, request, body, limit, connect)
             cause = summarize(error)
@@ -397,6 +423,14 @@ class Transport:
         own = [s for s in (self._keep_alive, self._one_use) if s is not None and s is not borrowed]
         self._keep_alive = self._one_use = borrowed
         return own
+
+
+async def _recorded(tape: RequestTape, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+    try:
+        return tape.answered(await sending)
+    except BaseException as error:  # a cancellation, too: there is no answer
+        tape.failed(error)
+        raise
 
 
 @lru_cache(maxsize=128)

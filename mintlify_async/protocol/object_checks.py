@@ -16,6 +16,7 @@ __all__ = [
     "LEDGER",
     "OBSERVER",
     "QUOTA",
+    "RECORDER",
     "SESSION",
     "Kind",
     "check_function",
@@ -93,6 +94,7 @@ CONVERSATION_STORE = Kind(
 )
 OBSERVER = Kind("an observer", ("start",), "OpenTelemetryObserver()", plain=("start",))
 QUOTA = Kind("a Quota", ("acquire", "observe", "left"), "Quota.interface()")
+RECORDER = Kind("a recorder", ("begin",), 'Recorder("answer.jsonl")', in_file="Recorder", plain=("begin",))
 SESSION = Kind("a MintlifySession", ("ask", "conversation", "create_job"), "the session that you have opened")
 
 

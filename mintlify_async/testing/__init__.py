@@ -28,6 +28,7 @@ _NAMES_BY_MODULE = {
     "network_guard": ("NetworkGuard",),
     "operations": ("Keys",),
     "rate_limits": ("Limits",),
+    "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),
     "script": ("Rule", "Script"),
     "script_file": ("load_script",),

@@ -33,6 +33,7 @@ from .local_threads import ThreadStyle as ThreadStyle
 from .network_guard import NetworkGuard as NetworkGuard
 from .operations import Keys as Keys
 from .rate_limits import Limits as Limits
+from .recorder import Recorder as Recorder
 from .request_log import RecordedRequest as RecordedRequest
 from .request_log import RequestLog as RequestLog
 from .script import Rule as Rule

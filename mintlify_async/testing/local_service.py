@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from .local_jobs import JobLife, LocalJobs
 from .local_threads import ThreadStyle
 from .operations import Keys, Operations, find_operation
 from .rate_limits import Limits
+from .replay import replay_rules
 from .request_log import Expected, RecordedRequest, RequestLog, describe_difference
 from .script import Rule, Script, replace_fields
 
@@ -83,10 +85,13 @@ class LocalService:
         port: The port to listen on; 0 takes a free one.
         ssl: The TLS context; with it, the service speaks https.
         observer: Called with each request when its answer has ended.
+        replay: A recording that ``Recorder`` wrote: its answers come first, each to the next request of its
+            operation, with their bytes and pauses on this service's clock. Keys and bodies are not compared.
         control: Whether to serve ``/_local``, see :mod:`mintlify_async.testing.inspection`.
 
     Raises:
-        ConfigurationError: *docs* has no page, or *port* is not a port.
+        ConfigurationError: *docs* has no page, *port* is not a port, or *replay* is not a recording.
+        OSError: *replay* cannot be read.
 
     Attributes:
         requests: Everything received, as a :class:`RequestLog`.
@@ -123,6 +128,7 @@ class LocalService:
         port: int = 0,
         ssl: ssl_module.SSLContext | None = None,
         observer: Callable[[RecordedRequest], object] | None = None,
+        replay: str | PathLike[str] | None = None,
         control: bool = False,
     ) -> None:
         if not 0 <= port <= 65535:
@@ -150,6 +156,8 @@ class LocalService:
         self.jobs, self.threads = self._operations.jobs, self._operations.threads
         self.life, self.limits = life or JobLife(), limits
         self.requests, self.script = RequestLog(), Script()
+        if replay is not None:
+            self.script.extend(replay_rules(replay))
         self.project_id, self.domain = project_id or "acme", domain or "acme-docs"
         self.admin_key, self.assistant_key = keys.admin, keys.assistant
         self.read_only_key, self.expired_key = keys.read_only, keys.expired

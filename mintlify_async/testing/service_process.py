@@ -28,6 +28,7 @@ async def serve(
     port: int = 0,
     docs: Path | str | None = None,
     script: Path | str | None = None,
+    replay: Path | str | None = None,
     cors: str | bool = False,
     pause: float = 0.0,
     life: JobLife | None = None,
@@ -46,6 +47,7 @@ async def serve(
         port: The port to listen on; 0 takes a free one, which the ready line names.
         docs: A folder of Markdown pages to answer from; the default is included in the package.
         script: A file of scripted answers, see :mod:`mintlify_async.testing.script_file`.
+        replay: A recording, whose answers come first.
         cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.
         pause: Seconds between two events of an answer.
         life: How jobs proceed.
@@ -54,8 +56,9 @@ async def serve(
         log: Where everything else goes; the default is standard error.
 
     Raises:
-        ConfigurationError: The folder has no page, the port is not a port, or the script has a mistake.
-        OSError: The port is in use.
+        ConfigurationError: The folder has no page, the port is not a port, or the script or the recording
+            has a mistake.
+        OSError: The port is in use, or a file cannot be read.
     """
     told: TextIO = log or sys.stderr
     service = LocalService(
@@ -66,8 +69,11 @@ async def serve(
         life=life,
         answers=AnswerStyle(pause=pause),
         control=True,
+        replay=replay,
         observer=None if quiet else lambda request: _write(told, _line(request)),
     )
+    if replay is not None:
+        _write(told, f"{len(service.script.rules)} recorded answers from {replay}")
     if script is not None:
         rules = load_script(script, service.script)
         _write(told, f"{len(rules)} scripted answers from {script}")

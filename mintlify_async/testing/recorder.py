@@ -1,0 +1,297 @@
+r"""Recordings: what went over the wire, written to a file that the local service can play back.
+
+A recording is a file of JSON lines. The first is ``{"recording": 1, "redacted": true, …}``, where 1 is the
+version; each further one is an exchange, written when its answer has ended::
+
+    {"at": 0.0, "request": {"operation": "ask", "method": "POST", "path": …, "headers": {…}, "body": …},
+     "response": {"after": 0.31, "status": 200, "headers": {…}},
+     "body": [[0.0, "data: {\"type\":\"start\"}\n\n"], [0.02, …]],
+     "end": {"after": 0.0, "how": "whole", "error": null}}
+
+Times are in seconds; ``after`` and the pause before each piece of the body count from what came before.
+Bytes are text, or ``{"base64": …}`` where they are not UTF-8. ``how`` is ``whole``, ``lost`` (the connection
+broke), ``left`` (we closed it), or ``none``: there was no answer, and ``status`` is null.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast
+
+import aiohttp
+from attrs import define, evolve, field
+
+from ..http.failures import FOREIGN_ERRORS
+from ..protocol.requests import Request
+from ..runtime.clock import Clock
+from ..version import __version__
+from .redaction import BodyRedactor, redact_header, redact_path, secrets_in
+
+__all__ = ["RECORDING_VERSION", "Exchange", "ExchangeRecorder", "Recorder", "Tape"]
+
+RECORDING_VERSION = 1
+MICROSECOND_DIGITS = 6
+
+How: TypeAlias = Literal["whole", "lost", "left", "none"]
+
+log = logging.getLogger("mintlify_async")
+
+
+@define(kw_only=True, repr=False)
+class Exchange:
+    """One request and its answer, with every byte and pause as it was seen here.
+
+    Args:
+        operation: ``create_job``, ``get_job``, ``send_message`` or ``ask``.
+        method: The HTTP method.
+        path: The path that was sent.
+        route: The path's template.
+        request_headers: The headers that were sent, names in lower case.
+        request_body: The body that was sent; empty if there was none.
+        at: When it was sent, on the session's clock.
+        after: Seconds until the answer's headers, or until it was known that there is no answer.
+        status: The answer's status; None without an answer.
+        headers: The answer's headers, names in lower case; of a repeated one, the first.
+        body: The pieces of the body as they were read, each with the seconds since the one before.
+        ended_after: Seconds from the last piece to the end.
+        how: How the answer ended.
+        error: The class of the network's error, if there was one.
+    """
+
+    operation: str
+    method: str
+    path: str
+    route: str
+    request_headers: dict[str, str]
+    request_body: bytes
+    at: float
+    after: float = 0.0
+    status: int | None = None
+    headers: dict[str, str] = field(factory=dict[str, str])
+    body: list[tuple[float, bytes]] = field(factory=list[tuple[float, bytes]])
+    ended_after: float = 0.0
+    how: How = "none"
+    error: str | None = None
+
+    def redacted(self, *, keep_text: bool) -> Exchange:
+        """Return a copy without keys, and without text unless *keep_text* is set; the lengths stay."""
+        content = b"".join(piece for _, piece in self.body)
+        secrets = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
+        redactor = BodyRedactor(keep_text, sorted(secrets, key=len, reverse=True))
+        content, pieces, start = redactor.redact(content), list[tuple[float, bytes]](), 0
+        for pause, piece in self.body:
+            pieces.append((pause, content[start : start + len(piece)]))
+            start += len(piece)
+
+        def shown(headers: Mapping[str, str]) -> dict[str, str]:
+            return {name: redact_header(name, value, keep_text=keep_text) for name, value in headers.items()}
+
+        return evolve(
+            self,
+            path=redact_path(self.path, self.route, keep_text=keep_text),
+            request_headers=shown(self.request_headers),
+            request_body=redactor.redact(self.request_body),
+            headers=shown(self.headers),
+            body=pieces,
+        )
+
+    def to_line(self, began: float) -> dict[str, Any]:
+        """Return the JSON line; its time counts from *began*."""
+        return {
+            "at": _rounded(self.at - began),
+            "request": {
+                "operation": self.operation,
+                "method": self.method,
+                "path": self.path,
+                "headers": self.request_headers,
+                "body": _to_json(self.request_body),
+            },
+            "response": {"after": _rounded(self.after), "status": self.status, "headers": self.headers},
+            "body": [[_rounded(pause), _to_json(piece)] for pause, piece in self.body],
+            "end": {"after": _rounded(self.ended_after), "how": self.how, "error": self.error},
+        }
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds, MICROSECOND_DIGITS)
+
+
+def _to_json(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:  # a piece may end in the middle of a character
+        return {"base64": base64.b64encode(data).decode()}
+
+
+class ExchangeRecorder:
+    """Records each exchange of a session and hands it to :meth:`keep`, with everything secret in it."""
+
+    def begin(self, request: Request, headers: Mapping[str, str], clock: Clock) -> Tape:
+        """Begin with a request that is about to be sent; the session calls this."""
+        exchange = Exchange(
+            operation=request.operation,
+            method=request.method,
+            path=request.path,
+            route=request.route,
+            request_headers={name.lower(): str(value) for name, value in headers.items()},
+            request_body=request.body or b"",
+            at=clock.now(),
+        )
+        return Tape(self, clock, exchange, exchange.at)
+
+    def keep(self, exchange: Exchange) -> None:
+        """Take an exchange whose answer has ended."""
+        raise NotImplementedError
+
+
+class Recorder(ExchangeRecorder):
+    """Writes what a session sends and receives to a file, for ``LocalService(replay=…)``.
+
+    ::
+
+        async with MintlifySession(recorder=Recorder("answer.jsonl")) as session:
+            await session.ask("How do I log in?")
+
+    API keys and threads' keys are never written. Prompts, answers, titles, paths, addresses, the project and
+    the domain are replaced by text of the same length and the same escapes. Names of fields, event types, ids
+    of jobs, threads, messages and requests, dates, white space and punctuation stay.
+
+    Each exchange is kept in memory until its answer has ended, and then written in one piece, so sessions,
+    loops and threads may share a recorder, and there is nothing to close. Pauses are measured where the
+    answer is read: a slow reader makes longer ones. When the file can no longer be written, a warning is
+    logged and the recording ends; the requests go on.
+
+    Args:
+        path: The file, which is replaced now. It is readable by its owner only.
+        keep_text: Whether to replace the keys alone.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, keep_text: bool = False) -> None:
+        self._path: Path | None = Path(path)
+        self._keep_text = keep_text
+        self._began: float | None = None
+        opening = {"recording": RECORDING_VERSION, "redacted": not keep_text, "client": __version__}
+        self._write(self._path, opening, os.O_TRUNC)
+
+    def keep(self, exchange: Exchange) -> None:
+        """Write an exchange; the session calls this when its answer has ended."""
+        if self._path is None:
+            return
+        self._began = exchange.at if self._began is None else self._began
+        try:
+            line = exchange.redacted(keep_text=self._keep_text).to_line(self._began)
+            self._write(self._path, line, os.O_APPEND)
+        except OSError as error:
+            log.warning("the recording %s ends here: %s", self._path, error.strerror)
+            self._path = None
+
+    def __repr__(self) -> str:
+        """Show the file."""
+        return f"<Recorder {self._path}>"
+
+    @staticmethod
+    def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
+        # Opened for each line: nothing stays open, and a file that was moved away is not written to.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
+            file.write(json.dumps(line).encode() + b"\n")
+
+
+@define(eq=False, repr=False)
+class Tape:
+    """Records one exchange and hands it to its recorder once."""
+
+    recorder: ExchangeRecorder
+    clock: Clock
+    exchange: Exchange
+    _last: float
+    _kept: bool = False
+
+    def _elapsed(self) -> float:
+        before, self._last = self._last, self.clock.now()
+        return self._last - before
+
+    def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+        """Note the status and headers; return a response whose body is recorded as it is read."""
+        exchange = self.exchange
+        exchange.after, exchange.status, exchange.how = self._elapsed(), response.status, "left"
+        for name, value in response.headers.items():
+            exchange.headers.setdefault(name.lower(), value)
+        return cast("aiohttp.ClientResponse", _RecordedResponse(response, self))
+
+    def failed(self, error: BaseException) -> None:
+        """Note that there is no answer."""
+        self.exchange.after, self.exchange.error = self._elapsed(), type(error).__name__
+        self._keep()
+
+    def read(self, data: bytes) -> None:
+        """Note a piece of the body."""
+        if data:
+            self.exchange.body.append((self._elapsed(), data))
+
+    def lost(self, error: BaseException) -> None:
+        """Note that the connection broke; what had arrived before is read afterwards."""
+        self.exchange.how, self.exchange.error = "lost", type(error).__name__
+
+    def ended(self, *, whole: bool) -> None:
+        """Keep the exchange, whose answer is over."""
+        if self._kept:
+            return
+        self.exchange.ended_after = self._elapsed()
+        if whole:
+            self.exchange.how = "whole"
+        self._keep()
+
+    def _keep(self) -> None:
+        self._kept = True
+        self.recorder.keep(self.exchange)
+
+
+class _RecordedResponse:
+    """An aiohttp response whose body is recorded; all else is the response's own."""
+
+    def __init__(self, response: aiohttp.ClientResponse, tape: Tape) -> None:
+        self._response, self._tape = response, tape
+        self.content = _RecordedContent(response.content, tape)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._response, name)
+
+    def close(self) -> None:
+        content = self._response.content
+        whole = content.at_eof() and content.exception() is None and self._tape.exchange.how != "lost"
+        self._response.close()
+        self._tape.ended(whole=whole)
+
+
+class _RecordedContent:
+    """An aiohttp stream whose reads are recorded."""
+
+    def __init__(self, content: aiohttp.StreamReader, tape: Tape) -> None:
+        self._content, self._tape = content, tape
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._content, name)
+
+    async def readany(self) -> bytes:
+        try:
+            data = await self._content.readany()
+        except FOREIGN_ERRORS as error:
+            self._tape.lost(error)
+            raise
+        self._tape.read(data)
+        if not data:
+            self._tape.ended(whole=True)
+        return data
+
+    def read_nowait(self) -> bytes:
+        data = self._content.read_nowait()
+        self._tape.read(data)
+        return data

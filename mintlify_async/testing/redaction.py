@@ -1,0 +1,217 @@
+"""Replaces text in recorded requests and answers, so that nothing private is left and every length stays.
+
+Letters and digits become ``x``, a longer character another one of as many bytes, an escape one of its kind.
+What the interface itself says stays: names of fields, types, states, ids, and the punctuation between words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from attrs import define
+
+__all__ = ["BodyRedactor", "redact_header", "redact_path", "redact_text", "secrets_in"]
+
+_KEPT_FIELDS: Final = frozenset(
+    {
+        *("type", "id", "role", "state", "status", "createdAt", "archivedAt", "finishReason", "mediaType"),
+        *("messageId", "toolCallId", "toolName", "sourceId", "approvalId", "threadId", "inputEncoding"),
+    }
+)
+"""Fields whose text is the interface's own, or an id, at the places of :data:`_STRUCTURE`."""
+
+_STRUCTURE: Final = frozenset({"messages", "parts"})
+"""The fields whose objects are the interface's, too. Whatever stands below another field is the user's."""
+
+_KEPT_EVERYWHERE: Final = frozenset({"threadId"})
+_SECRET_FIELD: Final = "threadKey"
+_FIELD_NAME: Final = re.compile(r"[a-z_][A-Za-z0-9_]{0,39}")
+
+_KEPT_HEADERS: Final = re.compile(
+    r"accept|accept-encoding|age|cache-control|cf-ray|connection|content-(encoding|length|type)|date|deprecation"
+    r"|retry-after(-ms)?|server|sunset|transfer-encoding|user-agent|vary|via|x-accel-buffering|x-thread-id"
+    r"|(x-)?rate-?limit.*|x-vercel-(id|ai-.*)|.*(request|trace|correlation)-?id"
+)
+_SECRET_HEADER: Final = re.compile(r"authorization|cookie|key|token|secret|password|credential")
+_SHORTEST_SECRET: Final = 8
+"""A shorter secret may be part of other words: it is replaced in its own place only."""
+
+_TOKEN: Final = re.compile(
+    r'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)(?P<end>"?)'
+    r"|(?P<word>true|false|null|NaN|-?Infinity)\b"
+    r"|(?P<mark>[][{}:,])"
+    r"|(?P<other>[^]\"[{}:,]+?(?=true|false|null|NaN|Infinity|[]\"[{}:,]|\Z))",
+    re.DOTALL,
+)
+_UNIT: Final = re.compile(
+    r"\\u(?P<code>[0-9a-fA-F]{4})|\\u[0-9a-fA-F]{0,3}|\\.|(?P<plain>[^\W_]+)", re.DOTALL
+)
+_SSE_FIELD: Final = re.compile(r"(data|event|id|retry)?:[ ]?")
+_KEY_IN_TEXT: Final = re.compile(r"""threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?([^"'\\\s,}&]+)""")
+_V4_LINE: Final = re.compile(r'[0-9a-k]:(?=["\[{])')
+
+
+def redact_text(text: str) -> str:
+    """Return *text*, which may be the inside of a JSON string, with as many bytes and nothing to read."""
+    if text.isascii():
+        return _UNIT.sub(_other_unit, text)
+    return "".join(
+        _UNIT.sub(_other_unit, piece) if piece.isascii() else "".join(map(_other_character, piece))
+        for piece in re.split(r"([^\x00-\x7f]+)", text)
+    )
+
+
+def _other_unit(found: re.Match[str]) -> str:
+    if found["plain"]:
+        return "x" * len(found["plain"])
+    code = found["code"]
+    if code is None:
+        return found[0]
+    value = int(code, 16)
+    if value < 0x20 or 0xD800 <= value < 0xE000:  # a control character, or half of a pair
+        return found[0] if value < 0x20 else r"\ud83d" if value < 0xDC00 else r"\ude00"
+    return r"\u0078" if value < 0x80 else r"\u00e9"
+
+
+def _other_character(character: str) -> str:
+    """Return a character that takes as many bytes in UTF-8."""
+    size = len(character.encode("utf-8", "surrogateescape"))
+    if size == 1:
+        return "\udcff"  # a byte that is not UTF-8
+    return "é" if size == 2 else "…" if size == 3 else "😀"
+
+
+@define
+class _Level:
+    """An open object or array: whether it is the interface's, and the field that a value would belong to."""
+
+    is_object: bool
+    ours: bool
+    name: str = ""
+    awaits_name: bool = True
+
+
+class _JsonRedactor:
+    """Redacts JSON text that may be cut or wrong: it looks at one token at a time."""
+
+    def __init__(self, keep_text: bool) -> None:
+        self._keep_text = keep_text
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new text."""
+        self._levels = [_Level(is_object=False, ours=True)]
+
+    def feed(self, text: str) -> str:
+        """Return the next piece of the text redacted."""
+        return "".join(map(self._token, _TOKEN.finditer(text)))
+
+    def _token(self, found: re.Match[str]) -> str:
+        level = self._levels[-1]
+        if found["mark"]:
+            self._mark(found["mark"], level)
+        elif found["text"] is not None:
+            if not self._shows(found["text"], level):
+                return f'"{redact_text(found["text"])}{found["end"]}'
+        elif found["other"] and not self._keep_text:
+            if re.search(r"[^\W0-9eE]", found["other"]):  # no number
+                return redact_text(found["other"])
+            return found[0] if level.ours else re.sub("[0-9]", "1", found[0])
+        return found[0]
+
+    def _shows(self, text: str, level: _Level) -> bool:
+        """Return whether a string stays: a field's name, or a value."""
+        if level.is_object and level.awaits_name:
+            level.name = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+            return self._keep_text or _FIELD_NAME.fullmatch(level.name) is not None
+        if level.name == _SECRET_FIELD:
+            return False
+        ours = level.ours and level.name in _KEPT_FIELDS
+        return self._keep_text or ours or level.name in _KEPT_EVERYWHERE
+
+    def _mark(self, mark: str, level: _Level) -> None:
+        if mark in "{[":
+            ours = level.ours and (level.name in _STRUCTURE or not (level.name or level.is_object))
+            self._levels.append(_Level(mark == "{", ours, "" if mark == "{" else level.name))
+        elif mark in "}]":
+            if len(self._levels) > 1:
+                self._levels.pop()
+        elif level.is_object:
+            level.awaits_name = mark == ","
+
+
+@define
+class BodyRedactor:
+    """Redacts whole bodies: JSON, server-sent events, pages and plain text, whole or cut.
+
+    Args:
+        keep_text: Whether to replace the secrets alone.
+        secrets: Keys to replace wherever they stand.
+    """
+
+    keep_text: bool
+    secrets: Iterable[str] = ()
+
+    def redact(self, body: bytes) -> bytes:
+        """Return *body* with every byte of a length or of framing in its place."""
+        text = body.decode("utf-8", "surrogateescape")
+        for secret in self.secrets:
+            text = text.replace(secret, "x" * len(secret))
+        mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
+        json = _JsonRedactor(self.keep_text)
+        if text.lstrip()[:1] in ("{", "["):
+            return _encoded(mark + json.feed(text))
+        # An event's data may be several lines, which are one JSON text; a blank line ends it.
+        lines = re.split(r"(\r\n|\n|\r)", text)
+        return _encoded(mark + "".join(self._line(json, line) for line in lines))
+
+    def _line(self, json: _JsonRedactor, line: str) -> str:
+        if line in ("", "\r\n", "\n", "\r"):
+            if line == "":
+                json.reset()
+            return line
+        opening = _SSE_FIELD.match(line) or _V4_LINE.match(line)
+        start = opening.end() if opening else 0
+        head, rest = line[:start], line[start:]
+        if rest == "[DONE]":
+            return line
+        if opening and (opening[0].startswith("data") or _V4_LINE.match(line)):
+            return head + json.feed(rest)
+        return line if self.keep_text else head + redact_text(rest)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
+    """Return the keys that an answer or a request shows: in headers by their names, and ``threadKey``."""
+    shown = [value for name, value in headers.items() if _SECRET_HEADER.search(name.lower())]
+    found = {
+        word for value in shown if "=" not in value for word in value.split()
+    }  # not a cookie's attributes
+    found.update(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
+    return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
+
+
+def redact_header(name: str, value: str, *, keep_text: bool) -> str:
+    """Return the header's value: replaced if it is a key, or unless it says something of the protocol."""
+    name = name.lower()
+    if _SECRET_HEADER.search(name):
+        return re.sub("[^ ]", "x", value)
+    return value if keep_text or _KEPT_HEADERS.fullmatch(name) else redact_text(value)
+
+
+def redact_path(path: str, route: str, *, keep_text: bool) -> str:
+    """Return *path* with the project and the domain that stand in its template *route* replaced."""
+    if keep_text:
+        return path
+    steps, places = path.split("/"), route.split("/")
+    if len(steps) != len(places):
+        return redact_text(path)
+    return "/".join(
+        redact_text(step) if place.startswith("{") and place != "{job_id}" else step
+        for step, place in zip(steps, places, strict=True)
+    )

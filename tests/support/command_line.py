@@ -1,0 +1,43 @@
+"""Runs the command line in a thread of this process, which has imported everything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+from typing import NamedTuple
+from unittest import mock
+
+from child_process import child_environment
+
+from mintlify_async.cli import main
+from mintlify_async.testing import LocalService
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+async def run(
+    *arguments: str, service: LocalService | None = None, stdin: str | None = None, **env: str | None
+) -> Ended:
+    """Run the command to its end, with *service* in its environment."""
+    environment = child_environment(service, NO_COLOR="1", COLUMNS="100", **env)
+    return await asyncio.to_thread(_run_here, arguments, environment, stdin)
+
+
+def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Ended:
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, env, clear=True),
+        mock.patch("sys.stdin", io.StringIO(stdin or "")),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        status = main(list(arguments))
+    return Ended(status, out.getvalue(), err.getvalue())
