@@ -51,16 +51,6 @@ if TYPE_CHECKING:
     from .runtime.clock import Clock
     from .storage.ledger import Ledger
 
-__all__ = [
-    "Options",
-    "Shared",
-    "check_ready",
-    "from_environment",
-    "session_keys",
-    "transport_settings",
-    "with_total",
-]
-
 T = TypeVar("T")
 
 
@@ -99,7 +89,6 @@ class Options:
     observer: Observer | None
 
     def __attrs_post_init__(self) -> None:
-        """Check each option that is not checked where it is used."""
         for name, kind, words in _TYPES:
             if not isinstance(getattr(self, name), kind):
                 raise ConfigurationError(f"{name} must be {words}", field=name)
@@ -175,7 +164,10 @@ class Options:
 
 
 class Shared:
-    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows."""
+    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows.
+
+    *options* are those of the first session, by which all jobs are polled.
+    """
 
     def __init__(
         self,
@@ -185,7 +177,6 @@ class Shared:
         keys: dict[str, Key],
         transport: TransportSettings,
     ) -> None:
-        """Keep all of it; *options* are those of the first session, by which all jobs are polled."""
         self.assumptions = assumptions
         self.clock = clock
         self.keys = keys

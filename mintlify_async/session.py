@@ -549,7 +549,6 @@ class MintlifySession:
         await self.close()
 
     def __del__(self) -> None:
-        """Close connections that were left open, with a ResourceWarning."""
         if getattr(self, "_closed", True) or not self._owner:
             return
         if self._shared.loops.abandon():

@@ -31,8 +31,6 @@ from .argument_checks import (
 from .assumptions import Assumptions
 from .secret import Secret
 
-__all__ = ["KeyKind", "Operation", "Request"]
-
 Operation = Literal["create_job", "get_job", "send_message", "ask"]
 KeyKind = Literal["admin", "assistant"]
 

@@ -244,7 +244,6 @@ class RedisQuotaStore(RedisStore):
         timeout: float = 0.25,
         probe_every: float = 1.0,
     ) -> None:
-        """Keep the client; nothing is sent yet."""
         if on_store_error not in ("raise", "local"):
             raise ConfigurationError(
                 f"on_store_error must be 'raise' or 'local', not {on_store_error!r}", field="on_store_error"
@@ -272,7 +271,6 @@ class RedisQuotaStore(RedisStore):
         self._probe_at = 0.0
 
     def __repr__(self) -> str:
-        """Show the namespace, and whether Redis is unavailable."""
         return f"RedisQuotaStore(namespace={self._namespace!r}{', away' if self._away else ''})"
 
     async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
