@@ -15,7 +15,7 @@ from .assumptions import Assumptions
 from .requests import KeyKind
 from .secret import Secret, hidden
 
-__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeySource", "kind_in_words"]
+__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "kind_in_words"]
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 

@@ -16,6 +16,8 @@ from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
+__all__ = ["check_identifier", "check_seconds"]
+
 # Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
 ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`
 # Interface 2.3 does not say what a character is; JavaScript would count an emoji as two.

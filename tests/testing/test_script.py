@@ -147,7 +147,7 @@ def test_a_slip_is_told_when_the_answer_is_scripted(arguments, says):
             lambda script: script.job(status="failed"),
             r"no argument status: outcome='failed' says how the job ends",
         ),
-        (lambda script: script.job(seconds="3"), "seconds must be a number of seconds"),
+        (lambda script: script.job(seconds="3"), "seconds must be a finite number of seconds"),
         (
             lambda script: script.get_job(status="failed"),
             r'such as 503; a job has another one by script\.job\("act',
@@ -385,7 +385,7 @@ def test_each_fault_can_be_written_as_json(tmp_path, kind):
         ({"answers": [{"operation": "ask", "colour": 1}]}, "colour"),
         ({"answers": [{"operation": "ask", "fault": {"kind": "nope"}}]}, "kind is one of"),
         ({"answers": [{"operation": "ask", "fault": {"kind": "cut", "where": 1}}]}, "where"),
-        ({"answers": [{"operation": "create_job", "life": {"seconds": -1}}]}, "negative"),
+        ({"answers": [{"operation": "create_job", "life": {"seconds": -1}}]}, "0 or more"),
         (
             {"answers": [{"operation": "ask", "fault": {"kind": "cut", "at": "ten"}}]},
             "int, not str @ fault.at",
