@@ -339,7 +339,7 @@ async def test_a_script_file(client, service, tmp_path):
         {"operation": "create_job", "life": {"seconds": 60, "states": {"0": "queued"}, "stale": [0, 20]}},
         {"operation": "ask", "events": [{"type": "start"}], "times": None},
         {"operation": "connect", "fault": {"kind": "reset"}},
-        {"operation": "get_job", "fault": {"kind": "garbage", "data": "no"}},
+        {"operation": "get_job", "fault": {"kind": "raw", "pieces": ["no"]}},
     ]
     rules = load_script(written(tmp_path, {"answers": answers}), service.script)
     assert rules[1].life == JobLife(seconds=60, states={0.0: "queued"}, stale=(0, 20))
@@ -358,9 +358,8 @@ FAULTS_AS_JSON = {
     "cut": {"at": -3, "how": "hang", "clean": False},
     "stall": {"at": 1, "seconds": 2.5},
     "drip": {"pause": 0.5},
-    "broken-gzip": {"how": "cut"},
+    "broken-gzip": {"cut": True},
     "endless": {"piece": ": x\n\n", "pause": 0},
-    "redirect": {"location": "https://elsewhere.example", "status": 308},
     "raw": {"pieces": ["HTTP/1.1 200 OK\r\n", 0.5, "\r\n"], "how": "fin"},
 }
 
