@@ -117,6 +117,18 @@ def test_a_proxy_without_a_host_is_refused(proxy):
     assert caught.value.field == "proxy"
 
 
+@pytest.mark.parametrize("variable", [None, "MINTLIFY_ADMIN_API_KEY", "MINTLIFY_API_KEY"])
+def test_the_admin_key_is_refused_in_a_browser(bare, monkeypatch, variable):
+    """Pyodide runs in the reader's page, who could read the key; the assistant's may be there."""
+    monkeypatch.setattr("sys.platform", "emscripten")
+    MintlifySession(assistant_key=KEYS.assistant)
+    if variable is not None:
+        monkeypatch.setenv(variable, KEYS.admin)
+    with pytest.raises(ConfigurationError, match="admin_key must not be used in a browser") as caught:
+        MintlifySession(admin_key=KEYS.admin if variable is None else None)
+    assert caught.value.field == "admin_key"
+
+
 # The check at the start of a program --------------------------------------------------------------
 
 

@@ -248,9 +248,11 @@ class RedisQuotaStore(RedisStore):
             raise ConfigurationError(
                 f"on_store_error must be 'raise' or 'local', not {on_store_error!r}", field="on_store_error"
             )
-        if on_store_error == "local" and (sharers is None or sharers < 1):
+        if on_store_error == "local" and not (
+            isinstance(sharers, int) and sharers is not True and sharers >= 1
+        ):
             raise ConfigurationError(
-                "on_store_error='local' needs sharers=, the number of processes that share the limits",
+                "sharers must be the number of processes that share the limits, for on_store_error='local'",
                 field="sharers",
             )
         super().__init__(client, namespace=namespace, timeout=timeout)
