@@ -114,27 +114,20 @@ class Options:
 
     def project(self, given: str | None) -> str:
         """Return *given*, or else the session's project."""
-        if given is not None:
-            return check_identifier(given, "project_id")
-        if self.project_id is None:
-            raise ConfigurationError(
-                "project_id is missing: agent jobs belong to a project; "
-                "pass project_id= or set MINTLIFY_PROJECT_ID",
-                field="project_id",
-            )
-        return self.project_id
+        return self._named("project_id", given, "agent jobs belong to a project")
 
     def asked_domain(self, given: str | None) -> str:
         """Return *given*, or else the session's domain."""
-        if given is not None:
-            return check_identifier(given, "domain")
-        if self.domain is None:
+        last = "the assistant answers about one site, named by the last segment of the dashboard's URL"
+        return self._named("domain", given, last)
+
+    def _named(self, name: str, given: str | None, why: str) -> str:
+        value: str | None = getattr(self, name) if given is None else check_identifier(given, name)
+        if value is None:
             raise ConfigurationError(
-                "domain is missing: the assistant answers about one site, named by the last segment of the "
-                "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
-                field="domain",
+                f"{name} is missing: {why}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
             )
-        return self.domain
+        return value
 
     def counted_for(self, operation: str) -> str:
         """Return the site or the project for which the quota counts *operation*."""

@@ -45,9 +45,9 @@ async def test_a_closed_scheduler_holds_no_wait():
     ]
     await agent.clock.sleep(1)
     agent.scheduler().close()
+    assert (len(agent.scheduler()), agent.scheduler()._timer) == (0, None)  # at once: the loop may end now
     ended = await asyncio.gather(*waits, return_exceptions=True)
     assert [type(error) for error in ended] == [StateError] * 3
-    assert (len(agent.scheduler()), agent.scheduler()._timer) == (0, None)
     assert tasks_left() == []
 
 
