@@ -46,10 +46,12 @@ class JobReference(Protocol):
     @property
     def project_id(self) -> str:
         """The job's project."""
+        ...
 
     @property
     def id(self) -> str:
         """The job's id."""
+        ...
 
 
 class JobRecord(Protocol):
@@ -58,14 +60,17 @@ class JobRecord(Protocol):
     @property
     def id(self) -> str:
         """The job's id."""
+        ...
 
     @property
     def status(self) -> str:
         """The job's status, such as ``failed``."""
+        ...
 
     @property
     def pr_link(self) -> str | None:
         """The URL of the job's pull request, or None."""
+        ...
 
 
 class ThreadReference(Protocol):
@@ -74,10 +79,12 @@ class ThreadReference(Protocol):
     @property
     def id(self) -> str:
         """The thread's id."""
+        ...
 
     @property
     def key(self) -> str | None:
         """The thread's key, a secret, or None."""
+        ...
 
 
 class PartialMessage(Protocol):
@@ -86,10 +93,12 @@ class PartialMessage(Protocol):
     @property
     def text(self) -> str:
         """The text of all its text parts."""
+        ...
 
     @property
     def parts(self) -> Any:
         """The parts, in their order, of the classes in ``mintlify_async.messages``."""
+        ...
 
 
 class FinishedAnswer(Protocol):
@@ -98,14 +107,17 @@ class FinishedAnswer(Protocol):
     @property
     def text(self) -> str:
         """The answer's text, in Markdown."""
+        ...
 
     @property
     def message(self) -> PartialMessage:
         """The answer as a message."""
+        ...
 
     @property
     def thread(self) -> ThreadReference | None:
         """The conversation's thread, or None."""
+        ...
 
 
 Sent = Literal["no", "maybe"]

@@ -113,8 +113,10 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
 VALUES = ("events", "messages", "errors", "testing", "relay")
 """Modules of values and of tools for tests, and the relay, whose own tests have its limits."""
 
-RECORDS = {"AnswerSource", "ContextItem", "Job", "JobRef", "Message", "SearchFilter"}
-RECORDS |= {"Lease", "QuotaRemaining", "QuotaVerdict", "QuotaWindow"}
+RECORDS = {
+    *("AnswerSource", "ContextItem", "Job", "JobRef", "Message", "SearchFilter"),
+    *("Lease", "QuotaRemaining", "QuotaVerdict", "QuotaWindow"),
+}
 
 
 def defaults_of(function: Callable[..., Any]) -> dict[str, object]:

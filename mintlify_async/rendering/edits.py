@@ -26,17 +26,21 @@ class GrowingAnswer(AsyncIterable[StreamEvent], AbstractAsyncContextManager[Any]
     @property
     def text(self) -> str:
         """The text of the events handed out so far."""
+        ...
 
     @property
     def text_stream(self) -> AsyncIterator[str]:
         """The text of the events to come, piece by piece."""
+        ...
 
     @property
     def complete(self) -> bool:
         """Whether the end of the answer was announced."""
+        ...
 
     async def close(self) -> None:
         """Stop reading and free the connection."""
+        ...
 
 
 class Edits:

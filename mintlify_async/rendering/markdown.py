@@ -17,10 +17,12 @@ class HasAnswer(Protocol):
     @property
     def message(self) -> Message | None:
         """The answer as a message, or None."""
+        ...
 
     @property
     def site(self) -> str | None:
         """The documentation's address, or None."""
+        ...
 
 
 def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> str:

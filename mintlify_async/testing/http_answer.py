@@ -42,6 +42,7 @@ class WireEvent(Protocol):
 
     def to_wire(self) -> Mapping[str, Any]:
         """Return the JSON form."""
+        ...
 
 
 @frozen(kw_only=True)
