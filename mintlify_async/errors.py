@@ -168,7 +168,6 @@ class ConfigurationError(MintlifyError, ValueError):
     """
 
     def __init__(self, message: str, *, field: str | None = None) -> None:
-        """Store the message, which says how to fix it, and the argument's name."""
         super().__init__(message)
         self.field = field
 
@@ -197,7 +196,6 @@ class QuotaExceededError(MintlifyError):
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, limit: str | None = None) -> None:
-        """Store the message, the limit's name and the time until a call is allowed."""
         super().__init__(message)
         self.retry_after = retry_after
         self.limit = limit
@@ -223,7 +221,6 @@ class APIConnectionError(MintlifyError):
         reason: str = "lost",
         sent_at: float | None = None,
     ) -> None:
-        """Store the message, the reason, and whether anything was sent."""
         super().__init__(message)
         self.sent: Sent = sent
         self.operation = operation
@@ -242,7 +239,6 @@ class APITimeoutError(APIConnectionError, TimeoutError):
     def __init__(
         self, message: str, *, phase: str, seconds: float, sent: Sent = "maybe", operation: str | None = None
     ) -> None:
-        """Store the message and the limit that ran out."""
         super().__init__(message, sent=sent, operation=operation, reason="timeout")
         self.phase = phase
         self.seconds = seconds
@@ -284,7 +280,6 @@ class OutcomeUnknownError(MintlifyError):
         prompt_sha256: str | None = None,
         reason: str = "connection_lost",
     ) -> None:
-        """Store the message, the request that was sent, and what is known of the answer."""
         super().__init__(message)
         self.operation = operation
         self.project_id = project_id
@@ -321,7 +316,6 @@ class APIStatusError(MintlifyError):
         retry_after: float | None = None,
         operation: str | None = None,
     ) -> None:
-        """Store the message and the answer."""
         super().__init__(message)
         self.status = status
         self.body = body
@@ -396,7 +390,6 @@ class UnexpectedResponseError(MintlifyError):
         headers: Mapping[str, str] | None = None,
         request_id: str | None = None,
     ) -> None:
-        """Store the message and the answer."""
         super().__init__(message)
         self.excerpt = excerpt
         self.status = status
@@ -423,7 +416,6 @@ class StreamError(MintlifyError):
         thread: ThreadReference | None = None,
         events_seen: int = 0,
     ) -> None:
-        """Store the message and what had arrived."""
         super().__init__(message)
         self.partial = partial
         self.text = text if text is not None else partial.text if partial is not None else ""
@@ -444,7 +436,6 @@ class StreamDecodeError(StreamError):
     """
 
     def __init__(self, message: str, *, excerpt: str = "", index: int | None = None, **kept: Any) -> None:
-        """Store the message and the event; *kept* is passed to :class:`StreamError`."""
         super().__init__(message, **kept)
         self.excerpt = excerpt
         self.index = index
@@ -459,7 +450,6 @@ class StreamStateError(StreamError):
     """
 
     def __init__(self, message: str, *, event_type: str = "", event_id: str = "", **kept: Any) -> None:
-        """Store the message and the event; *kept* is passed to :class:`StreamError`."""
         super().__init__(message, **kept)
         self.event_type = event_type
         self.event_id = event_id
@@ -473,7 +463,6 @@ class AssistantError(StreamError):
     """
 
     def __init__(self, message: str, *, error_text: str = "", **kept: Any) -> None:
-        """Store the message and the service's text; *kept* is passed to :class:`StreamError`."""
         super().__init__(message, **kept)
         self.error_text = error_text
 
@@ -486,7 +475,6 @@ class JobFailedError(MintlifyError):
     """
 
     def __init__(self, job: JobRecord) -> None:
-        """Store the record."""
         super().__init__(f"job {printable(job.id)} failed at the service; .job is its last record")
         self.job = job
 
@@ -501,7 +489,6 @@ class JobTimeoutError(MintlifyError, TimeoutError):
     """
 
     def __init__(self, ref: JobReference, job: JobRecord | None, waited: float) -> None:
-        """Store the reference and the last record."""
         seen = printable(job.status) if job is not None else "never seen"
         super().__init__(f"job {ref.id}: {seen} after {waited:.1f} s; it goes on at the service")
         self.ref = ref

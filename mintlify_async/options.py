@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, evolve, fields
+from attrs import define, evolve, field, fields
 
 from .assistant.assistant_api import ReplySettings
 from .errors import ConfigurationError, printable
@@ -30,6 +30,7 @@ from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, kind_in_words
 from .protocol.argument_checks import (
     check_base_url,
+    check_extra_body,
     check_flag,
     check_fp,
     check_headers,
@@ -39,7 +40,7 @@ from .protocol.argument_checks import (
     host_of,
 )
 from .protocol.assumptions import Assumptions
-from .protocol.object_checks import LEDGER, OBSERVER, QUOTA, RECORDER
+from .protocol.object_checks import LEDGER, OBSERVER, QUOTA, RECORDER, check_type
 from .protocol.requests import KeyKind
 from .protocol.secret import Secret, hidden
 from .rendering.sources import check_site
@@ -52,26 +53,7 @@ if TYPE_CHECKING:
     from .runtime.clock import Clock
     from .storage.ledger import Ledger
 
-__all__ = [
-    "Options",
-    "Shared",
-    "check_ready",
-    "from_environment",
-    "session_keys",
-    "transport_settings",
-    "with_total",
-]
-
 T = TypeVar("T")
-
-
-_TYPES: tuple[tuple[str, type, str], ...] = (
-    ("retry", RetryPolicy, "a RetryPolicy, such as RetryPolicy(attempts=2)"),
-    ("poll", PollPolicy, "a PollPolicy, such as PollPolicy(cap=60)"),
-    ("timeouts", Timeouts, "a Timeouts, such as Timeouts(total=60)"),
-    ("headers", Mapping, "a mapping of names to values"),
-    ("extra_body", Mapping, "a mapping of field names to values"),
-)
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
@@ -87,8 +69,8 @@ class Options:
     site: str | None
     fp: str
     retrieval_page_size: float | None
-    headers: Mapping[str, str]
-    extra_body: Mapping[str, Any]
+    headers: Mapping[str, str] = field(converter=check_headers)
+    extra_body: Mapping[str, Any] = field(converter=check_extra_body)
     retry: RetryPolicy
     poll: PollPolicy
     timeouts: Timeouts
@@ -100,10 +82,9 @@ class Options:
     observer: Observer | None
 
     def __attrs_post_init__(self) -> None:
-        """Check each option that is not checked where it is used."""
-        for name, kind, words in _TYPES:
-            if not isinstance(getattr(self, name), kind):
-                raise ConfigurationError(f"{name} must be {words}", field=name)
+        check_type(self.retry, RetryPolicy, "retry")
+        check_type(self.poll, PollPolicy, "poll")
+        check_type(self.timeouts, Timeouts, "timeouts")
         for name in ("project_id", "domain"):
             if getattr(self, name) is not None:
                 check_identifier(getattr(self, name), name)
@@ -115,7 +96,6 @@ class Options:
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
         check_site(self.site)
-        check_headers(self.headers)
         for name, object_kind in (("quota", QUOTA), ("ledger", LEDGER), ("observer", OBSERVER)):
             object_kind.check(getattr(self, name), name)
 
@@ -135,27 +115,20 @@ class Options:
 
     def project(self, given: str | None) -> str:
         """Return *given*, or else the session's project."""
-        if given is not None:
-            return check_identifier(given, "project_id")
-        if self.project_id is None:
-            raise ConfigurationError(
-                "project_id is missing: agent jobs belong to a project; "
-                "pass project_id= or set MINTLIFY_PROJECT_ID",
-                field="project_id",
-            )
-        return self.project_id
+        return self._named("project_id", given, "agent jobs belong to a project")
 
     def asked_domain(self, given: str | None) -> str:
         """Return *given*, or else the session's domain."""
-        if given is not None:
-            return check_identifier(given, "domain")
-        if self.domain is None:
+        last = "the assistant answers about one site, named by the last segment of the dashboard's URL"
+        return self._named("domain", given, last)
+
+    def _named(self, name: str, given: str | None, why: str) -> str:
+        value: str | None = getattr(self, name) if given is None else check_identifier(given, name)
+        if value is None:
             raise ConfigurationError(
-                "domain is missing: the assistant answers about one site, named by the last segment of the "
-                "dashboard's URL; pass domain= or set MINTLIFY_DOMAIN",
-                field="domain",
+                f"{name} is missing: {why}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
             )
-        return self.domain
+        return value
 
     def counted_for(self, operation: str) -> str:
         """Return the site or the project for which the quota counts *operation*."""
@@ -176,7 +149,10 @@ class Options:
 
 
 class Shared:
-    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows."""
+    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows.
+
+    *options* are those of the first session, by which all jobs are polled.
+    """
 
     def __init__(
         self,
@@ -186,7 +162,6 @@ class Shared:
         keys: dict[str, Key],
         transport: TransportSettings,
     ) -> None:
-        """Keep all of it; *options* are those of the first session, by which all jobs are polled."""
         self.assumptions = assumptions
         self.clock = clock
         self.keys = keys
@@ -265,10 +240,9 @@ def _checked(variable: str | None, check: Callable[[], T]) -> T:
     raise ConfigurationError(f"{variable}: {problem}", field=field)
 
 
-def with_total(timeouts: object, total: float | None) -> Timeouts:
+def with_total(timeouts: Timeouts, total: float | None) -> Timeouts:
     """Return *timeouts*, with *total* seconds for the whole answer unless that is None."""
-    if not isinstance(timeouts, Timeouts):
-        raise ConfigurationError("timeouts must be a Timeouts, such as Timeouts(total=60)", field="timeouts")
+    check_type(timeouts, Timeouts, "timeouts")
     check_seconds(total, "timeout", none="means no limit")
     return timeouts if total is None else timeouts.with_total(total)
 
@@ -281,10 +255,7 @@ def session_keys(
     Where both are unset, ``MINTLIFY_API_KEY`` counts as the key that its prefix names.
     """
     check_flag(check_kind, "check_key_kind")
-    if not isinstance(assumptions, Assumptions):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass any
-        raise ConfigurationError(
-            "assumptions must be an Assumptions, such as Assumptions(get_job_path=…)", field="assumptions"
-        )
+    check_type(assumptions, Assumptions, "assumptions")
     shared = Secret(os.environ.get(SHARED_VARIABLE, ""))
     holds = assumptions.kind_of_key(shared.strip(" \t\r\n\"'"))
     hint = f"; {SHARED_VARIABLE} holds {kind_in_words(holds)}" if shared.strip() else ""
@@ -342,10 +313,7 @@ def transport_settings(
     """Return how a session connects, checked."""
     _check_client_session(client_session)
     _check_proxy(proxy)
-    if not isinstance(ssl, ssl_module.SSLContext | None):  # pyright: ignore[reportUnnecessaryIsInstance] - any
-        raise ConfigurationError(
-            "ssl must be an ssl.SSLContext, or None for the default verification", field="ssl"
-        )
+    check_type(ssl, ssl_module.SSLContext, "ssl")
     check_flag(trust_env, "trust_env")
     insecure = check_flag(allow_insecure_http, "allow_insecure_http")
     variable = "MINTLIFY_BASE_URL" if base_url is None and "MINTLIFY_BASE_URL" in os.environ else None

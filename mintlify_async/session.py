@@ -164,8 +164,8 @@ class MintlifySession:
             site=from_environment(site, "MINTLIFY_SITE", "site"),
             fp=fp,
             retrieval_page_size=retrieval_page_size,
-            headers={} if headers is None else headers,
-            extra_body={} if extra_body is None else extra_body,
+            headers=headers,
+            extra_body=extra_body,
             retry=RetryPolicy() if retry is None else retry,
             poll=PollPolicy() if poll is None else poll,
             timeouts=Timeouts() if timeouts is None else timeouts,
@@ -552,7 +552,6 @@ class MintlifySession:
         await self.close()
 
     def __del__(self) -> None:
-        """Close connections that were left open, with a ResourceWarning."""
         if getattr(self, "_closed", True) or not self._owner:
             return
         if self._shared.loops.abandon():

@@ -7,7 +7,7 @@ from secret_guard import Keys
 from wire_kit import JOB
 
 from mintlify_async import ConfigurationError, MintlifySession, StateError
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import LocalService, VirtualClock
 
 KEYS = Keys()
 
@@ -83,7 +83,22 @@ def test_a_setting_of_the_wrong_type_is_refused_at_construction(arguments, field
     assert str(caught.value).startswith(field)
 
 
-@pytest.mark.parametrize("name", ["fp", "headers", "extra_body", "retry", "poll", "timeouts"])
+async def test_further_headers_and_fields_are_copied():
+    """What is changed in the mappings later is not sent; ``with_options`` with None takes them away."""
+    headers, fields = {"X-Team": "docs"}, {"team": "docs"}
+    async with (
+        LocalService(clock=VirtualClock()) as service,
+        service.session(headers=headers, extra_body=fields) as session,
+    ):
+        headers["X-Team"] = fields["team"] = "changed"
+        await session.create_job("x")
+        await session.with_options(headers=None, extra_body=None).create_job("x")
+    first, second = service.requests
+    assert (first.headers["x-team"], first.json) == ("docs", {"prompt": "x", "team": "docs"})
+    assert ("x-team" in second.headers, second.json) == (False, {"prompt": "x"})
+
+
+@pytest.mark.parametrize("name", ["fp", "retry", "poll", "timeouts"])
 async def test_with_options_checks_the_same(name):
     """None is no value for an option that always has one; it used to fail in a later call."""
     async with MintlifySession() as session:
@@ -100,6 +115,18 @@ def test_a_proxy_without_a_host_is_refused(proxy):
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(proxy=proxy)
     assert caught.value.field == "proxy"
+
+
+@pytest.mark.parametrize("variable", [None, "MINTLIFY_ADMIN_API_KEY", "MINTLIFY_API_KEY"])
+def test_the_admin_key_is_refused_in_a_browser(bare, monkeypatch, variable):
+    """Pyodide runs in the reader's page, who could read the key; the assistant's may be there."""
+    monkeypatch.setattr("sys.platform", "emscripten")
+    MintlifySession(assistant_key=KEYS.assistant)
+    if variable is not None:
+        monkeypatch.setenv(variable, KEYS.admin)
+    with pytest.raises(ConfigurationError, match="admin_key must not be used in a browser") as caught:
+        MintlifySession(admin_key=KEYS.admin if variable is None else None)
+    assert caught.value.field == "admin_key"
 
 
 # The check at the start of a program --------------------------------------------------------------

@@ -21,10 +21,11 @@ from ..errors import (
     PermissionDeniedError,
 )
 from ..http.failures import known_flaw
+from ..protocol.api_keys import kind_in_words
 from ..runtime.clock import SystemClock
 from .error_advice import UsageError, in_command_line_words
 from .exit_status import DONE, TROUBLE
-from .settings import FOR_JOBS, FOR_QUESTIONS, KINDS, Setting
+from .settings import FOR_JOBS, FOR_QUESTIONS, Setting
 from .terminal import Terminal
 
 PROBE_SECONDS = 10.0
@@ -87,8 +88,8 @@ def _is_right(setting: Setting, terminal: Terminal) -> bool:
     kind = mintlify.Assumptions().kind_of_key(value)
     mistake = setting.mistake(value)
     if setting.key and kind == "unknown" and mistake is None:
-        mistake = f"is {KINDS[kind]}; it must be {KINDS[setting.key]}"
-    terminal.write(f"{source}: {KINDS[kind] if setting.key else value}, for {setting.used_for}")
+        mistake = f"is {kind_in_words(kind)}; it must be {setting.where}"
+    terminal.write(f"{source}: {kind_in_words(kind) if setting.key else value}, for {setting.used_for}")
     if mistake:
         terminal.write(f"wrong: {source} {mistake}")
     return mistake is None

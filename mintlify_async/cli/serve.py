@@ -25,8 +25,6 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             pause=options.pause or 0.0,
             life=JobLife(seconds=options.job_seconds) if options.job_seconds else None,
             quiet=options.quiet,
-            output=terminal.out,
-            log=terminal.err,
         )
     except BrokenPipeError:
         raise

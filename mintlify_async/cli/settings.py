@@ -8,18 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from ..protocol.api_keys import SHARED_VARIABLE
+from ..errors import ConfigurationError
+from ..protocol.api_keys import SHARED_VARIABLE, Key, KeyKind
+from ..protocol.argument_checks import check_identifier
 from ..protocol.assumptions import Assumptions
 from ..testing import Recorder
-from .error_advice import SettingsError, UsageError
-
-KINDS = {
-    "admin": "an admin key",
-    "assistant": "an assistant key",
-    "foreign": "a key of another product",
-    "unknown": "not a key of this service, judging by its prefix",
-}
-"""What a key is, by the kinds of ``Assumptions.kind_of_key``."""
+from .error_advice import SettingsError, UsageError, in_command_line_words
 
 
 @frozen
@@ -27,6 +21,7 @@ class Setting:
     """One setting.
 
     Args:
+        argument: The argument of ``MintlifySession`` that it is.
         variable: Its environment variable.
         used_for: The commands that need it.
         where: What it is, and where to find it.
@@ -34,10 +29,11 @@ class Setting:
         flag: The flag that replaces the variable; keys have none, because other users can see arguments.
     """
 
+    argument: str
     variable: str
     used_for: str
     where: str
-    key: str | None = None
+    key: KeyKind | None = None
     flag: str | None = None
 
     def found(self, options: argparse.Namespace | None = None) -> tuple[str, str]:
@@ -52,37 +48,39 @@ class Setting:
 
     def mistake(self, value: str) -> str | None:
         """Say what is wrong with *value*, as far as its text tells. It shows no part of a key."""
-        kind = Assumptions().kind_of_key(value) if self.key else None
-        if value != value.strip():
-            return "begins or ends with blanks; remove them"
-        if value[:1] in "'\"":
-            return "has quotes around it; remove them"
-        if kind not in (self.key, "unknown"):
-            return f"is {KINDS[str(kind)]}; it must be {KINDS[str(self.key)]}"
-        if kind is None and "/" in value:
-            return f"is an address; give only {self.where}"
+        try:
+            if self.key is None:
+                check_identifier(value, self.argument)
+            else:
+                Key(self.key, value, Assumptions(), check_kind=True).check()
+        except ConfigurationError as error:
+            return in_command_line_words(str(error).removeprefix(f"{self.argument} "))
         return None
 
 
 ADMIN_KEY = Setting(
+    argument="admin_key",
     variable="MINTLIFY_ADMIN_API_KEY",
     used_for="jobs",
     where="the admin key (mint_…) from the dashboard's API keys page",
     key="admin",
 )
 PROJECT = Setting(
+    argument="project_id",
     variable="MINTLIFY_PROJECT_ID",
     used_for="jobs",
     where="the project's id from the dashboard's API keys page",
     flag="--project",
 )
 ASSISTANT_KEY = Setting(
+    argument="assistant_key",
     variable="MINTLIFY_ASSISTANT_API_KEY",
     used_for="ask and chat",
     where="the assistant key (mint_dsc_…) from the dashboard's API keys page",
     key="assistant",
 )
 DOMAIN = Setting(
+    argument="domain",
     variable="MINTLIFY_DOMAIN",
     used_for="ask and chat",
     where="the site's name (the last part of the dashboard's address)",

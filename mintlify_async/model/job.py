@@ -29,8 +29,6 @@ from .wire_value import (
     write_value,
 )
 
-__all__ = ["TERMINAL_STATES", "Job", "JobFlags", "JobStatus", "Source"]
-
 
 class JobStatus(StrEnum):
     """The statuses that the interface lists. The list is open: a job may have another one."""

@@ -15,8 +15,6 @@ from attrs import asdict, field, fields, frozen
 from ..errors import ConfigurationError, printable
 from .json_text import require_text
 
-__all__ = ["JobRef"]
-
 SCHEME: Final = "mintlify-job"
 """The beginning of a reference's text."""
 
@@ -122,7 +120,6 @@ class JobRef:
     created_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
 
     def __attrs_post_init__(self) -> None:
-        """Check that the guard's fields come with a guard."""
         for name in ("baseline", "baseline_pr_link"):
             value = getattr(self, name)
             if value is not None:
@@ -150,7 +147,6 @@ class JobRef:
         return f"{text}:{_checksum(text)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the text, which has a version and a checksum."""
         return type(self).parse, (str(self),)
 
     @classmethod

@@ -12,8 +12,6 @@ from ..errors import ConfigurationError, printable
 from .json_text import as_object, require_text
 from .wire_value import EMPTY, WireValue, read_argument, write_value
 
-__all__ = ["ContextItem", "SearchFilter"]
-
 _CONTEXT_TYPES: Final = ("code", "textSelection")
 
 
@@ -44,7 +42,6 @@ class ContextItem(WireValue):
     extra: Mapping[str, Any] = attrs.field(default=EMPTY, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
-        """Check the fields."""
         if self.type not in _CONTEXT_TYPES:
             raise ConfigurationError(
                 f"context.type must be 'code' or 'textSelection', not {printable(repr(self.type), 40)}",
@@ -95,7 +92,6 @@ class SearchFilter(WireValue):
     groups: tuple[str, ...] = attrs.field(default=(), converter=_groups)
 
     def __attrs_post_init__(self) -> None:
-        """Check the texts."""
         _check_optional_text(self.version, "filter.version")
         _check_optional_text(self.language, "filter.language")
 

@@ -31,15 +31,14 @@ def _one_of_equals(text: str) -> str:
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a response: read-only, looked up in any case, secrets masked."""
+    """The headers of a response: read-only, looked up in any case; of a repeated one, the first.
+
+    ``X-Thread-Key``, the header named *hidden* and cookies are masked.
+    """
 
     __slots__ = ("_names", "_values")  # two tuples are half as large as a dict
 
     def __init__(self, headers: Mapping[str, str] | None = None, *, hidden: str = "") -> None:
-        """Copy the headers, names in lower case; of a repeated one, the first is kept.
-
-        ``X-Thread-Key``, the header named *hidden* and cookies are masked.
-        """
         sent: Mapping[str, str] = {} if headers is None else headers
         self._names, places = _places(tuple(sent), hidden)
         values = tuple(sent.values())
@@ -49,19 +48,15 @@ class Headers(Mapping[str, str]):
         self._values = tuple([_one_of_equals(value) if len(value) <= 64 else value for value in kept])
 
     def __getitem__(self, name: str) -> str:
-        """Return the header *name*, in any case."""
         return dict(zip(self._names, self._values, strict=True))[name.lower()]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names, in lower case."""
         return iter(self._names)
 
     def __len__(self) -> int:
-        """Return how many headers there are."""
         return len(self._names)
 
     def __repr__(self) -> str:
-        """Show them as a dict."""
         return f"Headers({dict(self)!r})"
 
 

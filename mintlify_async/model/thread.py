@@ -32,7 +32,6 @@ class Thread:
     __slots__ = ("_id", "_key")
 
     def __init__(self, id: str, key: str | None = None) -> None:
-        """Check and keep both."""
         self._id = require_text(id, "thread.id")
         self._key = (None if key is None else require_text(key, "thread.key", empty=True)) or None
 
@@ -47,29 +46,23 @@ class Thread:
         return self._key
 
     def __eq__(self, other: object) -> bool:
-        """Compare ids and keys."""
         if not isinstance(other, Thread):
             return NotImplemented
         return (self._id, self._key) == (other._id, other._key)
 
     def __hash__(self) -> int:
-        """Hash the id alone."""
         return hash((Thread, self._id))
 
     def __repr__(self) -> str:
-        """Show the id, and whether there is a key."""
         return f"Thread(id={self._id!r}, key={MASK!r})" if self._key else f"Thread(id={self._id!r})"
 
     def __reduce__(self) -> tuple[type[Thread], tuple[str]]:
-        """Pickle without the key."""
         return Thread, (self._id,)
 
     def __copy__(self) -> Thread:
-        """Return the thread itself: it is immutable."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Thread:
-        """Return the thread itself: it is immutable."""
         return self
 
     def to_dict(self) -> dict[str, str]:

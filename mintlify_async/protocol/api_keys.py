@@ -15,7 +15,7 @@ from .assumptions import Assumptions
 from .requests import KeyKind
 from .secret import Secret, hidden
 
-__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeySource", "kind_in_words"]
+__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "kind_in_words"]
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 
@@ -34,7 +34,19 @@ def kind_in_words(kind: str) -> str:
 
 
 class Key:
-    """One key of a session."""
+    """One key of a session. A string is checked at once; what a function returns, when it is used.
+
+    Args:
+        kind: Which key it is.
+        source: The key, or the function that makes it; None when there is none.
+        assumptions: How keys begin.
+        check_kind: Whether a key of another kind is refused.
+        hint: What else to say when the key is missing.
+
+    Raises:
+        ConfigurationError: It is neither a string nor a function, or has characters that are not allowed
+            in a header.
+    """
 
     __slots__ = ("_assumptions", "_check_kind", "_checked", "_hint", "_kind", "_source")
 
@@ -47,19 +59,6 @@ class Key:
         check_kind: bool,
         hint: str = "",
     ) -> None:
-        """Check a string at once; what a function returns is checked when it is used.
-
-        Args:
-            kind: Which key it is.
-            source: The key, or the function that makes it; None when there is none.
-            assumptions: How keys begin.
-            check_kind: Whether a key of another kind is refused.
-            hint: What else to say when the key is missing.
-
-        Raises:
-            ConfigurationError: It is neither a string nor a function, or has characters that are not
-                allowed in a header.
-        """
         source = hidden(source)
         self._kind: KeyKind = kind
         self._assumptions = assumptions
@@ -150,9 +149,7 @@ class Key:
         return ConfigurationError(message, field=_ARGUMENT[self._kind])
 
     def __repr__(self) -> str:
-        """Show the kind, and whether there is a key."""
         return f"<{self._kind} key ****>" if self.given else f"<no {self._kind} key>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse: a pickle would hold the key in plain text."""
         raise TypeError("a key cannot be pickled; give it to the session on the other side")

@@ -16,15 +16,7 @@ from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
-__all__ = [
-    "check_base_url",
-    "check_headers",
-    "check_messages",
-    "check_prompt",
-    "check_seconds",
-    "check_thread",
-    "path_segment",
-]
+__all__ = ["check_identifier", "check_seconds"]
 
 # Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
 ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`

@@ -31,8 +31,6 @@ from .argument_checks import (
 from .assumptions import Assumptions
 from .secret import Secret
 
-__all__ = ["KeyKind", "Operation", "Request"]
-
 Operation = Literal["create_job", "get_job", "send_message", "ask"]
 KeyKind = Literal["admin", "assistant"]
 
@@ -93,18 +91,9 @@ def create_job_request(
     extra_body: Mapping[str, Any] | None = None,
 ) -> Request:
     """Build the request of interface 4.1."""
-    return Request(
-        operation="create_job",
-        method="POST",
-        path=assumptions.create_job_path.format(project_id=path_segment(project_id, "project_id")),
-        route=assumptions.create_job_path,
-        key_kind="admin",
-        body=_prompt_body(check_prompt(prompt), check_extra_body(extra_body)),
-        headers=check_headers(headers),
-        project_id=project_id,
-        prompt=prompt,
-        prompt_sha256=prompt_digest(prompt),
-    )
+    route = assumptions.create_job_path
+    path = route.format(project_id=path_segment(project_id, "project_id"))
+    return _prompt_request("create_job", route, path, prompt, headers, extra_body, project_id)
 
 
 def get_job_request(
@@ -127,13 +116,29 @@ def send_message_request(
     extra_body: Mapping[str, Any] | None = None,
 ) -> Request:
     """Build the request of interface 4.2."""
+    route = assumptions.send_message_path
+    path = _job_path(route, project_id, job_id)
+    return _prompt_request("send_message", route, path, prompt, headers, extra_body, project_id, job_id)
+
+
+def _prompt_request(
+    operation: Operation,
+    route: str,
+    path: str,
+    prompt: str,
+    headers: Mapping[str, str] | None,
+    extra_body: Mapping[str, Any] | None,
+    project_id: str,
+    job_id: str | None = None,
+) -> Request:
+    body = {"prompt": check_prompt(prompt), **check_extra_body(extra_body)}
     return Request(
-        operation="send_message",
+        operation=operation,
         method="POST",
-        path=_job_path(assumptions.send_message_path, project_id, job_id),
-        route=assumptions.send_message_path,
+        path=path,
+        route=route,
         key_kind="admin",
-        body=_prompt_body(check_prompt(prompt), check_extra_body(extra_body)),
+        body=_ENCODER.encode(body).encode("ascii"),
         headers=check_headers(headers),
         project_id=project_id,
         job_id=job_id,
@@ -209,10 +214,6 @@ def _question_body(body: dict[str, Any], further: Mapping[str, Any]) -> bytes:
 
 
 _ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"))
-
-
-def _prompt_body(prompt: str, further: Mapping[str, Any]) -> bytes:
-    return _ENCODER.encode({"prompt": prompt, **further}).encode("ascii")
 
 
 def prompt_digest(prompt: str) -> str:

@@ -16,8 +16,6 @@ from .argument_checks import host_of
 from .assumptions import Assumptions
 from .requests import Request
 
-__all__ = ["WholeResponse"]
-
 
 @define(eq=False, repr=False, match_args=False)
 class WholeResponse:

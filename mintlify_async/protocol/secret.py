@@ -16,7 +16,6 @@ class Secret(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """Show no character of it."""
         return "'****'"
 
 

@@ -59,7 +59,6 @@ class Edits:
         limit: int,
         tail: Callable[[], str] | None = None,
     ) -> None:
-        """Keep *answer*; made by ``Reply.edits``. Nothing is read before the first step."""
         self._task: asyncio.Task[None] | None = None
         self._every = _check_every(every)
         self._splitter = MarkdownSplitter(limit)
@@ -174,18 +173,15 @@ class Edits:
     aclose = close
 
     async def __aenter__(self) -> Self:
-        """Return itself."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
         self._reading.left = not isinstance(error, asyncio.CancelledError)
         await self._stop()
 
     def __del__(self) -> None:
-        """Cancel the task of an iterator that was dropped."""
         task, loop = getattr(self, "_task", None), getattr(self, "_loop", None)
         if task is None or loop is None or task.done() or loop.is_closed():
             return

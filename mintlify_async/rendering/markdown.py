@@ -10,8 +10,6 @@ from ..messages import Message
 from .readable_text import suggestions_of, text_of
 from .sources import AnswerSource, check_site, sources_of
 
-__all__ = ["answer_markdown", "extras_markdown"]
-
 
 class HasAnswer(Protocol):
     """An answer, a reply, or any other object with an answer's message."""

@@ -114,7 +114,6 @@ class ReadableText:
     __slots__ = ("_apart", "_beginning", "_begun", "_blocks", "_half", "_in_line", "_line", "_space")
 
     def __init__(self) -> None:
-        """Begin before the first part."""
         self._begun = False  # whether there is text before
         self._begin_part()
 

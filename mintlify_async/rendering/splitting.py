@@ -180,10 +180,11 @@ class MarkdownSplitter:
     The text is read once, word by word. Of the places where the current message may end, only the best is
     kept; a later place is never worse than an equal one before it. So a message ends at that place or after
     it, and what stands before it can be shown. The messages are the same however the text arrives.
+
+    *limit* is the longest message, in UTF-16 code units.
     """
 
     def __init__(self, limit: int) -> None:
-        """Begin the first message; *limit* is the longest message, in UTF-16 code units."""
         self._limit = _check_limit(limit)
         self._late = limit - limit // 3  # where the last third of a message begins
         self._text = ""

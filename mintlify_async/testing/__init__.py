@@ -18,8 +18,8 @@ _NAMES_BY_MODULE = {
     "assistant_answers": ("AnswerStyle",),
     "docs_search": ("DEFAULT_DOCS", "DocsIndex"),
     "faults": (
-        *("BrokenChunking", "BrokenGzip", "Close", "Cut", "Drip", "Endless", "Fault", "Garbage", "GzipBomb"),
-        *("HalfHead", "NoAnswer", "Raw", "RawWire", "Redirect", "Reset", "Stall", "TlsAlert", "WrongLength"),
+        *("BrokenChunking", "BrokenGzip", "Close", "Cut", "Drip", "Endless", "Fault", "GzipBomb"),
+        *("HalfHead", "NoAnswer", "Raw", "Reset", "Stall", "TlsAlert", "WrongLength"),
     ),
     "http_answer": ("Answer", "Pause"),
     "local_jobs": ("JobLife", "LocalJob", "ProposedEdit"),
@@ -28,6 +28,7 @@ _NAMES_BY_MODULE = {
     "network_guard": ("NetworkGuard",),
     "operations": ("Keys",),
     "rate_limits": ("Limits",),
+    "raw_connection": ("RawWire",),
     "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),
     "script": ("Rule", "Script"),

@@ -11,13 +11,10 @@ from .faults import Cut as Cut
 from .faults import Drip as Drip
 from .faults import Endless as Endless
 from .faults import Fault as Fault
-from .faults import Garbage as Garbage
 from .faults import GzipBomb as GzipBomb
 from .faults import HalfHead as HalfHead
 from .faults import NoAnswer as NoAnswer
 from .faults import Raw as Raw
-from .faults import RawWire as RawWire
-from .faults import Redirect as Redirect
 from .faults import Reset as Reset
 from .faults import Stall as Stall
 from .faults import TlsAlert as TlsAlert
@@ -33,6 +30,7 @@ from .local_threads import ThreadStyle as ThreadStyle
 from .network_guard import NetworkGuard as NetworkGuard
 from .operations import Keys as Keys
 from .rate_limits import Limits as Limits
+from .raw_connection import RawWire as RawWire
 from .recorder import Recorder as Recorder
 from .request_log import RecordedRequest as RecordedRequest
 from .request_log import RequestLog as RequestLog

@@ -14,33 +14,12 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from attrs import field, frozen
 
 from .http_answer import Answer, Pause, Piece, join_bytes
 from .raw_connection import Ending, RawWire, chunk, framed, framing_of, head, split_body
-
-__all__ = [
-    "BrokenChunking",
-    "BrokenGzip",
-    "Close",
-    "Cut",
-    "Drip",
-    "Endless",
-    "Fault",
-    "Garbage",
-    "GzipBomb",
-    "HalfHead",
-    "NoAnswer",
-    "Raw",
-    "RawWire",
-    "Redirect",
-    "Reset",
-    "Stall",
-    "TlsAlert",
-    "WrongLength",
-]
 
 
 class Fault(ABC):
@@ -232,28 +211,26 @@ class BrokenChunking(_Written):
         yield b"ZZZ\r\n" + join_bytes(after) + b"\r\n"
 
 
-def gzipped(answer: Answer, body: bytes) -> list[Piece]:
+def _gzipped(answer: Answer, body: bytes) -> list[Piece]:
     framing = {"Content-Encoding": "gzip", **framing_of(answer, len(body))}
     return [head(answer, framing), *framed([body], chunked=answer.chunked, ended=True)]
 
 
 @frozen
-class BrokenGzip(Fault):
+class BrokenGzip(_Written):
     """The body is declared as gzip and cannot be unpacked.
 
     Args:
-        how: ``garbage`` sends bytes that are not gzip after the first ones. ``cut`` leaves the last third of
-            the gzip data out, in a body whose framing is correct.
+        cut: Whether to leave the last third of the gzip data out, in a body whose framing is correct. By
+            default, bytes that are not gzip follow the first ones.
     """
 
-    how: Literal["garbage", "cut"] = "garbage"
+    cut: bool = False
 
-    async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Send the broken body."""
+    def _pieces(self, answer: Answer) -> Iterable[Piece]:
         packed = gzip.compress(answer.content)
-        body = packed[:10] + b"\xff" * 64 if self.how == "garbage" else packed[: len(packed) * 2 // 3]
-        await wire.send_all(gzipped(answer, body))
-        wire.fin()
+        body = packed[: len(packed) * 2 // 3] if self.cut else packed[:10] + b"\xff" * 64
+        return _gzipped(answer, body)
 
 
 @frozen
@@ -267,11 +244,11 @@ class GzipBomb(_Written):
     size_bytes: int = 100_000_000
 
     def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        return gzipped(answer, compressed_spaces(self.size_bytes))
+        return _gzipped(answer, _compressed_spaces(self.size_bytes))
 
 
 @lru_cache(maxsize=4)  # packing a large bomb takes some tenths of a second
-def compressed_spaces(size_bytes: int) -> bytes:
+def _compressed_spaces(size_bytes: int) -> bytes:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     megabyte = b" " * 1_000_000
     packed = [packer.compress(megabyte) for _ in range(size_bytes // len(megabyte))]
@@ -303,38 +280,6 @@ class Endless(_Written):
 
 
 @frozen
-class Redirect(_Written):
-    """The answer is a redirect.
-
-    Args:
-        location: The address to go to.
-        status: 301, 302, 303, 307 or 308.
-    """
-
-    location: str
-    status: int = 307
-
-    def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        redirect = Answer(status=self.status, headers={"Location": self.location})
-        return [head(redirect, framing_of(redirect))]
-
-
-@frozen
-class Garbage(_Written):
-    """The answer is not HTTP.
-
-    Args:
-        data: The bytes that are sent instead.
-    """
-
-    data: bytes = b"\x00\x01\x02 this is not HTTP\r\n\r\n"
-    for_connections = True
-
-    def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        return [self.data]
-
-
-@frozen
 class TlsAlert(_Written):
     """The TLS handshake is refused. Give the session ``base_url=service.tls_url``."""
 
@@ -344,13 +289,13 @@ class TlsAlert(_Written):
         return [b"\x15\x03\x03\x00\x02\x02\x28"]  # the alert handshake_failure
 
 
-def to_pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
+def _to_pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
     return tuple(value if isinstance(value, bytes) else Pause(value) for value in values)
 
 
 @frozen
 class Raw(_Written):
-    r"""Exactly these bytes, from the status line on.
+    r"""Exactly these bytes, from the status line on, whether they are HTTP or not.
 
     ::
 
@@ -361,7 +306,7 @@ class Raw(_Written):
         how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
     """
 
-    pieces: tuple[Piece, ...] = field(converter=to_pieces)
+    pieces: tuple[Piece, ...] = field(converter=_to_pieces)
     how: Ending = "fin"
     for_connections = True
 
@@ -369,10 +314,11 @@ class Raw(_Written):
         return self.pieces
 
 
-BEFORE_THE_BODY = (Reset, Close, NoAnswer, HalfHead, Redirect, Garbage, TlsAlert, Raw)
-IN_THE_BODY = (Cut, Stall, Drip, WrongLength, BrokenChunking, BrokenGzip, GzipBomb, Endless)
-
 KINDS: Mapping[str, type[Fault]] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(): kind for kind in (*BEFORE_THE_BODY, *IN_THE_BODY)
+    re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(): kind
+    for kind in (
+        *(Reset, Close, NoAnswer, HalfHead, TlsAlert, Raw),
+        *(Cut, Stall, Drip, WrongLength, BrokenChunking, BrokenGzip, GzipBomb, Endless),
+    )
 }
 """The faults by the names that script files use, such as ``no-answer``."""

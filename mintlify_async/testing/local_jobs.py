@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..errors import ConfigurationError
+from ..protocol.argument_checks import check_seconds
 from ..runtime.clock import Clock
 from .docs_search import DocsIndex, Page
 
@@ -60,13 +60,9 @@ class JobLife:
 
     def __attrs_post_init__(self) -> None:
         for name in ("seconds", "pr_delay", "stale_spread", "not_found"):
-            value: object = getattr(self, name)
-            if not isinstance(value, int | float):
-                raise ConfigurationError(f"{name} must be a number of seconds", field=name)
-            if value < 0:
-                raise ConfigurationError(f"{name} is in seconds and cannot be negative", field=name)
-        if not self.replicas or min(self.replicas) < 0:
-            raise ConfigurationError("stale is in seconds and cannot be negative or empty", field="stale")
+            check_seconds(getattr(self, name), name, zero=True)
+        for lag in self.replicas or (None,):
+            check_seconds(lag, "stale", zero=True)
 
     @property
     def replicas(self) -> tuple[float, ...]:

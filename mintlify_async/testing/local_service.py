@@ -32,7 +32,7 @@ from .local_threads import ThreadStyle
 from .operations import Keys, Operations, find_operation
 from .rate_limits import Limits
 from .replay import replay_rules
-from .request_log import Expected, RecordedRequest, RequestLog, describe_difference
+from .request_log import RecordedRequest, RequestLog
 from .script import Rule, Script, replace_fields
 
 if TYPE_CHECKING:
@@ -232,18 +232,6 @@ class LocalService:
     def answering(self) -> int:
         """The number of requests being answered."""
         return len(self._at_work)
-
-    def assert_requests(self, *expected: Expected) -> None:
-        """Check what was received.
-
-        Args:
-            expected: The requests, each ``(method, path)`` or ``(method, path, json)``.
-
-        Raises:
-            AssertionError: Other requests were received; the message shows the difference.
-        """
-        if self.requests != list(expected):
-            raise AssertionError(describe_difference(self.requests, expected))
 
     async def until(self, condition: Callable[[LocalService], bool]) -> None:
         """Wait until *condition* is true. It is checked when a request arrives and when an answer ends.

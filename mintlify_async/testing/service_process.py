@@ -13,7 +13,6 @@ import sys
 from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
 
 from .assistant_answers import AnswerStyle
 from .local_jobs import JobLife
@@ -33,8 +32,6 @@ async def serve(
     pause: float = 0.0,
     life: JobLife | None = None,
     quiet: bool = False,
-    output: TextIO | None = None,
-    log: TextIO | None = None,
 ) -> None:
     """Run a local service until SIGTERM or SIGINT; ``mintlify-async serve`` calls this.
 
@@ -52,15 +49,12 @@ async def serve(
         pause: Seconds between two events of an answer.
         life: How jobs proceed.
         quiet: Whether to leave the lines per request out.
-        output: Where the ready line goes; the default is standard output.
-        log: Where everything else goes; the default is standard error.
 
     Raises:
         ConfigurationError: The folder has no page, the port is not a port, or the script or the recording
             has a mistake.
         OSError: The port is in use, or a file cannot be read.
     """
-    told: TextIO = log or sys.stderr
     service = LocalService(
         host=host,
         port=port,
@@ -70,29 +64,24 @@ async def serve(
         answers=AnswerStyle(pause=pause),
         control=True,
         replay=replay,
-        observer=None if quiet else lambda request: _write(told, _line(request)),
+        observer=None if quiet else lambda request: _log(_line(request)),
     )
     if replay is not None:
-        _write(told, f"{len(service.script.rules)} recorded answers from {replay}")
+        _log(f"{len(service.script.rules)} recorded answers from {replay}")
     if script is not None:
         rules = load_script(script, service.script)
-        _write(told, f"{len(rules)} scripted answers from {script}")
+        _log(f"{len(rules)} scripted answers from {script}")
     with _stop_signal() as stopped:
         async with service:
-            _write(told, f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
-            for line in settings_lines(service):
-                _write(told, line)
-            _write(told, "# its jobs are short, so a follow-up need not take a minute to be sure of:")
-            _write(told, f"# MintlifySession(poll=PollPolicy(settle_seconds={service.settle_seconds:g}))")
-            _write(output or sys.stdout, f"ready {service.base_url}")
+            _log(f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
+            for name, value in service.environment.items():
+                _log(f"export {name}={value}")
+            _log("# its jobs are short, so a follow-up need not take a minute to be sure of:")
+            _log(f"# MintlifySession(poll=PollPolicy(settle_seconds={service.settle_seconds:g}))")
+            print(f"ready {service.base_url}", flush=True)
             await stopped.wait()
-            _write(told, "stopping")
-    _write(told, f"stopped after {len(service.requests)} requests")
-
-
-def settings_lines(service: LocalService) -> list[str]:
-    """Return shell commands that set the environment variables for *service*."""
-    return [f"export {name}={value}" for name, value in service.environment.items()]
+            _log("stopping")
+    _log(f"stopped after {len(service.requests)} requests")
 
 
 @contextlib.contextmanager
@@ -123,5 +112,5 @@ def _line(request: RecordedRequest) -> str:
     return f"{moment} {request.method} {request.path} -> {end} ({request.operation}, {request.seconds:.3f} s)"
 
 
-def _write(where: TextIO, line: str) -> None:
-    print(line, file=where, flush=True)
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -18,7 +18,7 @@ from typing import Final
 
 from attrs import define
 
-from ..errors import ConfigurationError
+from ..protocol.argument_checks import check_seconds
 from .idle_loop import IdleWatch, default_grace
 
 EPOCH: Final = 1_767_225_600.0
@@ -137,8 +137,7 @@ class VirtualClock:
     def __init__(
         self, *, start: float = 0.0, epoch: float = EPOCH, auto: bool = True, grace: float | None = None
     ) -> None:
-        if grace is not None and grace < 0:
-            raise ConfigurationError("grace is in seconds and cannot be negative", field="grace")
+        check_seconds(grace, "grace", zero=True, none="is right for one process")
         self.auto = auto
         self.grace = default_grace() if grace is None else grace
         self._now = start

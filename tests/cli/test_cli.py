@@ -259,17 +259,22 @@ PYTHON = r"\w=|await|Session|JobRef|handle\.|reply\.|project_id|base_url|_key|th
             "keys go in MINTLIFY_ADMIN_API_KEY",
         ),
         (["ask", "Hm?"], {"MINTLIFY_BASE_URL": " "}, 2, "unset the variable"),
-        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "' quoted'"}, 2, "quotes"),
-        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_0123 "}, 2, "blanks"),
+        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "' quoted'"}, 2, "quotation marks"),
+        (["ask", "Hm?"], {"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_0123 "}, 2, "ends with a blank"),
         (
             ["ask", "Hm?"],
             {"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_é"},
             2,
             "MINTLIFY_ASSISTANT_API_KEY may hold",
         ),
-        (["ask", "Hm?"], {"MINTLIFY_DOMAIN": "https://docs.example"}, 2, "MINTLIFY_DOMAIN is an address"),
-        (["ask", "Hm?", "--domain", "a/b"], {}, 2, "--domain is an address"),
-        (["ask", "Hm?", "--domain", ".."], {}, 2, "--domain or MINTLIFY_DOMAIN must not be '..'"),
+        (
+            ["ask", "Hm?"],
+            {"MINTLIFY_DOMAIN": "https://docs.example"},
+            2,
+            "MINTLIFY_DOMAIN is a URL or",
+        ),
+        (["ask", "Hm?", "--domain", "a/b"], {}, 2, "--domain is a URL or a path"),
+        (["ask", "Hm?", "--domain", ".."], {}, 2, "--domain must not be '..'"),
         (["ask", "Hm?", "--domain", "other"], {}, 1, "check --domain or MINTLIFY_DOMAIN"),
         (["ask", "Hm?", "--domain", ""], {}, 2, "--domain: it is empty"),
         (["ask", "Hm?", "--fp", " "], {}, 2, "--fp: it is empty"),
@@ -282,7 +287,12 @@ PYTHON = r"\w=|await|Session|JobRef|handle\.|reply\.|project_id|base_url|_key|th
         (["ask", "Hm?", "--code", sys.executable], {}, 2, "is not text in UTF-8"),
         (["job", "create", ""], {}, 2, "the prompt is blank"),
         (["job", "send", "job_1", "  "], {}, 2, "the prompt is blank"),
-        (["job", "create", "Fix"], {"MINTLIFY_ADMIN_API_KEY": "mint_dsc_0123"}, 2, "must be an admin key"),
+        (
+            ["job", "create", "Fix"],
+            {"MINTLIFY_ADMIN_API_KEY": "mint_dsc_0123"},
+            2,
+            "holds an assistant key: agent jobs need the admin key, in MINTLIFY_ADMIN_API_KEY",
+        ),
         (["job", "show", "job_1"], {"MINTLIFY_PROJECT_ID": None}, 2, "or give --project"),
         (["job", "show", "mintlify-job:cut"], {}, 2, "`mintlify-async job create` prints it"),
         (["job", "create", "Fix", "--project", "other"], {}, 1, "check --project or MINTLIFY_PROJECT_ID"),
@@ -515,7 +525,7 @@ async def test_job_create_prints_the_reference(service):
     assert ended.status == 0, ended.err
     ref = mintlify_async.JobRef.parse(ended.out.strip())
     assert ref.id in service.jobs
-    service.assert_requests(("POST", f"/v2/agent/{service.project_id}/job", {"prompt": "Fix the typos"}))
+    assert service.requests == [("POST", f"/v2/agent/{service.project_id}/job", {"prompt": "Fix the typos"})]
 
 
 async def test_job_create_and_wait(service):
@@ -696,20 +706,20 @@ async def test_the_doctor_warns_of_an_unsafe_aiohttp(service, monkeypatch, insta
 @pytest.mark.parametrize(
     ("env", "status", "says"),
     [
-        ({"MINTLIFY_ADMIN_API_KEY": "mint_dsc_test_0123"}, 1, "it must be an admin key"),
-        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_test_0123"}, 1, "it must be an assistant key"),
-        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_us_0123"}, 1, "it must be an assistant key"),
+        ({"MINTLIFY_ADMIN_API_KEY": "mint_dsc_test_0123"}, 1, "agent jobs need the admin key"),
+        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_test_0123"}, 1, "needs the assistant key"),
+        ({"MINTLIFY_ASSISTANT_API_KEY": "mint_us_0123"}, 1, "needs the assistant key"),
         (
             {"MINTLIFY_ASSISTANT_API_KEY": "sk-0123"},
             1,
-            "MINTLIFY_ASSISTANT_API_KEY is not a key of this service",
+            "MINTLIFY_ASSISTANT_API_KEY is a key whose prefix is not known",
         ),
-        ({"MINTLIFY_ASSISTANT_API_KEY": '"mint_dsc_0123"'}, 1, "quotes"),
-        ({"MINTLIFY_DOMAIN": "https://acme.example"}, 1, "MINTLIFY_DOMAIN is an address"),
+        ({"MINTLIFY_ASSISTANT_API_KEY": '"mint_dsc_0123"'}, 1, "quotation marks"),
+        ({"MINTLIFY_DOMAIN": "https://acme.example"}, 1, "MINTLIFY_DOMAIN is a URL or"),
         ({"MINTLIFY_PROJECT_ID": ".."}, 1, "MINTLIFY_PROJECT_ID must not be"),
         ({"MINTLIFY_BASE_URL": "ftp://x"}, 1, "MINTLIFY_BASE_URL must begin"),
         ({"MINTLIFY_ASSISTANT_API_KEY": "mint_dsc_é"}, 1, "MINTLIFY_ASSISTANT_API_KEY may hold"),
-        ({"MINTLIFY_DOMAIN": "acme "}, 1, "MINTLIFY_DOMAIN begins or ends with blanks"),
+        ({"MINTLIFY_DOMAIN": "acme "}, 1, "MINTLIFY_DOMAIN begins or ends with a blank"),
         ({"MINTLIFY_PROJECT_ID": "other"}, 1, "it has no project other: check MINTLIFY_PROJECT_ID"),
         ({"MINTLIFY_ADMIN_API_KEY": "mint_test_expired_0123456789abcdef"}, 1, "401"),
         ({"MINTLIFY_ADMIN_API_KEY": None, "MINTLIFY_BASE_URL": "http://127.0.0.1:9"}, 1, "not reached"),

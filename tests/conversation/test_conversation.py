@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mintlify_async.conversation.conversation import Conversation
-from mintlify_async.errors import ConfigurationError, StateError
+from mintlify_async.errors import AssistantError, ConfigurationError, StateError
 from mintlify_async.messages import Message, TextPart
 
 
@@ -97,6 +97,31 @@ async def test_forks_go_apart(service, session):
     assert (other.fp, other.system, other.owner) == (chat.fp, chat.system, chat.owner)
     assert other.id != chat.id
     assert chat.fork(keep_thread=True).thread == chat.thread
+
+
+CUT = [
+    {"type": "start"},
+    {"type": "text-start", "id": "0"},
+    {"type": "text-delta", "id": "0", "delta": "Hal"},
+]
+
+
+async def test_a_fork_has_the_same_settings(service, session):
+    """Its bounds, what it keeps, and what is done with a turn that broke off, as its requests show."""
+    chat = session.conversation(max_messages=3, keep_messages=4, history_parts=(), commit="partial")
+    for question in ("One?", "Two?"):
+        await chat.ask(question)
+    fork = chat.fork()
+    await fork.ask("Three?")
+    sent = service.requests[-1].json["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "user"][-len(sent) :]
+    assert len(sent) <= 3
+    assert all(part["type"] == "text" for message in sent for part in message["parts"])
+    assert len(fork.messages) == 4
+    service.script.ask(events=[*CUT, {"type": "error", "errorText": "no"}])
+    with pytest.raises(AssistantError):
+        await fork.ask("Four?")
+    assert [message.text for message in fork.messages[-2:]] == ["Four?", "Hal"]
 
 
 async def test_a_conversation_goes_through_json(service, session):

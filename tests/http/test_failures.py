@@ -21,7 +21,6 @@ from mintlify_async import (
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
-from mintlify_async.testing.faults import Redirect
 
 KEYS = Keys()
 
@@ -29,7 +28,7 @@ KEYS = Keys()
 @pytest.mark.parametrize("location", ["http://[bad", "//[", "http://a]b/", "\\\\x", "http://[::1%25lo]x/"])
 async def test_a_redirect_to_what_is_no_address_is_reported_like_any(service, location):
     """A redirect with an invalid Location is an APIStatusError, not an error of the standard library."""
-    service.script.any(fault=Redirect(location, 302), times=None)
+    service.script.any(status=302, headers={"Location": location}, times=None)
     async with service.session() as session:
         for call in (session.create_job("x"), session.job("j").refresh(), session.ask("x").run()):
             with pytest.raises(APIStatusError, match="redirect"):

@@ -39,7 +39,7 @@ from mintlify_async.errors import (
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService, VirtualClock
-from mintlify_async.testing.faults import NoAnswer, Redirect
+from mintlify_async.testing.faults import NoAnswer
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ async def test_a_redirect_is_reported_never_followed(session, service, operation
     """Neither prompt nor key reach the other address; the message names only its host."""
     async with LocalService() as elsewhere:
         target = f"{elsewhere.base_url}/stolen?x=1"
-        script(service, operation, fault=Redirect(target, status))
+        script(service, operation, status=status, headers={"Location": target})
         error, sent = await failure(session, service, operation)
         assert elsewhere.requests == []
     assert type(error) is APIStatusError

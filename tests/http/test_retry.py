@@ -157,6 +157,9 @@ def test_the_budget_ends_a_storm_and_comes_back_with_successes():
         ({"retry-after": "9" * 400}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "Fri, 99 Nov 2026 10:05:00 GMT"}, None),
+        ({"retry-after": "Fri, 18 Nov 99999999999 10:05:00 GMT"}, None),
+        ({"retry-after": "Fri, 18 Nov 2026 10:05:00 +99999999999999999999"}, None),
+        ({"retry-after": "Wed, 18 Nov 2026 12:06:40 GMT", "date": "18 Nov 99999999999 10:00 GMT"}, 3600.0),
         ({"retry-after": "٣"}, None),
     ],
 )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_fakes import FakeAgent, at_times, down, in_turn, record, refused, tasks_left
 
-from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError
+from mintlify_async.errors import ConfigurationError, JobTimeoutError, NotFoundError, StateError
 from mintlify_async.jobs.handle import begin_wait
 from mintlify_async.jobs.poll_scheduler import PollScheduler
 from mintlify_async.jobs.polling import PollPolicy
@@ -35,6 +35,21 @@ async def test_it_has_no_life_of_its_own():
     assert scheduler._timer is None
     await asyncio.sleep(0)
     assert (len(scheduler), scheduler._heap, scheduler._running, scheduler._dying) == (0, [], {}, set())
+
+
+async def test_a_closed_scheduler_holds_no_wait():
+    """Each wait ends with a StateError, and neither job, timer nor task is left of it."""
+    agent = FakeAgent(poll=PollPolicy(per_second=1000))
+    waits = [
+        asyncio.create_task(job.wait(timeout=None))
+        for job in agent.jobs(names(3), lambda: at_times((0, "active")))
+    ]
+    await agent.clock.sleep(1)
+    agent.scheduler().close()
+    assert (len(agent.scheduler()), agent.scheduler()._timer) == (0, None)  # at once: the loop may end now
+    ended = await asyncio.gather(*waits, return_exceptions=True)
+    assert [type(error) for error in ended] == [StateError] * 3
+    assert tasks_left() == []
 
 
 async def test_waits_of_one_job_share_its_polls():

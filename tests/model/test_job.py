@@ -173,6 +173,9 @@ def test_no_job_without_id_and_status(wire: object) -> None:
         Job.from_wire(wire, ResponseInfo(status=200, request_id="r"))
     assert (caught.value.status, caught.value.request_id) == (200, "r")
     assert "secret" not in str(caught.value) + caught.value.excerpt
+    assert json.loads(caught.value.excerpt) == (
+        {**wire, "threadKey": "***"} if isinstance(wire, dict) else wire
+    )
 
 
 @given(st.dictionaries(st.text(), JSON))

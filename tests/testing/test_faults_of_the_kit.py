@@ -17,13 +17,11 @@ from mintlify_async.testing import (
     Cut,
     Drip,
     Endless,
-    Garbage,
     GzipBomb,
     HalfHead,
     LocalService,
     NoAnswer,
     Raw,
-    Redirect,
     Reset,
     Stall,
     TlsAlert,
@@ -238,7 +236,7 @@ async def test_gzip_cut_short_is_silent(client, service):
     """The framing is whole, the gzip is not: no error, and some of the body is missing."""
     body = bytes(range(256)) * 8
     assert len(gzip.compress(body)) < len(body)
-    service.script.create_job(body=body, fault=BrokenGzip("cut"))
+    service.script.create_job(body=body, fault=BrokenGzip(cut=True))
     async with post(client, service) as response:
         seen = await response.read()
     assert len(seen) < len(body)
@@ -264,7 +262,7 @@ async def test_endless_comments(client, service, clock):
 
 async def test_redirect(client, service):
     """The answer names another place."""
-    service.script.create_job(fault=Redirect("http://127.0.0.1:9/elsewhere", status=308))
+    service.script.create_job(status=308, headers={"Location": "http://127.0.0.1:9/elsewhere"})
     async with post(client, service) as response:
         assert (response.status, response.headers["Location"]) == (308, "http://127.0.0.1:9/elsewhere")
 
@@ -272,7 +270,7 @@ async def test_redirect(client, service):
 @pytest.mark.shows_secrets("the bare client's own error shows the request's headers")
 async def test_garbage(client, service):
     """What comes is no HTTP."""
-    service.script.create_job(fault=Garbage())
+    service.script.create_job(fault=Raw([b"this is not HTTP\r\n\r\n"]))
     with pytest.raises(aiohttp.ClientResponseError):
         await post(client, service)
 
@@ -331,7 +329,7 @@ async def test_untrusted_certificate(clock):
 
 async def test_the_connection_is_gone_after_each_fault(client, service):
     """A fault uses its connection up; the next request has a new one and is answered."""
-    faults = [Reset(), Close(), Cut(at=3), WrongLength(), Garbage(), HalfHead(), Drip(size=50)]
+    faults = [Reset(), Close(), Cut(at=3), WrongLength(), Raw([b"no HTTP"]), HalfHead(), Drip(size=50)]
     for fault in faults:
         service.script.create_job(fault=fault)
         try:

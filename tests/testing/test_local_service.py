@@ -552,9 +552,8 @@ async def test_requests_compare_with_a_list(client):
     requests = client.service.requests
     assert requests == [("POST", JOBS), *[("GET", f"{JOBS}/job_1")] * 2]
     assert (requests.count("get_job"), requests.count(("POST", JOBS))) == (2, 1)
-    client.service.assert_requests(("POST", JOBS), *[("GET", f"{JOBS}/job_1")] * 2)
     with pytest.raises(AssertionError, match="1 requests expected, 3 received") as caught:
-        client.service.assert_requests(("POST", JOBS, {"prompt": "Fix"}))
+        assert requests == [("POST", JOBS, {"prompt": "Fix"})]
     assert '-POST /v2/agent/acme/job {"prompt": "Fix"}' in str(caught.value)
     assert '+POST /v2/agent/acme/job {"prompt": "Fix the typos"}' in str(caught.value)
     requests.clear()

@@ -101,6 +101,21 @@ def test_an_allowed_name_opens_its_addresses(monkeypatch, name, on_first):
         guard.off()
 
 
+@pytest.mark.parametrize("connect", ["connect", "connect_ex"])
+def test_both_ways_to_connect_are_guarded(guard, connect):
+    """``connect_ex`` tells by a number, so a guard that lets it through would go unnoticed."""
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        with pytest.raises(BlockedConnection):
+            getattr(sock, connect)(("198.51.100.9", 9))
+    assert guard.attempts == ["198.51.100.9"]
+    with socket.socket() as local:
+        local.bind(("127.0.0.1", 0))
+        with socket.socket() as sock:
+            assert sock.connect_ex(local.getsockname()) != 0  # refused by this machine: nothing listens
+    assert guard.attempts == ["198.51.100.9"]
+
+
 def test_a_host_as_bytes(guard):
     """It is named as text, and this machine is recognized."""
     socket.getaddrinfo(b"localhost", 80)

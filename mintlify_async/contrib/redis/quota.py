@@ -244,14 +244,15 @@ class RedisQuotaStore(RedisStore):
         timeout: float = 0.25,
         probe_every: float = 1.0,
     ) -> None:
-        """Keep the client; nothing is sent yet."""
         if on_store_error not in ("raise", "local"):
             raise ConfigurationError(
                 f"on_store_error must be 'raise' or 'local', not {on_store_error!r}", field="on_store_error"
             )
-        if on_store_error == "local" and (sharers is None or sharers < 1):
+        if on_store_error == "local" and not (
+            isinstance(sharers, int) and sharers is not True and sharers >= 1
+        ):
             raise ConfigurationError(
-                "on_store_error='local' needs sharers=, the number of processes that share the limits",
+                "sharers must be the number of processes that share the limits, for on_store_error='local'",
                 field="sharers",
             )
         super().__init__(client, namespace=namespace, timeout=timeout)
@@ -272,7 +273,6 @@ class RedisQuotaStore(RedisStore):
         self._probe_at = 0.0
 
     def __repr__(self) -> str:
-        """Show the namespace, and whether Redis is unavailable."""
         return f"RedisQuotaStore(namespace={self._namespace!r}{', away' if self._away else ''})"
 
     async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:

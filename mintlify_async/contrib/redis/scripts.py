@@ -62,7 +62,6 @@ class Script:
     sha: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Compute the SHA-1."""
         digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
         object.__setattr__(self, "sha", digest)
 
@@ -71,7 +70,6 @@ class StoreAway(Exception):  # noqa: N818 - never raised to the user: the stores
     """Redis did not run a script: it is unreachable, too slow, full, or refuses."""
 
     def __init__(self, reason: BaseException) -> None:
-        """Keep the reason's class and its first words."""
         self.reason = f"{type(reason).__name__}: {printable(str(reason))}".rstrip(": ")
         super().__init__(self.reason)
 
@@ -88,7 +86,6 @@ class Places:
     """How many steps one client takes at a time, from all stores that use it."""
 
     def __init__(self, client: RedisClient) -> None:
-        """Keep within the connections of the client's pool, which refuses steps beyond them."""
         self.pool = getattr(client, "connection_pool", None)
         self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
         self._home: weakref.ref[asyncio.AbstractEventLoop] | None = None
@@ -129,7 +126,6 @@ class Runner:
     """
 
     def __init__(self, client: RedisClient, timeout: float) -> None:
-        """Keep the client; nothing is sent yet."""
         if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
             raise ConfigurationError(
                 "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
@@ -227,7 +223,6 @@ class RedisStore(NothingToClose):
         timeout: float = 2.0,
         keep: float | None = None,
     ) -> None:
-        """Keep the client; nothing is sent yet."""
         self._runner = Runner(client, timeout)
         self._namespace = _check_namespace(namespace)
         # Milliseconds, as PEXPIRE takes them; the scripts read 0 as "for good".

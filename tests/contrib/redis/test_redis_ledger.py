@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis_server import RedisServer, Stutter, run_all, run_python
 
-from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger
 from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
 from mintlify_async.jobs.create_once import create_once
 from mintlify_async.model.job import Job
@@ -153,7 +153,7 @@ async def test_a_redis_that_never_answers_is_an_error_in_time():
 RACER = """
 import asyncio, json, sys
 from mintlify_async.runtime.clock import SystemClock
-from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger
 from mintlify_async.jobs.create_once import create_once
 from mintlify_async.model.job import Job
 from redis.asyncio import Redis
@@ -190,7 +190,7 @@ async def test_of_three_processes_one_sends(redis_server: RedisServer, redis_cli
 DEADLY = """
 import asyncio, os, signal, sys
 from mintlify_async.runtime.clock import SystemClock
-from mintlify_async.contrib.redis import RedisLedger
+from mintlify_async.contrib.redis import RedisConversationStore, RedisLedger
 from mintlify_async.errors import OutcomeUnknownError
 from mintlify_async.jobs.create_once import create_once
 from mintlify_async.model.job import Job
@@ -267,14 +267,25 @@ async def test_loops_in_other_threads_may_share_it(redis_client: Any):
 
 @pytest.mark.parametrize(
     ("arguments", "field"),
-    [({"namespace": "{"}, "namespace"), ({"timeout": -1}, "timeout"), ({"keep": 0}, "keep")],
+    [
+        ({"namespace": "{"}, "namespace"),
+        ({"namespace": "a}"}, "namespace"),
+        ({"timeout": -1}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"keep": 0}, "keep"),
+        ({"keep": "60"}, "keep"),
+        ({"keep": float("inf")}, "keep"),
+        ({"keep": True}, "keep"),
+    ],
 )
-def test_a_bad_argument_is_refused_by_name(redis_server: RedisServer, arguments: dict[str, Any], field: str):
+@pytest.mark.parametrize("store", [RedisLedger, RedisConversationStore])
+def test_a_bad_argument_is_refused_by_name(store: Any, arguments: dict[str, Any], field: str):
     """Before anything is sent."""
     from redis.asyncio import Redis
 
     client = Redis()  # connects with its first command
     with pytest.raises(ConfigurationError) as error:
-        RedisLedger(client, **arguments)
+        store(client, **arguments)
     assert error.value.field == field
+    assert str(error.value).startswith(field)
     assert repr(RedisLedger(client)) == "RedisLedger(namespace='mintlify')"

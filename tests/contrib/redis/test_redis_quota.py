@@ -622,6 +622,14 @@ async def test_waiting_takes_its_time_from_the_sessions_clock():
         ({"namespace": ""}, "namespace"),
         ({"timeout": 0}, "timeout"),
         ({"probe_every": float("nan")}, "probe_every"),
+        ({"probe_every": 0}, "probe_every"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"timeout": "1"}, "timeout"),
+        ({"namespace": None}, "namespace"),
+        ({"on_store_error": "local", "sharers": "2"}, "sharers"),
+        ({"on_store_error": "local", "sharers": True}, "sharers"),
+        ({"on_store_error": "local", "sharers": 1.5}, "sharers"),
     ],
 )
 def test_a_bad_argument_is_refused_by_name(arguments: dict[str, Any], field: str):
