@@ -646,6 +646,19 @@ async def test_aclosing_closes_a_reply(service, session):
     await reply.aclose()
 
 
+@pytest.mark.parametrize("view", ["text_stream", "snapshots", "edits"])
+async def test_aclosing_a_view_closes_its_reply(service, session, view):
+    """Leaving the block of a view frees the connection, as leaving the reply's block does."""
+    service.script.ask(events=[*ANSWER[:3], 60.0])
+    reply = session.ask("Hm?")
+    made = getattr(reply, view)
+    async with contextlib.aclosing(made if view == "text_stream" else made()) as reading:
+        await anext(reading)
+    assert reply.closed
+    await service.until(lambda running: running.answering == 0)
+    await reading.aclose()
+
+
 async def test_the_id_of_the_request(service, session):
     """A reply and its answer have it, pickled, too; before the start it is a StateError."""
     service.script.ask(headers={"X-Request-Id": "req_1"})
