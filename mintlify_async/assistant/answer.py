@@ -221,3 +221,12 @@ def warn_unread(state: str, made_at: Place) -> None:
 def already_read() -> StateError:
     """Return the error for a second task that reads a reply."""
     return StateError("this reply is already being read by another task; read it in one, or ask twice")
+
+
+def ended(answer: Answer | None) -> StateError:
+    """Return the error for reading a reply that has ended; *answer* is its whole answer, if it has one."""
+    if answer is None:
+        return StateError(
+            "this reply has ended without a whole answer: it failed, or was closed early; ask again"
+        )
+    return StateError("this reply has ended, and is read only once: use `reply.answer`, or ask again")
