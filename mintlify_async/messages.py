@@ -464,7 +464,7 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
         return [Message.user(require_text(given, field), make_id())]
     if isinstance(given, Message | Mapping):
         return [_with_id(_coerce(cast("object", given), field), make_id)]
-    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray | memoryview):
+    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
         kind = type(given).__name__
         raise ConfigurationError(f"{field} must be text, a message or a list, not {kind}", field=field)
     if not given:
