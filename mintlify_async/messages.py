@@ -418,7 +418,11 @@ class Message(WireValue):
         """
         content = as_object(wire)
         if content is None:
-            raise ConfigurationError(f"{where} must be an object, not {type(wire).__name__}", field=where)
+            hint = "; pass its .message" if hasattr(type(wire), "message") else ""  # an Answer, a Reply
+            kind = type(wire).__name__
+            raise ConfigurationError(
+                f"{where} must be text, a Message or its dict, not {kind}{hint}", field=where
+            )
         require_json(content, where)
         id = require_text(content.pop("id", ""), f"{where}.id", empty=True)
         role = require_text(content.pop("role", None), f"{where}.role")
@@ -438,7 +442,8 @@ class Message(WireValue):
 def _text_of(content: object, where: str) -> str:
     if not isinstance(content, str):
         raise ConfigurationError(
-            f"{where}.content must be text, not {type(content).__name__}; a list of parts is named parts",
+            f"{where}.content must be text, not {type(content).__name__}; give a list of parts as "
+            f'{where}.parts, such as [{{"type": "text", "text": "Hi"}}]',
             field=f"{where}.content",
         )
     return require_text(content, f"{where}.content")
@@ -459,7 +464,7 @@ def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "
         return [Message.user(require_text(given, field), make_id())]
     if isinstance(given, Message | Mapping):
         return [_with_id(_coerce(cast("object", given), field), make_id)]
-    if not isinstance(given, Sequence):
+    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
         kind = type(given).__name__
         raise ConfigurationError(f"{field} must be text, a message or a list, not {kind}", field=field)
     if not given:

@@ -27,7 +27,7 @@ from .jobs.agent_api import AgentAPI, LoopResources
 from .jobs.poll_scheduler import PollScheduler
 from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
-from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, kind_in_words
+from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, shared_key
 from .protocol.argument_checks import (
     check_base_url,
     check_extra_body,
@@ -42,7 +42,7 @@ from .protocol.argument_checks import (
 from .protocol.assumptions import Assumptions
 from .protocol.object_checks import LEDGER, OBSERVER, QUOTA, RECORDER, check_type
 from .protocol.requests import KeyKind
-from .protocol.secret import Secret, hidden
+from .protocol.secret import hidden
 from .rendering.sources import check_site
 from .runtime.per_event_loop import LoopLocal
 
@@ -256,9 +256,7 @@ def session_keys(
     """
     check_flag(check_kind, "check_key_kind")
     check_type(assumptions, Assumptions, "assumptions")
-    shared = Secret(os.environ.get(SHARED_VARIABLE, ""))
-    holds = assumptions.kind_of_key(shared.strip(" \t\r\n\"'"))
-    hint = f"; {SHARED_VARIABLE} holds {kind_in_words(holds)}" if shared.strip() else ""
+    shared, holds, hint = shared_key(assumptions)
     kinds: tuple[tuple[KeyKind, KeySource | None], ...] = (("admin", admin), ("assistant", assistant))
     keys: dict[str, Key] = {}
     for kind, argument in kinds:

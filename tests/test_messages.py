@@ -180,7 +180,7 @@ def test_messages_from_anything() -> None:
         ([], "messages"),
         (5, "messages"),
         (None, "messages"),
-        (b"x", "messages[0]"),
+        (b"x", "messages"),
         (["a", ""], "messages[1]"),
         (["a", 5], "messages[1]"),
         ([{"parts": []}], "messages[0].role"),

@@ -194,6 +194,12 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type(await reply.aclose(), None)
     async with aclosing(session.ask({"role": "user", "content": "hi"})) as closing:
         assert_type(closing, Reply)
+    async with (
+        aclosing(closing.text_stream) as closing_text,
+        aclosing(closing.snapshots()) as closing_messages,
+    ):
+        assert_type(await anext(closing_text), str)
+        assert_type(await anext(closing_messages), Message)
     whole = await reply
     assert_type(whole, Answer)
     assert_type(whole.text, str)

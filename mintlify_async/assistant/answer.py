@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from attrs import frozen
@@ -127,7 +127,35 @@ class Answer(Extras):
             )
 
 
-class TextStream:
+class ClosableEvents(Protocol):
+    """What a view reads: a reply."""
+
+    def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
+
+    def __anext__(self) -> Awaitable[StreamEvent]: ...
+
+    async def aclose(self) -> None:
+        """Stop reading and free the connection."""
+        ...
+
+
+class _View:
+    """An async iterator that reads a reply."""
+
+    def __init__(self, reply: ClosableEvents) -> None:
+        self._reply = reply
+
+    def __aiter__(self) -> Self:
+        """Return itself; raises StateError when the reply has ended."""
+        aiter(self._reply)
+        return self
+
+    async def aclose(self) -> None:
+        """Close the reply, for ``contextlib.aclosing``."""
+        await self._reply.aclose()
+
+
+class TextStream(_View):
     """The text of a reply, piece by piece, as people read it: together the pieces are ``answer.text``.
 
     A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
@@ -137,19 +165,12 @@ class TextStream:
     while ``answer.text`` has the replacement alone.
     """
 
-    def __init__(
-        self, reply: AsyncIterator[StreamEvent], growing_text: Callable[[], GrowingText | None]
-    ) -> None:
+    def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText | None]) -> None:
         """Read from *reply*; *growing_text* returns its text, or None before it was started."""
-        self._reply = reply
+        super().__init__(reply)
         self._growing_text = growing_text
         self._text: GrowingText | None = None
         self._error: Exception | None = None  # raised in the next step: it came with a last piece
-
-    def __aiter__(self) -> Self:
-        """Return itself; raises StateError when the reply has ended."""
-        aiter(self._reply)
-        return self
 
     async def __anext__(self) -> str:
         """Return the next piece of text, never empty; raises what the reply raises."""
@@ -175,18 +196,13 @@ class TextStream:
             del event  # or this frame would keep it in memory while it waits for the next
 
 
-class Snapshots:
+class Snapshots(_View):
     """The message of a reply after each change."""
 
-    def __init__(self, reply: AsyncIterator[StreamEvent], changed: Callable[[], Message | None]) -> None:
+    def __init__(self, reply: ClosableEvents, changed: Callable[[], Message | None]) -> None:
         """Read from *reply*; *changed* returns its message if the last event changed it."""
-        self._reply = reply
+        super().__init__(reply)
         self._changed = changed
-
-    def __aiter__(self) -> Self:
-        """Return itself; raises StateError when the reply has ended."""
-        aiter(self._reply)
-        return self
 
     async def __anext__(self) -> Message:
         """Return the message after the next change; raises what the reply raises."""
@@ -205,3 +221,12 @@ def warn_unread(state: str, made_at: Place) -> None:
 def already_read() -> StateError:
     """Return the error for a second task that reads a reply."""
     return StateError("this reply is already being read by another task; read it in one, or ask twice")
+
+
+def ended(answer: Answer | None) -> StateError:
+    """Return the error for reading a reply that has ended; *answer* is its whole answer, if it has one."""
+    if answer is None:
+        return StateError(
+            "this reply has ended without a whole answer: it failed, or was closed early; ask again"
+        )
+    return StateError("this reply has ended, and is read only once: use `reply.answer`, or ask again")

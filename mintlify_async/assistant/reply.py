@@ -35,7 +35,7 @@ from ..protocol.requests import Request
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.cancellation import Deadline
-from .answer import HOW_TO_READ, Answer, Extras, Snapshots, TextStream, already_read, warn_unread
+from .answer import HOW_TO_READ, Answer, Extras, Snapshots, TextStream, already_read, ended, warn_unread
 from .message_builder import GrowingText
 from .stream import MessageStream
 
@@ -167,9 +167,10 @@ class Reply(Extras):
     def answer(self) -> Answer:
         """The whole answer, once it has ended; a ``StateError`` before, and when it failed."""
         answer = self._whole_answer()
+        if answer is None and self._closed:
+            raise ended(None)
         if answer is None:
-            state = "did not arrive whole" if self._closed else "was not read to its end yet"
-            raise StateError(f"the answer of this reply {state}; `await` the reply to read all of it")
+            raise StateError("this reply was not read to its end yet; `await` the reply to read all of it")
         return answer
 
     @property
@@ -383,7 +384,7 @@ class Reply(Extras):
         if isinstance(self._error, StateError):
             raise self._error
         if self._closed:
-            raise StateError("this reply has ended, and is read only once: use `reply.answer`, or ask again")
+            raise ended(self._whole_answer())
         return self
 
     async def __anext__(self) -> StreamEvent:

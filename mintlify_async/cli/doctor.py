@@ -83,7 +83,7 @@ def _is_right(setting: Setting, terminal: Terminal) -> bool:
     """Print a setting, but no key; return False if it is wrong. One that is not set is not wrong."""
     source, value = setting.found()
     if not value:
-        terminal.write(f"{setting.variable}: not set (for {setting.used_for}: {setting.where})")
+        terminal.write(f"{setting.variable}: not set (for {setting.used_for}: {setting.where}){setting.hint}")
         return True
     kind = mintlify.Assumptions().kind_of_key(value)
     mistake = setting.mistake(value)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from attrs import frozen
 
 from ..errors import ConfigurationError
-from ..protocol.api_keys import SHARED_VARIABLE, Key, KeyKind
+from ..protocol.api_keys import SHARED_VARIABLE, Key, KeyKind, shared_key
 from ..protocol.argument_checks import check_identifier
 from ..protocol.assumptions import Assumptions
 from ..testing import Recorder
@@ -41,10 +41,15 @@ class Setting:
         given = getattr(options, self.flag.strip("-"), None) if self.flag else None
         if self.flag and given:
             return self.flag, given
-        shared = os.environ.get(SHARED_VARIABLE, "")
-        if self.key and not os.environ.get(self.variable) and Assumptions().kind_of_key(shared) == self.key:
+        shared, kind, _ = shared_key(Assumptions())
+        if self.key == kind and not os.environ.get(self.variable):
             return SHARED_VARIABLE, shared
         return self.variable, os.environ.get(self.variable, "")
+
+    @property
+    def hint(self) -> str:
+        """What else to say when it is not set."""
+        return shared_key(Assumptions())[2] if self.key else ""
 
     def mistake(self, value: str) -> str | None:
         """Say what is wrong with *value*, as far as its text tells. It shows no part of a key."""
@@ -120,6 +125,6 @@ def _problems(options: argparse.Namespace, needed: Sequence[Setting]) -> Iterato
         source, value = setting.found(options)
         flag = f", or give {setting.flag}" if setting.flag else ""
         if not value:
-            yield f"{setting.variable} is not set: set it to {setting.where}{flag}"
+            yield f"{setting.variable} is not set: set it to {setting.where}{flag}{setting.hint}"
         elif mistake := setting.mistake(value):
             yield f"{source} {mistake}"

@@ -6,6 +6,7 @@ No ``repr``, error, traceback or pickle shows a key: it is a :class:`Secret` as 
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
@@ -15,7 +16,7 @@ from .assumptions import Assumptions
 from .requests import KeyKind
 from .secret import Secret, hidden
 
-__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "kind_in_words"]
+__all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "kind_in_words", "shared_key"]
 
 KeySource = str | Callable[[], str | Awaitable[str]]
 
@@ -31,6 +32,14 @@ def kind_in_words(kind: str) -> str:
     """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
     other = {"foreign": "another product's key", "unknown": "a key whose prefix is not known"}
     return other.get(kind) or f"an {kind} key"
+
+
+def shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
+    """Return ``MINTLIFY_API_KEY``, the kind of key that it is, and what to say where a key is missing."""
+    shared = Secret(os.environ.get(SHARED_VARIABLE, ""))
+    # Blanks and quotation marks around it are an error of the key that it holds, not another key.
+    kind = assumptions.kind_of_key(shared.strip(" \t\r\n\"'"))
+    return shared, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if shared.strip() else ""
 
 
 class Key:

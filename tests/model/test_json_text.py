@@ -38,6 +38,14 @@ def test_masking_copies_nothing_that_has_no_key() -> None:
     assert keyed["a"][0]["threadKey"] == "k"
 
 
+@pytest.mark.parametrize("key", ["", 0, 7, False, True, ["k"], {"k": 1}])
+def test_a_key_of_any_type_is_a_secret(key: object) -> None:
+    """Whatever stands where a thread's key belongs is masked and left out, but null, which is no key."""
+    assert mask_keys({"a": {"threadKey": key}}) == {"a": {"threadKey": "***"}}
+    assert drop_keys({"a": {"threadKey": key}}) == {"a": {}}
+    assert drop_keys({"a": {"threadKey": None}}) == {"a": {"threadKey": None}}
+
+
 @given(JSON)
 def test_what_is_written_is_valid_json(content: object) -> None:
     """Any value becomes JSON that a strict parser reads."""

@@ -11,6 +11,7 @@ from secret_guard import Keys
 from wire_kit import ASK, JOB, STREAM, sent
 
 from mintlify_async import (
+    Answer,
     Assumptions,
     ConfigurationError,
     ContextItem,
@@ -390,6 +391,17 @@ async def test_a_message_with_content_is_a_message(web, session):
     ]
 
 
+ANSWER = Answer(
+    message=Message(id="m", role="assistant"),
+    thread=None,
+    finish_reason=None,
+    aborted=False,
+    abort_reason=None,
+    response=None,
+    events_seen=0,
+)
+
+
 @pytest.mark.parametrize(
     ("message", "field", "says"),
     [
@@ -398,8 +410,10 @@ async def test_a_message_with_content_is_a_message(web, session):
         (
             {"role": "user", "content": [{"type": "text"}]},
             "messages[0].content",
-            "a list of parts is named parts",
+            "give a list of parts as messages[0].parts",
         ),
+        (5, "messages[0]", "must be text, a Message or its dict, not int"),
+        (ANSWER, "messages[0]", "not Answer; pass its .message"),
         ({"role": "user"}, "messages[0].parts", 'must be a list, such as [{"type": "text", "text": "Hi"}]'),
     ],
     ids=str,
@@ -410,3 +424,10 @@ async def test_a_message_that_cannot_be_sent_says_how_to_write_it(web, session, 
         session.ask([message])
     assert caught.value.field == field
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("question", [b"Hm?", bytearray(b"Hm?"), None, 5, ANSWER], ids=str)
+async def test_what_is_no_question_is_named(session, question):
+    """Bytes are no list of numbers."""
+    with pytest.raises(ConfigurationError, match="must be text, a message or a list, not"):
+        session.ask(question)

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mintlify_async.contrib.relay import Relay
+from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService, faults
 
 
@@ -55,6 +56,14 @@ async def test_a_reader_who_leaves_before_the_answer():
 async def test_five_hundred_readers_and_a_third_leave():
     """With 500 pages, of which a third leave, every other answer is whole and nothing stays open."""
     count = 500
+    everybody = asyncio.Event()
+
+    class Waits(SystemClock):
+        """Goes on with the answers when all are being read, however long the loop takes to open them."""
+
+        async def sleep(self, seconds: float) -> None:
+            await everybody.wait()
+            await super().sleep(seconds)
 
     async def read(page: Page, number: int) -> str:
         async with page.request() as response:
@@ -67,12 +76,11 @@ async def test_five_hundred_readers_and_a_third_leave():
             seen += await response.read()
         return "".join(event.get("delta", "") for event in events(seen))
 
-    async with LocalService() as service, service.session() as session:
+    async with LocalService(clock=Waits()) as service, service.session() as session:
         relay = Relay(session, secrets=[SECRET], user=x_user, max_concurrent_per_user=count)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
         service.script.ask(events=[*HEAD, 0.5, *TURN[3:]], times=None)
-        everybody = asyncio.Event()
         connector = aiohttp.TCPConnector(limit=0)
         async with serving(app) as address, aiohttp.ClientSession(connector=connector) as http:
             before = len(asyncio.all_tasks())
