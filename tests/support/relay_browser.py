@@ -1,4 +1,4 @@
-"""The relay's page, built with a release of the AI SDK, in a real browser."""
+"""The example's page, built with a release of the AI SDK, in a real browser."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SOURCE = Path(__file__).parent / "relay_page"
+SOURCE = Path(__file__).parents[2] / "examples" / "relay_app" / "page"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mintlify-async-tests"
 RELEASES = {  # ai: the release of @ai-sdk/react that is made for it
     "5.0.0": "2.0.0",
@@ -33,6 +33,7 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 INSTALL_SECONDS = 240
+AXE = "4.14.1"  # axe-core, which finds what people with disabilities would stumble over
 
 
 def chromium() -> str:
@@ -46,47 +47,68 @@ def chromium() -> str:
 
 @functools.cache
 def installed(release: str) -> Path:
-    """Return a folder with the page's source and the packages of *release*; made once, kept over runs."""
+    """Return a folder with the packages of *release*; made once, kept over runs."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.skip("node and npm are not installed")
-    sources = sorted(path for path in SOURCE.rglob("*") if path.is_file() and _is_source(path))
-    digest = hashlib.sha256()
-    for path in sources:
-        digest.update(path.relative_to(SOURCE).as_posix().encode() + b"\0" + path.read_bytes())
-    folder = CACHE / f"page-{release}-{digest.hexdigest()[:16]}"
-    if not folder.exists():
-        _install(npm, release, sources, folder)
-    return folder
+    manifest = json.loads((SOURCE / "package.json").read_text("utf-8"))
+    manifest["dependencies"] |= {"ai": release, "@ai-sdk/react": RELEASES[release]}
+    manifest["devDependencies"]["axe-core"] = AXE
+    content = json.dumps(manifest).encode()
 
-
-def _is_source(path: Path) -> bool:
-    parts = path.relative_to(SOURCE).parts
-    return not {"node_modules", "dist"} & set(parts) and path.suffix != ".png"
-
-
-def _install(npm: str, release: str, sources: list[Path], folder: Path) -> None:
-    """Install and build in a folder aside, and put it into place when it is whole."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE) as aside:
-        work = Path(aside) / "page"
-        for path in sources:
-            target = work / path.relative_to(SOURCE)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
-        manifest = json.loads((work / "package.json").read_text())
-        manifest["dependencies"] |= {"ai": release, "@ai-sdk/react": RELEASES[release]}
-        (work / "package.json").write_text(json.dumps(manifest))
+    def install(folder: Path) -> None:
+        (folder / "package.json").write_bytes(content)
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
-        _run([npm, "install", *quiet], work)
-        got = json.loads((work / "node_modules" / "ai" / "package.json").read_text())["version"]
+        _run([npm, "install", *quiet], folder)
+        got = json.loads((folder / "node_modules" / "ai" / "package.json").read_text())["version"]
         assert f"{got}.".startswith(f"{release}."), got
-        assert not (work / "node_modules" / "@ai-sdk" / "react" / "node_modules" / "ai").exists()
-        _run([npm, "run", "build"], work)
+        assert not (folder / "node_modules" / "@ai-sdk" / "react" / "node_modules" / "ai").exists()
+
+    return _made(CACHE / f"packages-{release}-{_digest(content)}", install)
+
+
+@functools.cache
+def built(release: str) -> Path:
+    """Return the folder with the built page."""
+    packages = installed(release)
+    sources = {
+        path.relative_to(SOURCE): path.read_bytes()
+        for path in sorted(SOURCE.rglob("*"))
+        if path.is_file() and not {"node_modules", "dist"} & set(path.relative_to(SOURCE).parts)
+    }
+
+    def build(folder: Path) -> None:
+        for path, content in sources.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        _run(["npm", "run", "build"], folder)  # it finds the packages in the folder above
+
+    return _made(packages / f"page-{_digest(repr(sources).encode())}", build) / "dist"
+
+
+def axe(release: str) -> str:
+    """Return the script of axe-core."""
+    return (installed(release) / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _made(folder: Path, make: Callable[[Path], None]) -> Path:
+    """Make *folder* aside, unless it is there, and put it into place when it is whole."""
+    if folder.exists():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+        work = Path(aside) / "work"
+        work.mkdir()
+        make(work)
         try:
             work.rename(folder)
         except OSError:  # another worker was faster
             assert folder.exists()
+    return folder
 
 
 def _run(command: list[str], folder: Path) -> None:
@@ -98,11 +120,6 @@ def _run(command: list[str], folder: Path) -> None:
         pytest.skip(f"npm took more than {INSTALL_SECONDS} s")
     if done.returncode:
         pytest.skip(f"npm failed: {(done.stderr or done.stdout)[-500:]}")
-
-
-def built(release: str) -> Path:
-    """Return the folder with the built page."""
-    return installed(release) / "dist"
 
 
 @asynccontextmanager

@@ -23,6 +23,7 @@ from .. import extra_missing
 
 try:
     from .answer import OpenReply, RelayedAnswer, RelayResponse
+    from .feedback import RelayFeedback
     from .question import Question, RelayLimits
     from .refusals import RelayRefusal
     from .relay import Relay, RelaySettings
@@ -35,6 +36,7 @@ __all__ = [
     "OpenReply",
     "Question",
     "Relay",
+    "RelayFeedback",
     "RelayLimits",
     "RelayRefusal",
     "RelayResponse",

@@ -21,6 +21,7 @@ from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function
 from mintlify_async.runtime.clock import Clock, SystemClock
 
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
+from .feedback import RelayFeedback, read_feedback
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
@@ -33,6 +34,7 @@ log = logging.getLogger("mintlify_async.relay")
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
 AskOptions = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
+FeedbackHook = Callable[[RelayFeedback], object]
 RateHook = Callable[[str], "float | Awaitable[float | None] | None"]
 
 
@@ -64,6 +66,7 @@ class RelaySettings(TypedDict, total=False):
     rate: RateHook | None
     on_finish: AnswerHook | None
     on_unfinished: AnswerHook | None
+    on_feedback: FeedbackHook | None
     mode: Mode
     ask: AskOptions
     page_fields: Collection[str]
@@ -97,6 +100,9 @@ class Relay:
         on_finish: A plain or async function that takes each finished answer, for instance to store it, before
             the page is told that the answer has ended. Its errors are logged and do not reach the page.
         on_unfinished: The same for each answer that was stopped or interrupted.
+        on_feedback: A plain or async function that takes each verdict of a reader on an answer, a
+            :class:`RelayFeedback`. Pages post it to ``/feedback`` below the path of their questions, as
+            ``{"chatId": ..., "messageId": ..., "value": 1}``, or -1. Without a hook that path gives 404.
         mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on accepts. ``"modern"`` sends
             everything except the thread's id and key, for pages whose release knows all of it.
         ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
@@ -128,6 +134,7 @@ class Relay:
         rate: RateHook | None = None,
         on_finish: AnswerHook | None = None,
         on_unfinished: AnswerHook | None = None,
+        on_feedback: FeedbackHook | None = None,
         mode: Mode = "safe",
         ask: AskOptions = None,
         page_fields: Collection[str] = ("currentPath",),
@@ -146,6 +153,7 @@ class Relay:
         for name, hook in (("user", user), ("rate", rate), ("on_finish", on_finish)):
             check_function(hook, name, plain=False)
         check_function(on_unfinished, "on_unfinished", plain=False)
+        check_function(on_feedback, "on_feedback", plain=False)
         check_function(error_text, "error_text")
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
@@ -165,6 +173,7 @@ class Relay:
         self._user = user
         self._rate = rate
         self._ask = ask
+        self._on_feedback = on_feedback
         self._page_fields = frozenset(page_fields)
         self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
         self._answer_settings = AnswerSettings(
@@ -196,6 +205,30 @@ class Relay:
             return refusal.response()
         except ClientDisconnect:
             return Response(status_code=499)  # for logs: the reader has left
+
+    async def feedback(self, request: Request, *, user: str | None = None) -> Response:
+        """Pass a reader's verdict on an answer to ``on_feedback``; return 204, or a refusal.
+
+        Args:
+            request: The page's request; its body must not have been read yet.
+            user: The user's id; the user hook is called when it is None.
+        """
+        try:
+            if self._on_feedback is None:
+                raise RelayRefusal(404, "Feedback is not collected here.")
+            who = await self._who(request, user)
+            await self._check_rate(who)
+            self._places.enter(who)
+            try:
+                verdict = await read_feedback(request, who, self._clock, self._limits.body_seconds)
+            finally:
+                self._places.leave(who)
+            await result(self._on_feedback(verdict))
+        except RelayRefusal as refusal:
+            return refusal.response()
+        except ClientDisconnect:
+            return Response(status_code=499)
+        return Response(status_code=204)
 
     async def resume(self, request: Request) -> Response:
         """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""

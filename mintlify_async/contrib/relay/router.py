@@ -48,16 +48,24 @@ def relay_router(
         async def answer_user(request: Request, user: Any = user) -> Response:
             return await relay.respond(request, user=user or "")
 
+        async def feedback_user(request: Request, user: Any = user) -> Response:
+            return await relay.feedback(request, user=user or "")
+
         answer: Any = answer_user
+        feedback: Any = feedback_user
     else:
         relay = Relay(session, user=user, **settings)
 
         async def answer_request(request: Request) -> Response:
             return await relay.respond(request)
 
-        answer = answer_request
+        async def feedback_request(request: Request) -> Response:
+            return await relay.feedback(request)
+
+        answer, feedback = answer_request, feedback_request
     options: dict[str, Any] = {"response_model": None, "include_in_schema": False}
     router.add_api_route(path, answer, methods=["POST"], **options)
+    router.add_api_route(_feedback_path(path), feedback, methods=["POST"], **options)
     router.add_api_route(_resume_path(path), relay.resume, methods=["GET"], **options)
     return router
 
@@ -73,6 +81,7 @@ def relay_routes(
     relay = Relay(session, user=user, **settings)
     return [
         Route(path, relay.respond, methods=["POST"]),
+        Route(_feedback_path(path), relay.feedback, methods=["POST"]),
         Route(_resume_path(path), relay.resume, methods=["GET"]),
     ]
 
@@ -86,6 +95,10 @@ def _check(path: str, user: object) -> None:
             "or an id of the browser for people without an account",
             field="user",
         )
+
+
+def _feedback_path(path: str) -> str:
+    return f"{path.rstrip('/')}/feedback"
 
 
 def _resume_path(path: str) -> str:

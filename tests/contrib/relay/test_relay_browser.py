@@ -3,76 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_app import create_app
-from relay_browser import RELEASES, Traffic, browser, built
-from relay_kit import SECRET, serving, until
+from relay_browser import RELEASES
+from relay_kit import until
+from relay_shop import HEAD, shop
 
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import faults
 
 pytestmark = pytest.mark.parametrize("release", RELEASES)
-
-HEAD = [
-    {"type": "start", "messageId": "m1"},
-    {"type": "text-start", "id": "0"},
-    {"type": "text-delta", "id": "0", "delta": "Hello "},
-]
-WATCH = """
-window.texts = [];
-new MutationObserver(() => {
-  const text = document.querySelector('.assistant .text')?.innerText ?? '';
-  if (text && text !== window.texts.at(-1)) window.texts.push(text);
-}).observe(document, { subtree: true, childList: true, characterData: true });
-"""
-
-
-class Shop:
-    """The service, the app before it, and a page of it in a browser."""
-
-    def __init__(self, service: LocalService, page: Any) -> None:
-        self.service, self.page = service, page
-
-    async def ask(self, text: str) -> None:
-        await self.page.get_by_label("Your question").fill(text)
-        await self.page.get_by_role("button", name="Send").click()
-
-    async def status(self, status: str) -> None:
-        await self.page.locator(f"main[data-status={status}]").wait_for(timeout=15_000)
-
-    async def answers(self) -> list[str]:
-        return await self.page.locator(".assistant .text").all_inner_texts()
-
-    async def alert(self) -> str:
-        await self.status("error")
-        return await self.page.get_by_role("alert").locator("span").inner_text()
-
-
-@asynccontextmanager
-async def shop(release: str) -> AsyncIterator[Shop]:
-    """Put everything up, and check at the end that the page's traffic held no secret and no script failed."""
-    dist = built(release)
-    async with LocalService() as service, browser() as started:
-        traffic = Traffic(create_app(service.session(), secret=SECRET, page=dist))
-        async with serving(traffic) as address:
-            page = await started.new_page()
-            failures: list[str] = []
-            page.on("pageerror", lambda error: failures.append(str(error)))
-            await page.add_init_script(WATCH)
-            await page.goto(address)
-            yield Shop(service, page)
-            await page.close()
-            await until(lambda: not service.answering)
-    secrets = [service.assistant_key, service.admin_key, "thread_key"]
-    secrets += [thread.id for thread in service.threads.values()]
-    assert [secret for secret in secrets if secret.encode() in traffic.seen] == []
-    assert failures == []
 
 
 async def test_an_answer_grows_and_the_next_goes_on(release):
@@ -146,7 +88,7 @@ async def test_failures_are_shown(release):
         assert await here.answers() == ["Hello"]
 
         here.service.script.ask(events=HEAD, fault=faults.Cut(-20, "rst"))
-        await here.page.get_by_role("button", name="Try again").click()
+        await here.page.get_by_role("button", name="Retry").click()
         await until(lambda: here.service.requests[1:])
         assert await here.alert() == "The answer was interrupted. Please try again."
 
@@ -156,7 +98,7 @@ async def test_failures_are_shown(release):
         await here.page.get_by_text("Too many questions").wait_for()
         assert await here.alert() == "Too many questions. Please wait a moment and try again."
 
-        await here.page.get_by_role("button", name="Try again").click()
+        await here.page.get_by_role("button", name="Retry").click()
         await here.status("ready")
         assert await here.page.get_by_role("alert").count() == 0
         assert len(await here.answers()) == 1

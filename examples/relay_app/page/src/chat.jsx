@@ -1,0 +1,212 @@
+// One chat: the relay streams each answer into useChat, and this shows it.
+// The page holds no key and no thread: the relay encrypts the thread into the message's metadata, and useChat sends
+// that back with the history.
+import { useChat } from "@ai-sdk/react";
+import { DefaultChatTransport } from "ai";
+import { memo, useCallback, useEffect, useRef, useState } from "react";
+import { useStickToBottom } from "use-stick-to-bottom";
+import { Composer } from "./composer.jsx";
+import { Announce, CopyButton } from "./copy_button.jsx";
+import { Feedback } from "./feedback.jsx";
+import { Link, Markdown } from "./markdown.jsx";
+import { imagesOf, isSearching, piecesOf, sourcesOf, splitSuggestions, textOf } from "./message.js";
+import { save } from "./saved_chats.js";
+
+const transport = new DefaultChatTransport({ api: "/api/chat" });
+const STARTERS = ["How do I get started?", "How do I log in by SSO?", "What are the limits?"];
+const SEARCHING = "Searching the documentation…";
+const DRAW = 50; // milliseconds between two drawings of a growing answer
+
+export function Chat({ id, saved, newChat }) {
+  const { messages, sendMessage, regenerate, stop, status, error } = useChat({
+    id,
+    messages: saved.messages,
+    transport,
+    throttle: DRAW,
+    experimental_throttle: DRAW, // its name before ai 7
+  });
+  const busy = status === "submitted" || status === "streaming";
+  const [incomplete, setIncomplete] = useState(saved.incomplete); // stopped, or cut by a reload
+  const [ratings, setRatings] = useState(saved.ratings);
+  const rated = useCallback((messageId, value) => setRatings((all) => ({ ...all, [messageId]: value })), []);
+  const scroll = useStickToBottom({ initial: "instant", resize: "instant" });
+  const last = messages.at(-1);
+
+  const kept = useRef(null);
+  kept.current = { messages, incomplete: busy || incomplete || status === "error", ratings };
+  useEffect(() => save(id, kept.current), [status, incomplete, ratings]);
+  useEffect(() => {
+    const keep = () => save(id, kept.current);
+    addEventListener("pagehide", keep); // a reload in the middle of an answer keeps the part that there is
+    return () => {
+      removeEventListener("pagehide", keep);
+      keep();
+      stop();
+    };
+  }, []);
+
+  const [spoken, announce] = useSpoken(status, incomplete, scroll.contentRef);
+
+  function ask(text) {
+    if (busy) return;
+    history.replaceState(null, "", `?chat=${id}`);
+    setIncomplete(false);
+    sendMessage({ text });
+    scroll.scrollToBottom("instant");
+  }
+
+  function retry() {
+    setIncomplete(false);
+    regenerate();
+  }
+
+  function stopAnswer() {
+    setIncomplete(true);
+    stop();
+  }
+
+  return (
+    <Announce value={announce}>
+      <div className="page">
+        <header>
+          <span className="logo" aria-hidden="true">✦</span>
+          <h1>Ask the docs</h1>
+          {messages.length > 0 && <button type="button" className="plain" onClick={newChat}>New chat</button>}
+        </header>
+
+        <main data-status={status}>
+          <div className="messages" ref={scroll.scrollRef} tabIndex={0} role="log" aria-label="Chat" aria-live="off">
+            <div className="column" ref={scroll.contentRef}>
+              {messages.length === 0 && <Welcome ask={ask} />}
+              {messages.map((message, index) =>
+                message.role === "user" ? (
+                  <Asked key={index} message={message} />
+                ) : (
+                  <Answer
+                    key={index}
+                    message={message}
+                    live={busy && message === last}
+                    chatId={id}
+                    rating={ratings[message.id]}
+                    onRated={rated}
+                  />
+                ),
+              )}
+              {status === "submitted" && last?.role === "user" && <Searching />}
+              {status === "error" && <Notice text={reasonOf(error)} retry={retry} failed />}
+              {status === "ready" && incomplete && <Notice text="This answer is not complete." retry={retry} />}
+            </div>
+          </div>
+          {!scroll.isAtBottom && (
+            <button type="button" className="plain newest" onClick={() => scroll.scrollToBottom("instant")}>
+              ↓ Newest
+            </button>
+          )}
+          <p role="status" className="unseen">{spoken}</p>
+          <Composer busy={busy} ask={ask} stop={stopAnswer} />
+        </main>
+      </div>
+    </Announce>
+  );
+}
+
+// Screen readers hear each answer once, when it is whole, and not each piece of it.
+function useSpoken(status, incomplete, content) {
+  const [spoken, announce] = useState("");
+  const before = useRef(status);
+  useEffect(() => {
+    const was = before.current;
+    before.current = status;
+    if (status === "submitted") announce(SEARCHING);
+    if (status === "error") announce(""); // the notice of the error is an alert, which is read by itself
+    if (status === "ready" && was !== "ready") announce(incomplete ? "Stopped." : `Answer: ${lastAnswer(content.current)}`);
+  }, [status]);
+  return [spoken, announce];
+}
+
+function lastAnswer(content) {
+  const text = [...content.querySelectorAll(".assistant .text")].at(-1)?.cloneNode(true);
+  text?.querySelectorAll("button").forEach((button) => button.remove());
+  return text?.textContent ?? "";
+}
+
+function reasonOf(error) {
+  // fetch throws a TypeError when there is no connection; what the relay says is made for readers.
+  if (error instanceof TypeError) return "The connection was lost. Please try again.";
+  return error?.message || "Something went wrong. Please try again.";
+}
+
+function Welcome({ ask }) {
+  return (
+    <div className="welcome">
+      <h2>What would you like to know?</h2>
+      <div className="chips">
+        {STARTERS.map((text) => (
+          <button type="button" key={text} className="chip" onClick={() => ask(text)}>{text}</button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+function Searching() {
+  return <p className="searching">{SEARCHING}</p>;
+}
+
+function Notice({ text, retry, failed }) {
+  return (
+    <div className={failed ? "notice failed" : "notice"} role={failed ? "alert" : undefined}>
+      <span>{text}</span>
+      <button type="button" className="plain" onClick={retry}>Retry</button>
+    </div>
+  );
+}
+
+const Asked = memo(function Asked({ message }) {
+  return (
+    <article className="user">
+      <h2 className="unseen">You asked</h2>
+      <p>{textOf(message)}</p>
+    </article>
+  );
+});
+
+const Answer = memo(function Answer({ message, live, chatId, rating, onRated }) {
+  const { text, suggestions } = splitSuggestions(textOf(message), live);
+  const images = imagesOf(message);
+  return (
+    <article className={live ? "assistant live" : "assistant"}>
+      <h2 className="unseen">Answer</h2>
+      <div className="text">
+        {piecesOf(text).map((piece, index) => <Markdown key={index} text={piece} id={message.id} />)}
+        {images.map(({ url, filename }) => <img key={url} src={url} alt={filename ?? "Image of the answer"} />)}
+        {!live && !text && images.length === 0 && <p>There is no text in this answer.</p>}
+      </div>
+      {live && isSearching(message) && <Searching />}
+      {!live && (
+        <>
+          <Links label="Sources" kind="sources" links={sourcesOf(message)} />
+          <Links label="Read on" kind="suggestions" links={suggestions} />
+          <div className="actions">
+            {text && <CopyButton label="Copy answer" text={() => text} />}
+            <Feedback chatId={chatId} messageId={message.id} rating={rating} onRated={onRated} />
+          </div>
+        </>
+      )}
+    </article>
+  );
+});
+
+function Links({ label, kind, links }) {
+  if (links.length === 0) return null;
+  return (
+    <div className={kind}>
+      <h3 className="label">{label}</h3>
+      <ul className="chips">
+        {links.map(({ href, title }) => (
+          <li key={href}><Link href={href} className="chip">{title}</Link></li>
+        ))}
+      </ul>
+    </div>
+  );
+}

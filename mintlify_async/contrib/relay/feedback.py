@@ -1,0 +1,82 @@
+"""Reads a reader's verdict on an answer. Anyone can send one, so only two ids and a sign are passed on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypeGuard
+
+from attrs import frozen
+
+from .json_values import is_object
+from .refusals import RelayRefusal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from mintlify_async.runtime.clock import Clock
+
+MAX_BODY_BYTES = 4096
+MAX_ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
+
+
+@frozen(kw_only=True)
+class RelayFeedback:
+    """A reader's verdict on an answer; the argument of the relay's ``on_feedback``.
+
+    The ids are those that the page sent: the relay cannot tell whether there is such an answer, or whose it
+    is. Compare them with what your ``on_finish`` stored. A reader may send a verdict again to change it.
+
+    Attributes:
+        user: The user's id, as your user hook returned it.
+        chat_id: The id that the page gave the chat, or None; at most 200 printable characters.
+        message_id: The id of the answer in the page; 1 to 200 printable characters.
+        value: 1 for a good answer, -1 for a bad one.
+    """
+
+    user: str
+    chat_id: str | None
+    message_id: str
+    value: Literal[1, -1]
+
+
+async def read_feedback(request: Request, user: str, clock: Clock, seconds: float) -> RelayFeedback:
+    """Read the verdict in *request*, whose body must arrive within *seconds*.
+
+    Raises:
+        RelayRefusal: The request is not JSON, too large, too slow, or not a verdict.
+        ClientDisconnect: The reader left before the whole request had arrived.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RelayRefusal(415, "Send the feedback as application/json.")
+    raw = b""
+    try:
+        async with clock.deadline(clock.now() + seconds):
+            async for piece in request.stream():
+                raw += piece
+                if len(raw) > MAX_BODY_BYTES:
+                    raise RelayRefusal(413, "The feedback is too large.", {"connection": "close"})
+    except TimeoutError:
+        raise RelayRefusal(408, "The feedback took too long to arrive.", {"connection": "close"}) from None
+    return _feedback(raw, user)
+
+
+def _feedback(raw: bytes, user: str) -> RelayFeedback:
+    try:
+        body: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        body = None
+    if is_object(body):
+        chat_id, message_id, value = body.get("chatId"), body.get("messageId"), body.get("value")
+        sign = _VALUES.get(value) if type(value) is int else None  # True and 1.0 are equal to 1
+        if sign and _is_id(message_id) and (chat_id is None or _is_id(chat_id)):
+            return RelayFeedback(user=user, chat_id=chat_id, message_id=message_id, value=sign)
+    raise RelayRefusal(400, "Feedback needs a messageId, and 1 or -1 as its value.")
+
+
+_VALUES: Mapping[int, Literal[1, -1]] = {1: 1, -1: -1}
+
+
+def _is_id(value: object) -> TypeGuard[str]:
+    """Return whether *value* is safe in a log line and a database: printable, neither empty nor long."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARACTERS and value.isprintable()

@@ -1,0 +1,479 @@
+"""The example's page in a real browser: its six states, and what readers do with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_browser import RELEASES
+from relay_kit import until
+from relay_shop import HEAD, SITE, Shop, shop
+
+from mintlify_async.contrib.relay import RelayFeedback
+
+every_release = pytest.mark.parametrize("release", RELEASES)
+NEWEST = "7"
+SEARCHING = "Searching the documentation…"
+RICH = """## Log in
+
+Read the [quickstart](/quickstart), the **CLI** guide or [the status page](https://status.example).
+
+![The dashboard](/images/dashboard.png)
+
+| Plan | Calls |
+|---|--:|
+| Free | 100 |
+
+- [x] Install `cli`
+- [ ] Log in
+
+```python
+import mintlify_async  # a comment
+
+
+def log_in(name: str, tries: int = 3) -> None:
+    print(f"Hello, {name}, after a line that is much too long for the screen of any phone: {tries}")
+```
+
+One thing more.[^1]
+
+[^1]: A note.
+
+```suggestions
+(Single sign-on)[/sso]
+(Limits)[/limits]
+```
+"""
+PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" width="900" height="240">
+<rect width="900" height="240" fill="#778899"/></svg>"""
+SOURCES: list[Any] = [("Log in", "/login"), (None, "https://docs.example/sso#okta")]
+
+
+@every_release
+async def test_the_six_states(release):
+    """Each state shows what it should, without a barrier in light and in dark, from 390 pixels on."""
+    async with shop(release) as here:
+        picture = {"body": PICTURE, "content_type": "image/svg+xml"}
+        await here.page.route("**/images/*.png", lambda route: route.fulfill(**picture))
+        await here.shows("What would you like to know?")
+        assert await here.page.get_by_role("button", name="New chat").count() == 0
+        await here.look("1-empty")
+
+        here.service.script.ask(events=[{"type": "start", "messageId": "m0"}, 60.0])
+        await here.ask("How do I log in?")
+        await here.shows(SEARCHING)
+        assert await here.answers() in ([], [""])
+        await here.look("2-searching")
+        await here.click("Stop")
+        await here.click("New chat")
+
+        beginning = {"type": "text-delta", "id": "0", "delta": f"\n\n{RICH[:300]}"}
+        here.service.script.ask(events=[*HEAD, beginning, 60.0])
+        await here.ask("How do I log in?")
+        await here.page.get_by_text("the status page").wait_for()
+        assert await here.page.locator("main[data-status=streaming]").count() == 1
+        assert await here.page.get_by_text(SEARCHING).locator("visible=true").count() <= 1
+        await here.look("3-streaming")
+
+        await here.click("Stop")
+        await here.shows("This answer is not complete.")
+        await here.look("6-stopped")
+        await until(lambda: not here.service.answering)
+
+        await here.click("New chat")
+        here.service.script.ask(text=RICH, sources=SOURCES)
+        await here.ask("How do I log in?\nBy the CLI?")
+        await here.status("ready")
+        await here.page.get_by_role("button", name="Copy answer").wait_for()
+        await here.look("4-finished")
+
+        here.service.script.ask(events=[*HEAD, {"type": "error", "errorText": "overloaded"}])
+        await here.ask("And by SSO?")
+        assert await here.alert() == "The assistant could not finish this answer. Please try again."
+        await here.look("5-error")
+
+
+@every_release
+async def test_searching_until_the_first_word(release):
+    """Events before the text, such as a search, are no reason to look finished."""
+    found = {"results": [{"path": "login", "metadata": {"title": "Log in"}}]}
+    call = {"toolCallId": "c", "toolName": "search"}
+    async with shop(release) as here:
+        search = [
+            {"type": "tool-input-available", **call, "input": {"query": "q"}},
+            {"type": "tool-output-available", "toolCallId": "c", "output": found},
+        ]
+        here.service.script.ask(events=[HEAD[0], *search, HEAD[1], 60.0])
+        await here.ask("Search")
+        await here.page.locator(".assistant .searching").wait_for()
+        assert await here.page.locator(".searching").count() == 1
+        assert await here.page.locator(".sources").count() == 0
+        await here.click("Stop")
+        here.service.script.ask(events=[HEAD[0], *search, *HEAD[1:], 60.0])
+        await here.click("Retry")
+        await here.page.get_by_text("Hello").wait_for()
+        assert await here.page.locator(".searching").count() == 0
+        await here.click("Stop")
+        await here.page.locator(".sources a").wait_for()
+        assert await here.page.locator(".sources a").get_attribute("href") == f"{SITE}/login"
+
+
+@every_release
+async def test_keys(release):
+    """Enter sends, Shift+Enter begins a line, and a word that is being composed is not sent."""
+    async with shop(release) as here:
+        box = here.page.get_by_label("Your question")
+        assert await box.evaluate("box => box === document.activeElement")
+        low = (await box.bounding_box())["height"]
+        await here.page.keyboard.press("Enter")
+        await here.page.keyboard.type("one")
+        await here.page.keyboard.press("Shift+Enter")
+        await here.page.keyboard.type("two")
+        assert (await box.bounding_box())["height"] > low
+        await box.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
+        assert await box.input_value() == "one\ntwo"
+        here.service.script.ask(events=[*HEAD, 60.0])
+        await here.page.keyboard.press("Enter")
+        await here.page.get_by_text("Hello").wait_for()
+        assert await box.input_value() == ""
+        assert (await box.bounding_box())["height"] == low
+        await here.page.keyboard.type("next")
+        await here.page.keyboard.press("Enter")  # not sent, and kept
+        assert await box.input_value() == "next"
+        await here.click("Stop")
+        await here.status("ready")
+        assert await box.evaluate("box => box === document.activeElement")
+        assert await here.questions() == ["one\ntwo"]
+        (asked,) = here.service.requests
+        assert asked.json["messages"][-1]["parts"] == [{"type": "text", "text": "one\ntwo"}]
+
+
+@every_release
+async def test_a_reload_keeps_the_chat(release):
+    """Questions, answers, verdicts and the thread are there again; another tab begins anew."""
+    async with shop(release) as here:
+        await here.ask("How do I get started?")
+        await here.status("ready")
+        await here.click("Good answer")
+        await here.page.locator(".thumb[aria-pressed=true]").wait_for()
+        before = await here.answers()
+        await here.page.reload()
+        await here.page.locator(".assistant").wait_for()
+        assert await here.answers() == before
+        assert await here.page.locator(".thumb[aria-pressed=true]").count() == 1
+        await here.ask("And by SSO?")
+        await here.page.locator(".assistant").nth(1).wait_for()
+        await here.status("ready")
+        (thread,) = here.service.threads.values()
+        assert thread.questions == ["How do I get started?", "And by SSO?"]
+
+        await here.click("New chat")
+        await here.shows("What would you like to know?")
+        await here.page.go_back()
+        await here.page.locator(".assistant").nth(1).wait_for()
+        assert await here.questions() == ["How do I get started?", "And by SSO?"]
+
+
+@every_release
+async def test_a_reload_in_the_middle_of_an_answer(release):
+    """The service is let go, the part that there was is kept, and Retry asks again."""
+    async with shop(release) as here:
+        here.service.script.ask(events=[*HEAD, 60.0])
+        await here.ask("Reload me")
+        await here.page.get_by_text("Hello").wait_for()
+        await here.page.reload()
+        await here.shows("This answer is not complete.")
+        await until(lambda: not here.service.answering)
+        assert here.service.requests[-1].client_left
+        assert (await here.questions(), await here.answers()) == (["Reload me"], ["Hello"])
+        here.service.script.ask(text="All of it")
+        await here.click("Retry")
+        await here.shows("All of it")
+        await here.status("ready")
+        assert (await here.questions(), await here.answers()) == (["Reload me"], ["All of it"])
+        assert await here.page.get_by_text("This answer is not complete.").count() == 0
+        assert len(here.service.requests) == 2
+
+
+@every_release
+@pytest.mark.parametrize("moment", ["searching", "writing"])
+async def test_stop(release, moment):
+    """The answer ends at the service, once; what there was stays, and Retry asks again."""
+    async with shop(release) as here:
+        here.service.script.ask(events=[*(HEAD if moment == "writing" else HEAD[:1]), 60.0])
+        await here.ask("Stop me")
+        if moment == "writing":
+            await here.page.get_by_text("Hello").wait_for()
+        await until(lambda: here.service.answering)
+        await here.click("Stop")
+        await until(lambda: not here.service.answering)
+        assert [request.client_left for request in here.service.requests] == [True]
+        await here.shows("This answer is not complete.")
+        assert (await here.page.evaluate("window.spoken"))[-1] == "Stopped."
+        here.service.script.ask(text="Whole")
+        await here.click("Retry")
+        await here.shows("Whole")
+        await here.status("ready")
+        assert await here.answers() == ["Whole"]
+        assert len(here.service.requests) == 2
+
+
+async def test_new_chat_stops_the_answer():
+    """An answer that nobody will read ends at the service, and its part is kept."""
+    async with shop(NEWEST) as here:
+        here.service.script.ask(events=[*HEAD, 60.0])
+        await here.ask("Leave me")
+        await here.page.get_by_text("Hello").wait_for()
+        await here.click("New chat")
+        await until(lambda: not here.service.answering)
+        assert here.service.requests[-1].client_left
+        await here.page.go_back()
+        await here.shows("This answer is not complete.")
+
+
+@every_release
+async def test_thumbs_reach_the_hook(release):
+    """The app gets who, which answer, and how it was; a reader may change it."""
+    got: list[RelayFeedback] = []
+    async with shop(release, on_feedback=got.append) as here:
+        here.service.script.ask(text="An answer")
+        await here.ask("A question")
+        await here.status("ready")
+        for label, value in (("Good answer", 1), ("Bad answer", -1)):
+            await here.click(label)
+            pressed = here.page.locator(".thumb[aria-pressed=true]")
+            await here.page.locator(f"[aria-label='{label}'][aria-pressed=true]").wait_for()
+            assert await pressed.count() == 1
+            assert got[-1].value == value
+        assert {(one.user, one.chat_id, one.message_id) for one in got} == {
+            (here.service.requests[-1].json["fp"], here.page.url.partition("?chat=")[2], "msg_1")
+        }
+        await here.page.context.clear_cookies()
+        await here.click("Good answer")
+        await here.shows("That could not be sent.")
+        assert len(got) == 2
+
+
+EVIL = """<script>window.hacked = 1</script> <img src=x onerror="window.hacked = 2">
+
+<a href="javascript:window.hacked=3">html</a>
+
+[a](javascript:window.hacked=4) [b](JaVaScRiPt:window.hacked=5) [c](data:text/html,<script>1</script>)
+[d](vbscript:x) [e](//evil.example/x) [f](/\\\\evil.example) [g](mailto:help@docs.example)
+![x](javascript:window.hacked=6) ![y](data:text/html,x) ![z](https://user@evil.example/ok.png)
+<javascript:window.hacked=7> <https://fine.example/page>
+
+Use `<Card>` or <Card title="x"> in a page.
+"""
+
+
+async def test_an_answer_cannot_run_anything():
+    """HTML is shown as text, and a link leads to the web, to mail or to the documentation."""
+    async with shop(NEWEST) as here:
+        await here.page.route("https://*evil.example/**", lambda route: route.abort())
+        here.service.script.ask(text=EVIL, sources=[("bad", "javascript:window.hacked=8"), ("good", "/good")])
+        await here.ask("Be evil")
+        await here.status("ready")
+        text = here.page.locator(".assistant .text")
+        links = await text.locator("a").evaluate_all("all => all.map(a => a.getAttribute('href'))")
+        assert links == [
+            f"{SITE}/%5Cevil.example",
+            "mailto:help@docs.example",
+            "https://fine.example/page",
+        ]
+        for name in ("script", "iframe", "[onerror]", "style"):
+            assert await text.locator(name).count() == 0
+        shown = await text.inner_text()
+        assert '<img src=x onerror="window.hacked = 2">' in shown
+        assert '<Card title="x">' in shown
+        assert await here.page.locator(".sources a").all_inner_texts() == ["good"]
+        assert await here.page.evaluate("window.hacked") is None
+
+
+async def test_a_long_answer_is_whole():
+    """It is drawn in pieces, for speed, and they never cut code or a list."""
+    part = "## Part\n\nWords.\n\n```python\nx = 1\n\ny = 2\n```\n\n- one\n\n- two\n\n1. a\n2. b\n\n"
+    async with shop(NEWEST) as here:
+        parts = [{"type": "text-delta", "id": "0", "delta": part} for _ in range(60)]
+        here.service.script.ask(events=[*HEAD[:2], *parts, {"type": "finish"}], pause=0.01)
+        await here.ask("Long")
+        await here.page.get_by_role("button", name="Copy answer").wait_for()
+        counts = [
+            await here.page.locator(f".text {kind}").count() for kind in ("h3", "pre", "ul", "ol", "li")
+        ]
+        assert counts == [60, 60, 60, 60, 240]
+        codes = await here.page.locator(".text pre").all_inner_texts()
+        assert {code.strip() for code in codes} == {"x = 1\n\ny = 2"}
+
+
+async def test_links_and_pictures_lead_to_the_documentation():
+    """Paths become addresses there, in the text, the sources and the suggestions; each page once."""
+    async with shop(NEWEST) as here:
+        asked: list[str] = []
+        await here.page.route(f"{SITE}/**", lambda route: (asked.append(route.request.url), route.abort())[1])
+        here.service.script.ask(text=RICH, sources=SOURCES)
+        await here.ask("Links")
+        await here.status("ready")
+
+        async def hrefs(selector: str) -> list[str]:
+            return await here.page.locator(selector).evaluate_all("all => all.map(a => a.href)")
+
+        assert await hrefs(".sources a") == [f"{SITE}/login", f"{SITE}/sso"]
+        assert await hrefs(".suggestions a") == [f"{SITE}/sso", f"{SITE}/limits"]
+        assert (await hrefs(".text p a[target]")) == [f"{SITE}/quickstart", "https://status.example/"]
+        picture = here.page.get_by_alt_text("The dashboard")
+        assert await picture.get_attribute("src") == f"{SITE}/images/dashboard.png"
+        await picture.scroll_into_view_if_needed()
+        await until(lambda: asked == [f"{SITE}/images/dashboard.png"])
+        assert "suggestions" not in (await here.answers())[0]
+
+        # A footnote leads to the note of this answer, and the chat stays.
+        url = here.page.url
+        await here.page.locator(".text sup a").click()
+        note = here.page.url.partition("#")[2]
+        assert await here.page.locator(f"[id='{note}']").inner_text() != ""
+        assert here.page.url.startswith(url)
+        assert len(await here.answers()) == 1
+
+
+async def test_copying():
+    """The buttons copy a block of code, and the whole answer as Markdown."""
+    async with shop(NEWEST) as here:
+        code = 'print("<b>")\n\nprint(2)'
+        here.service.script.ask(
+            text=f"Run *this*:\n\n```python\n{code}\n```\n", suggestions=[("More", "/more")]
+        )
+        await here.ask("Code")
+        await here.status("ready")
+        assert await here.page.locator(".hljs-string").count() == 1
+        await here.click("Copy code")
+        assert await here.page.evaluate("navigator.clipboard.readText()") == code
+        await here.click("Copied")
+        await here.click("Copy answer")
+        copied = await here.page.evaluate("navigator.clipboard.readText()")
+        assert copied == f"Run *this*:\n\n```python\n{code}\n```"
+        assert (await here.page.evaluate("window.spoken"))[-1] == "Copied."
+
+
+@every_release
+async def test_screen_readers_hear_each_answer_once(release):
+    """What is announced: the search, then the whole answer; not its pieces, and not the labels of buttons."""
+    async with shop(release) as here:
+        words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(10)]
+        code = {"type": "text-delta", "id": "0", "delta": "\n\n```\ncode\n```\n"}
+        here.service.script.ask(events=[*HEAD, *words, code, {"type": "finish"}], pause=0.02)
+        await here.ask("Speak")
+        await here.status("ready")
+        await until_true(here, "window.spoken.length >= 2")
+        searching, answer = await here.page.evaluate("window.spoken")
+        assert searching == SEARCHING
+        assert answer.split() == ["Answer:", "Hello", *map(str, range(10)), "code"]
+        assert await here.page.get_by_role("log").get_attribute("aria-live") == "off"
+
+
+async def until_true(here: Shop, expression: str) -> None:
+    await here.page.wait_for_function(expression)
+
+
+async def test_scrolling_does_not_fight_the_reader():
+    """The page follows the answer, until the reader scrolls up; a button leads back."""
+    async with shop(NEWEST) as here:
+        lines = [{"type": "text-delta", "id": "0", "delta": f"Line {n}\n\n"} for n in range(400)]
+        events = [*HEAD, *lines[:80], 0.5, *lines[80:], {"type": "finish"}]
+        here.service.script.ask(events=events, pause=0.005)
+        await here.ask("Write much")
+        box = "document.querySelector('.messages')"
+        place = f"(box => [box.scrollTop, box.scrollHeight - box.clientHeight])({box})"
+        await here.page.get_by_text("Line 60", exact=True).wait_for()
+        at, bottom = await here.page.evaluate(place)
+        assert bottom > 500
+        assert bottom - at < 200
+        await here.page.locator(".messages").hover()
+        await here.page.mouse.wheel(0, -400)
+        await here.page.get_by_role("button", name="Newest").wait_for()
+        at, _ = await here.page.evaluate(place)
+        await here.page.get_by_text("Line 399", exact=True).wait_for(state="attached")
+        await here.status("ready")
+        later, bottom = await here.page.evaluate(place)
+        assert abs(later - at) < 5
+        assert bottom - later > 1000
+        await here.page.get_by_role("button", name="Newest").click()
+        await until_true(here, f"(([at, bottom]) => bottom - at < 5)({place})")
+        assert await here.page.get_by_role("button", name="Newest").count() == 0
+
+
+@every_release
+async def test_a_lost_connection(release):
+    """An app that is away is said in plain words, and the question can be asked again."""
+    async with shop(release) as here:
+        await here.page.route("**/api/chat", lambda route: route.abort())
+        await here.ask("Are you there?")
+        assert await here.alert() == "The connection was lost. Please try again."
+        await here.page.unroute("**/api/chat")
+        here.service.script.ask(text="Yes")
+        await here.click("Retry")
+        await here.shows("Yes")
+
+
+async def test_a_browser_with_a_forged_cookie_gets_its_own():
+    """The cookie is signed: an id that the app did not give is not taken, and is replaced."""
+    async with shop(NEWEST) as here:
+        (cookie,) = await here.page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
+        browser = cookie["value"].partition(".")[0]
+        for forged in ("ada", f"ada.{cookie['value'].partition('.')[2]}", f"{browser}.", "é", ""):
+            await here.page.context.add_cookies([{**cookie, "value": forged}])
+            await here.ask("Who am I?")
+            assert await here.alert() == "Please sign in first."
+        await here.page.reload()
+        here.service.script.ask(text="You")
+        await here.click("Retry")
+        await here.shows("You")
+        assert here.service.requests[-1].json["fp"] not in ("ada", browser)
+        assert len(here.service.requests) == 1
+
+
+async def test_storage_that_is_full_or_off():
+    """A full storage forgets the oldest chats; without one, the page works and forgets."""
+    async with shop(NEWEST) as here:
+        await here.page.evaluate(
+            """() => {
+                localStorage.setItem('chat:young', JSON.stringify({ at: Date.now(), messages: [] }));
+                let text = 'x'.repeat(4_000_000);
+                for (let step = 2_000_000; step >= 1; step = Math.floor(step / 2))
+                    try {
+                        localStorage.setItem('chat:broken', text + 'x'.repeat(step));
+                        text += 'x'.repeat(step);
+                    } catch {}
+            }"""
+        )
+        here.service.script.ask(text="Kept")
+        await here.ask("Keep me")
+        await here.shows("Kept")
+        await here.status("ready")
+        id = here.page.url.partition("?chat=")[2]
+        await until_true(here, f"localStorage.getItem('chat:{id}')?.includes('Kept')")
+        assert await here.page.evaluate("Object.keys(localStorage).sort()") == sorted(
+            ["chat:young", f"chat:{id}"]
+        )
+        await here.page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('off') } }")
+        await here.click("New chat")
+        here.service.script.ask(text="Short")
+        await here.ask("Little")
+        await here.shows("Short")
+        await here.status("ready")
+
+
+def test_no_lock_file_names_a_registry():
+    """Versions are exact, and nothing that is committed says where packages come from."""
+    from relay_browser import SOURCE
+
+    manifest = json.loads((SOURCE / "package.json").read_text("utf-8"))
+    versions = [*manifest["dependencies"].values(), *manifest["devDependencies"].values()]
+    assert [version for version in versions if not version.replace(".", "").isdigit()] == []
+    assert not list(SOURCE.glob("*lock*"))
+    assert (SOURCE / ".npmrc").read_text("utf-8") == "package-lock=false\n"

@@ -1,0 +1,123 @@
+"""The example app in front of a local service, and its page in a real browser."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_app.app import create_app
+from relay_browser import Traffic, axe, browser, built
+from relay_kit import SECRET, serving, until
+
+from mintlify_async.testing import LocalService
+
+HEAD = [
+    {"type": "start", "messageId": "m1"},
+    {"type": "text-start", "id": "0"},
+    {"type": "text-delta", "id": "0", "delta": "Hello "},
+]
+SITE = "https://docs.example"
+# What the page shows and what a screen reader is told, in the order of their changes.
+WATCH = """
+window.texts = [];
+window.spoken = [];
+new MutationObserver(() => {
+  const note = (list, selector) => {
+    const text = document.querySelector(selector)?.innerText ?? '';
+    if (text && text !== list.at(-1)) list.push(text);
+  };
+  note(window.texts, '.assistant .text');
+  note(window.spoken, '[role=status]');
+}).observe(document, { subtree: true, childList: true, characterData: true });
+"""
+
+
+class Shop:
+    """The service, the app before it, and a page of it in a browser."""
+
+    def __init__(self, release: str, service: LocalService, page: Any) -> None:
+        self.release, self.service, self.page = release, service, page
+
+    async def ask(self, text: str) -> None:
+        await self.page.get_by_label("Your question").fill(text)
+        await self.click("Send")
+
+    async def click(self, name: str) -> None:
+        await self.page.get_by_role("button", name=name, exact=True).click()
+
+    async def status(self, status: str) -> None:
+        await self.page.locator(f"main[data-status={status}]").wait_for(timeout=15_000)
+
+    async def shows(self, text: str) -> None:
+        await self.page.get_by_text(text, exact=True).first.wait_for(timeout=15_000)
+
+    async def answers(self) -> list[str]:
+        return await self.page.locator(".assistant .text").all_inner_texts()
+
+    async def questions(self) -> list[str]:
+        return await self.page.locator(".user p").all_inner_texts()
+
+    async def alert(self) -> str:
+        await self.status("error")
+        return await self.page.get_by_role("alert").locator("span").inner_text()
+
+    async def look(self, state: str) -> None:
+        """Check the page in light and dark, on a phone and wide; SCREENSHOTS=folder keeps pictures."""
+        for scheme in ("light", "dark"):
+            await self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            await self.page.evaluate(axe(self.release))  # not added as a script: the page allows its own only
+            found = await self.page.evaluate(AXE)
+            assert found == [], f"{state}, {scheme}"
+            for width in (390, 1280):
+                await self.page.set_viewport_size({"width": width, "height": 844})
+                wide = await self.page.evaluate("document.documentElement.scrollWidth")
+                inner = await self.page.evaluate(
+                    "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.messages'))"
+                )
+                assert (wide, inner) == (width, 0), state
+                if folder := os.environ.get("SCREENSHOTS"):
+                    await self.page.screenshot(path=Path(folder) / f"{state}-{scheme}-{width}.png")
+
+
+AXE = """async () => {
+  const { violations } = await window.axe.run();
+  return violations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html + node.failureSummary)]);
+}"""
+
+
+@asynccontextmanager
+async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
+    """Put everything up, and check at the end that the page's traffic held no secret and no script failed."""
+    dist = built(release)
+    async with LocalService() as service, browser() as started:
+        env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/"}
+        app = create_app(service.session(), env, dist, **settings)
+        traffic = Traffic(app)
+        async with serving(traffic) as address:
+            context = await started.new_context(permissions=["clipboard-read", "clipboard-write"])
+            page = await context.new_page()
+            failures: list[str] = []
+            page.on("pageerror", lambda error: failures.append(str(error)))
+            page.on("console", lambda said: failures.append(said.text) if _is_failure(said) else None)
+            await page.add_init_script(WATCH)
+            await page.goto(address)
+            yield Shop(release, service, page)
+            await context.close()
+            await until(lambda: not service.answering)
+    secrets = [service.assistant_key, service.admin_key, "thread_key"]
+    secrets += [thread.id for thread in service.threads.values()]
+    assert [secret for secret in secrets if secret.encode() in traffic.seen] == []
+    assert failures == [], "\n".join(failures)
+
+
+def _is_failure(said: Any) -> bool:
+    """Return whether the page complains, other than about a refusal or a cut of ours."""
+    expected = "net::ERR" in said.text or "the server responded" in said.text
+    return said.type in ("error", "warning") and not expected
