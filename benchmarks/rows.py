@@ -12,18 +12,7 @@ from typing import Any
 
 from .bodies import DELTA_KINDS, MARKDOWN_KINDS, script
 from .growing import GROWING
-from .measuring import (
-    CONTROL,
-    OURS,
-    Effort,
-    Row,
-    Samples,
-    between_marks,
-    in_process,
-    interleaved,
-    mark,
-    row_of,
-)
+from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_process, interleaved, mark, row_of
 from .server import running
 from .subjects import AIOHTTP, CLIENTS, QUESTION, count_from_first
 
@@ -38,7 +27,7 @@ THERE = [n for n in IMPORTS if n in (OURS, AIOHTTP) or importlib.util.find_spec(
 TIMES = 8  # how much larger the large answer of a growing shape is
 
 
-async def cpu_per_event(names: Sequence[str], effort: Effort) -> Samples:
+async def cpu_per_event(names: Sequence[str], effort: Effort) -> dict[str, list[float]]:
     """Return the microseconds of CPU per event of a whole answer, for each client."""
     async with AsyncExitStack() as stack:
         (server, _), works = stack.enter_context(running()), {}
@@ -60,7 +49,7 @@ def counted(name: str, title: str, costs: dict[str, float], effort: Effort) -> R
     return row_of(name, title, unit, {name: [cost] for name, cost in costs.items()})
 
 
-def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> Samples:
+def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> dict[str, list[float]]:
     """Return what *work* costs between its marks, for each client, which asks a running server."""
     with running() as (server, _):
         return {name: between_marks(work, effort, client=name, server=server, **given) for name in names}
@@ -79,7 +68,8 @@ async def marked(client: str, server: str, what: str, times: int) -> None:
 
 async def shapes_marked(server: str, times: int) -> None:
     """Read an answer of each shape of deltas, *times* times between two marks."""
-    [await marked(OURS, server, f"{kind}~deltas", times) for kind in DELTA_KINDS]
+    for kind in DELTA_KINDS:
+        await marked(OURS, server, f"{kind}~deltas", times)
 
 
 def shapes(effort: Effort) -> Iterator[Row]:
@@ -211,7 +201,7 @@ async def edit(server: str, kind: str, size: int) -> float:
 def message(effort: Effort) -> Iterator[Row]:
     """Measure the steps of a chat message that grows, reading included, for each kind of Markdown."""
     for size in (4_096, 10_000):
-        samples: Samples = {kind: [] for kind in MARKDOWN_KINDS}
+        samples: dict[str, list[float]] = {kind: [] for kind in MARKDOWN_KINDS}
         with running() as (server, _):
             given = {"server": server, "size": size // 20 if effort.small else size}
             for kind in [*MARKDOWN_KINDS] * effort.rounds:
