@@ -199,10 +199,7 @@ class MessageStream:
                 decoder = self._decoder = SSEDecoder(self._max_event_bytes, begun=self._begun)
             events = decoder.feed(data)
         events.reverse()  # they are taken from the end
-        if self._queue:
-            self._queue[:0] = events
-        else:
-            self._queue = events
+        self._queue = events + self._queue
 
     def feed_eof(self, cause: str | None = None) -> None:
         """End the body.
