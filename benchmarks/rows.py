@@ -12,19 +12,7 @@ from typing import Any
 
 from .bodies import DELTA_KINDS, MARKDOWN_KINDS, script
 from .growing import GROWING
-from .measuring import (
-    CONTROL,
-    OURS,
-    Effort,
-    Row,
-    Samples,
-    between_marks,
-    divided,
-    in_process,
-    interleaved,
-    mark,
-    row_of,
-)
+from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_process, interleaved, mark, row_of
 from .server import running
 from .subjects import AIOHTTP, CLIENTS, QUESTION, count_from_first
 
@@ -39,40 +27,29 @@ THERE = [n for n in IMPORTS if n in (OURS, AIOHTTP) or importlib.util.find_spec(
 TIMES = 8  # how much larger the large answer of a growing shape is
 
 
-async def cpu_per_event(readers: dict[str, tuple[str, str]], effort: Effort) -> Samples:
-    """Return the microseconds of CPU per event, by label; *readers* says which client reads which shape."""
+async def cpu_per_event(names: Sequence[str], effort: Effort) -> dict[str, list[float]]:
+    """Return the microseconds of CPU per event of a whole answer, for each client."""
     async with AsyncExitStack() as stack:
         (server, _), works = stack.enter_context(running()), {}
-        for label, (name, shape) in readers.items():
-            client = await stack.enter_async_context(CLIENTS[name](server))
-            works[label] = partial(client.read, shape)
-        samples = await interleaved(works, effort)
-    events = {label: script(shape).events for label, (_, shape) in readers.items()}
-    return {label: [1e6 * cost / events[label] for cost in each] for label, each in samples.items()}
+        for name in names:
+            works[name] = (await stack.enter_async_context(CLIENTS[name](server))).read
+        samples = await interleaved({name: partial(read, "burst") for name, read in works.items()}, effort)
+    return {name: [1e6 * cost / script("burst").events for cost in each] for name, each in samples.items()}
 
 
 def burst(effort: Effort) -> Iterator[Row]:
     """Measure a whole answer that is there at once."""
-    samples = asyncio.run(cpu_per_event({name: (name, "burst") for name in (*THERE, CONTROL)}, effort))
-    yield row_of("burst", "CPU per event of a 55 KB answer, written at once", "µs", samples)
-
-
-def shapes(effort: Effort) -> Iterator[Row]:
-    """Measure this package on deltas of other shapes than the plain one."""
-    readers = {kind: (OURS, f"{kind}~deltas") for kind in DELTA_KINDS}
-    samples = asyncio.run(cpu_per_event({**readers, CONTROL: readers["plain"]}, effort))
-    plain = samples.pop("plain")
-    times = {kind: divided(each, plain) for kind, each in samples.items()}
-    yield row_of("shapes", "CPU of a delta of another shape ÷ a plain one", "times", times, ratios=False)
+    title = "CPU per event of a 55 KB answer, written at once"
+    yield row_of("burst", title, "µs", asyncio.run(cpu_per_event((*THERE, CONTROL), effort)))
 
 
 def counted(name: str, title: str, costs: dict[str, float], effort: Effort) -> Row:
     """Return the row of *costs* that have no spread."""
     unit = "instructions" if effort.counts() else "ns of CPU"
-    return row_of(name, title, unit, {subject: [cost] for subject, cost in costs.items()})
+    return row_of(name, title, unit, {name: [cost] for name, cost in costs.items()})
 
 
-def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> Samples:
+def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> dict[str, list[float]]:
     """Return what *work* costs between its marks, for each client, which asks a running server."""
     with running() as (server, _):
         return {name: between_marks(work, effort, client=name, server=server, **given) for name in names}
@@ -87,6 +64,22 @@ async def marked(client: str, server: str, what: str, times: int) -> None:
                 mark()
             await work()
         mark()
+
+
+async def shapes_marked(server: str, times: int) -> None:
+    """Read an answer of each shape of deltas, *times* times between two marks."""
+    for kind in DELTA_KINDS:
+        await marked(OURS, server, f"{kind}~deltas", times)
+
+
+def shapes(effort: Effort) -> Iterator[Row]:
+    """Count this package's deltas of other shapes than the plain one, which is the first."""
+    with running() as (server, _):
+        costs = between_marks(shapes_marked, effort, server=server, times=1 if effort.small else 4)[::2]
+    times = {
+        kind: [cost / costs[0]] for kind, cost in zip(DELTA_KINDS, costs, strict=True)
+    }  # 600 deltas each
+    yield row_of("shapes", "a delta of another shape ÷ a plain one", "times", times, ratios=False)
 
 
 async def first_marked(client: str, server: str, times: int) -> None:
@@ -208,7 +201,7 @@ async def edit(server: str, kind: str, size: int) -> float:
 def message(effort: Effort) -> Iterator[Row]:
     """Measure the steps of a chat message that grows, reading included, for each kind of Markdown."""
     for size in (4_096, 10_000):
-        samples: Samples = {kind: [] for kind in MARKDOWN_KINDS}
+        samples: dict[str, list[float]] = {kind: [] for kind in MARKDOWN_KINDS}
         with running() as (server, _):
             given = {"server": server, "size": size // 20 if effort.small else size}
             for kind in [*MARKDOWN_KINDS] * effort.rounds:

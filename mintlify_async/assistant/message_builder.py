@@ -59,24 +59,6 @@ class MessageBuilder:
         open_parts: The open text and reasoning parts, by the type of their deltas and by id.
     """
 
-    __slots__ = (
-        "_approvals",
-        "_calls",
-        "_data",
-        "_id",
-        "_inputs",
-        "_metadata",
-        "_metadata_seen",
-        "_step",
-        "_step_begin",
-        "_step_calls",
-        "extra",
-        "finish_reason",
-        "open_parts",
-        "parts",
-        "role",
-    )
-
     def __init__(self, message: msg.Message | None = None) -> None:
         """Begin with nothing, or with *message*."""
         self._id = ""

@@ -11,6 +11,7 @@ this protocol and are skipped. The result does not depend on how the bytes are s
 
 from __future__ import annotations
 
+import re
 from operator import attrgetter
 from typing import Final
 
@@ -24,6 +25,8 @@ DEFAULT_MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 
 _BOM: Final = b"\xef\xbb\xbf"
 _FIELDS: Final = ("data", "event", "id", "retry")  # assumption: framing
+_SKIPPED: Final = re.compile(r"\n(?:event:|id:|retry:|:)[^\n]*")
+"""A line end, and behind it a line that means nothing."""
 _EXCERPT: Final = 2000
 """Characters of a foreign line that are kept for an error's excerpt."""
 
@@ -64,9 +67,6 @@ class SSEDecoder:
         """
         if self.too_large:
             raise self.size_error()
-        events = self._whole_events(data)
-        if events is not None:
-            return events
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
@@ -83,17 +83,6 @@ class SSEDecoder:
             self._after_cr = data[-1] == 13
         elif not self.too_large:
             self._keep(data[end:])
-        return events
-
-    def _whole_events(self, data: bytes) -> list[str] | None:
-        """Return what :func:`whole_events` does, or None if *data* does not begin with a line."""
-        if self._tail or self._data is not None or self._after_cr:
-            return None
-        if data[:5] == b"data:":
-            self._started = True  # there is no byte order mark
-        events = whole_events(data, self.max_event_bytes)
-        if events is not None:
-            self._started = self.data_seen = True
         return events
 
     def close(self) -> str | None:
@@ -140,12 +129,13 @@ class SSEDecoder:
         if b"\r" in block:
             block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         text = block.decode("utf-8", "replace")
-        if self._data is None and text.endswith("\n\n") and 3 * len(block) <= self.max_event_bytes:
+        if self._data is None and 3 * len(block) <= self.max_event_bytes:
             # Three times, because an invalid byte becomes a character of three bytes, which count.
-            events = _usual(text)
+            whole, blank, rest = text.rpartition("\n\n")
+            events = _usual(whole + blank)
             if events is not None:
                 self.data_seen = True
-                return events
+                return events + self._lines(rest)
         return self._lines(text)
 
     def _lines(self, text: str) -> list[str]:
@@ -210,12 +200,16 @@ def whole_events(data: bytes, max_event_bytes: int) -> list[str] | None:
 
 
 def _usual(text: str) -> list[str] | None:
-    """Return the events in *text*, which ends with a blank line, if each is one ``data: `` line."""
-    if text[:6] != "data: ":
-        return None
-    body = text[6:-2]
-    if "\n" not in body:
-        return [body]
-    events = body.split("\n\ndata: ")
-    # Each event has two line ends, and no more.
-    return events if text.count("\n") == 2 * len(events) else None
+    """Return the events in *text*, which ends with a blank line, if each has one ``data: `` line.
+
+    Lines that mean nothing, such as ``event: message``, may stand beside it.
+    """
+    if text[:6] == "data: ":
+        body = text[6:-2]
+        if "\n" not in body:
+            return [body]
+        events = body.split("\n\ndata: ")
+        if text.count("\n") == 2 * len(events):  # each has two line ends, and no more
+            return events
+    bare = _SKIPPED.sub("", "\n" + text)[1:]
+    return _usual(bare) if len(bare) < len(text) else None

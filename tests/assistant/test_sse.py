@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from oracle_data import framing
 
-from mintlify_async.assistant.sse import SSEDecoder
+from mintlify_async.assistant.sse import SSEDecoder, whole_events
 from mintlify_async.errors import StreamDecodeError
 
 CASES = framing()
@@ -48,6 +48,8 @@ ALPHABET = [
     b"\r\n",
     b"\xef\xbb\xbf",
     b"id: 1",
+    b"event:",
+    b"retry",
     b"{}",
     b"\xff",
     b"\xe2\x82",
@@ -65,6 +67,15 @@ def test_random_bytes_split_alike(pieces: list[bytes], data: st.DataObject | Non
     if data is not None:
         at = data.draw(st.integers(0, len(body)))
         assert decode(body[:at], body[at:]) == whole
+
+
+@pytest.mark.parametrize("named", ["event: message\n", "id: {}\nevent: message\n", ": ping\nretry: 9\n"])
+def test_named_events_are_whole_events(named: str) -> None:
+    """Events with names, ids or comments are split at once, as plain ones are, not line by line."""
+    events = [f"{{{number}}}" for number in range(9)]
+    before = "".join(f"{named.format(event)}data: {event}\n\n" for event in events).encode()
+    behind = "".join(f"data: {event}\n{named.format(event)}\n" for event in events).encode()
+    assert whole_events(before, 1000) == whole_events(behind, 1000) == events
 
 
 @given(st.binary(max_size=200))

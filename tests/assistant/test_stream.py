@@ -575,6 +575,21 @@ WRITINGS = (
         json.dumps({"type": "text-delta", "id": id, "delta": delta})[:-1] + ', "delta": "last"}'
     ),
     lambda id, delta: json.dumps({"type": "text-delta", "id": id, "delta": delta}) + " ",
+    *(
+        lambda id, delta, further=further: (
+            json.dumps({"type": "text-delta", "id": id, "delta": delta})[:-1] + f", {further}}}"
+        )
+        for further in (
+            '"seq": 7, "usage": {"tokens": [1]}',
+            '"providerMetadata": {"p": {"item": "m"}}, "more": null',
+            '"providerMetadata": null',
+            '"more": {"threadKey": "tk_1"}',
+            '"more": [{"thread\\u004bey": "tk_1"}], "threadKey": "tk_2"',
+            '"threadId": "t", "messageMetadata": {"threadKey": "tk_3"}',
+            '"more": "' + "long" * 200 + '", "again": {"threadKey": "tk_4"}',
+        )
+    ),
+    lambda id, delta: json.dumps({"type": "text-delta", "seq": 7, "id": id, "delta": delta}),
 )
 
 
@@ -623,6 +638,62 @@ def test_plain_deltas_take_the_short_way(monkeypatch, kind, ids):
     assert len(list(iter(stream.next_event, None))) == len(events)
     assert built == [f"{kind}-start"] * len(ids)
     assert [len(part.text) for part in stream.message.parts] == [200] * len(ids)
+
+
+@pytest.mark.parametrize("kind", ["text", "reasoning"])
+@pytest.mark.parametrize(
+    "further",
+    [{"later": 1}, {"later": {"a": [1]}}, {"providerMetadata": {"p": {"item": "m"}}, "later": None}],
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_deltas_with_further_fields_take_the_short_way(monkeypatch, kind, further, order):
+    """A field that the SDK adds to its deltas, in any place, does not make each cost as a rare event."""
+    built = []
+    monkeypatch.setattr(
+        "mintlify_async.assistant.stream.build_event",
+        lambda content, data: built.append(content["type"]) or build_event(content, data),
+    )
+    delta = {"type": f"{kind}-delta", "id": "0", "delta": "ab", **further}
+    delta = dict([*delta.items()][::order])
+    stream = MessageStream()
+    stream.feed(body_of({"type": f"{kind}-start", "id": "0"}, *[delta] * 100))
+    events = list(iter(stream.next_event, None))
+    assert built == [f"{kind}-start"]
+    assert events[1:] == [parse_event(json.dumps(delta))] * 100
+    assert events[1].to_wire() == delta
+    assert stream.message.parts[0].provider_metadata == further.get("providerMetadata")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ",}",
+        ', "later": 1',
+        ', "later": 1}}',
+        ', "later": NaN}',
+        '; "later": 1}',
+        ', "id": 7}',
+        ', "delta": null}',
+        ', "providerMetadata": "p"}',
+        ', "providerMetadata": {"p": 1}}',
+        ', "providerMetadata": []}',
+        ', "later": ' + "[" * 250 + "]" * 250 + "}",
+    ],
+)
+def test_wrong_fields_behind_a_delta_are_an_error(rest):
+    """What follows the text of a delta is held to the same rules as the rest of an event."""
+    good = '{"type":"text-delta","id":"0","delta":"a"}'
+    with pytest.raises(StreamDecodeError):
+        parse_event(good[:-1] + rest)
+    stream = MessageStream()
+    stream.feed("".join(f"data: {data}\n\n" for data in (START, good, good, good[:-1] + rest)).encode())
+    assert [stream.next_event().type for _ in range(3)] == ["text-start", "text-delta", "text-delta"]
+    with pytest.raises(StreamDecodeError):
+        stream.next_event()
+    assert stream.text == "aa"
+
+
+START = '{"type":"text-start","id":"0"}'
 
 
 @pytest.mark.parametrize(
@@ -701,6 +772,7 @@ def test_done_alone_in_front() -> None:
         '{"type":"error","errorText":"bad key KEY"}',
         '{"type":"tool-input-start","toolName":"KEY"}',
         '{"type":"text-delta","id":"9","delta":"KEY"}',
+        '{"type":"text-delta","id":"9","delta":"a","later":"KEY"}',
         '{"type":"finish","threadId":7,"threadKey":"KEY",}',
         '["KEY"]',
         "KEY",
