@@ -13,6 +13,7 @@ Agent jobs and the streaming assistant of a documentation service.
   mintlify-async demo                            see it work on a local service
   mintlify-async ask "How do I log in?"          stream an answer
   mintlify-async job create "Fix typos" --wait   create a job and follow it
+  mintlify-async ci "Update the docs"            the same in CI, once per commit
   mintlify-async doctor                          check settings and network
 """
 
@@ -66,6 +67,20 @@ each assumption of the README as held, broken (with the setting that mends it)
 or not seen. Exit status: 0, or 1 if one is broken or something failed.
 """
 
+
+CI_EXAMPLES = """\
+examples:
+  mintlify-async ci "Update the documentation for this change"
+  mintlify-async ci - --timeout 1200 < prompt.txt
+  mintlify-async ci "Fix typos" --key "docs/$BRANCH" --turn "$COMMIT"    other CI services
+
+It runs in a checkout, and needs the right to push to its remote: there, a ref
+per job and per commit records what was sent (`permissions: contents: write`).
+Step outputs: status, reference, job_id, pull_request, duration, action.
+"""
+
+
+LEDGER = "what stores dedupe keys: a SQLite file, or git[:REMOTE]"
 
 _Add = Callable[..., argparse.ArgumentParser]
 
@@ -211,13 +226,35 @@ def _add_job(add: _Add) -> None:
     create(
         "--dedupe-key", type=_text, metavar="KEY", help="create at most one job for this key (needs --ledger)"
     )
-    create("--ledger", type=_text, metavar="FILE", help="SQLite file that stores dedupe keys")
+    create("--ledger", type=_text, metavar="FILE", help=LEDGER)
     send = verb("send", "send a follow-up to a job and print the new reference")
     send("prompt", nargs="*", help="the follow-up; - or nothing reads standard input")
     send("--wait", action="store_true", help="wait for the end of this turn")
     verb("wait", "wait for the end of a job")
     verb("watch", "show each change of a job until it ends")
     verb("show", "show the current state of a job", waits=False)
+
+
+def _add_ci(add: _Add) -> None:
+    parser = add(
+        "ci",
+        help="one job per pull request, in a CI run",
+        description="Create the job of this pull request, or send it a follow-up for this commit; wait, "
+        "and report. A re-run does neither again.",
+        epilog=CI_EXAMPLES,
+    )
+    option = parser.add_argument
+    option("prompt", nargs="*", help="the instruction; - or nothing reads standard input")
+    option("--follow-up", type=_text, metavar="TEXT", help="instruction for later commits (the same)")
+    option("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
+    option("--name", type=_text, help="tells several uses apart (else the workflow's name)")
+    option("--key", type=_text, help="names the job (else repository, pull request and workflow)")
+    option("--turn", type=_text, help="names the turn (else the commit)")
+    option("--ledger", type=_text, default="git", metavar="WHERE", help=f"{LEDGER} (git:origin)")
+    option("--ref-prefix", type=_text, metavar="PREFIX", help="beginning of the git refs (refs/mintlify/)")
+    option("--dotenv", type=_text, metavar="FILE", help="write the results as MINTLIFY_JOB_… variables")
+    option("--project", type=_text, metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
+    _add_service(parser)
 
 
 def _add_serve(add: _Add) -> None:
@@ -263,6 +300,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_ask(add)
     _add_chat(add)
     _add_job(add)
+    _add_ci(add)
     _add_serve(add)
     demo = add(
         "demo",

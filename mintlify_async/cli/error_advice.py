@@ -52,6 +52,7 @@ PHRASES = {
     r", or allow_insecure_http=True": "",
     r"leave base_url out and MINTLIFY_BASE_URL unset": "leave out the flag and unset the variable",
     r"and that neither a borrowed session's auth= nor ~/\.netrc \(trust_env\) has a password for it": "",
+    r"prefix='(refs/\w+/mintlify/)'": r"--ref-prefix \1",
     r"Take it from handle\.ref": "`mintlify-async job create` prints it",
     r"give the session project_id=, or pass a JobRef": "give --project, or the whole reference",
     r"keep reply\.thread, not its id alone": "use the whole file that --save wrote",

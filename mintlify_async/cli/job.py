@@ -10,6 +10,7 @@ import mintlify_async as mintlify
 
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
+from .ledgers import open_ledger
 from .run_command import read_text
 from .settings import ADMIN_KEY, FOR_JOBS, check_settings, recorder
 from .terminal import Terminal
@@ -22,9 +23,9 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
     has_project = getattr(options, "ref", "").startswith("mintlify-job:")  # else it is an id alone
     check_settings(options, [ADMIN_KEY] if has_project else FOR_JOBS)
-    ledger = mintlify.SQLiteLedger(options.ledger) if getattr(options, "ledger", None) else None
+    ledger = open_ledger(options.ledger) if getattr(options, "ledger", None) else None
     if getattr(options, "dedupe_key", None) and ledger is None:
-        raise UsageError("--dedupe-key needs --ledger FILE, which stores it")
+        raise UsageError("--dedupe-key needs --ledger FILE (or git), which stores it")
     async with mintlify.MintlifySession(
         project_id=options.project, base_url=options.base_url, ledger=ledger, recorder=recorder(options)
     ) as session:

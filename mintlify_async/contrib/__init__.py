@@ -1,4 +1,7 @@
-"""Optional parts, each of which needs an extra: a web relay, Redis stores, tracing. The core imports none."""
+"""Optional parts: a web relay, Redis stores and tracing, which need an extra, and a ledger in git.
+
+The core imports none.
+"""
 
 from __future__ import annotations
 

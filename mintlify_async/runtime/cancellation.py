@@ -10,6 +10,8 @@ from typing import Any, Self, TypeVar
 
 from .clock import Clock, Timer
 
+__all__ = ["Deadline", "cancel_requests", "finish_shielded", "is_unsent", "mark_unsent"]
+
 T = TypeVar("T")
 LATE = 0.05  # seconds late: the loop was blocked, and an answer may have arrived meanwhile
 CANCEL_AGAIN = 0.25  # seconds between two cancellations of a step that goes on: libraries swallow some

@@ -6,6 +6,7 @@ import asyncio
 
 import anyio
 import pytest
+from git_kit import HeldGitLedger
 from ledger_kit import JOB, LEASE, PRINT, Post, create
 
 from mintlify_async.contrib.redis import RedisLedger
@@ -26,12 +27,14 @@ from mintlify_async.storage.ledger import MemoryLedger, SQLiteLedger
 from mintlify_async.testing import VirtualClock
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "redis", "git"])
 async def ledger(request, tmp_path):
     if request.param == "memory":
         yield MemoryLedger()
     elif request.param == "sqlite":
         yield SQLiteLedger(tmp_path / "ledger.db")
+    elif request.param == "git":
+        yield HeldGitLedger(tmp_path)
     else:
         async with request.getfixturevalue("redis_server").client() as client:
             yield RedisLedger(client, timeout=10)
@@ -40,6 +43,8 @@ async def ledger(request, tmp_path):
 @pytest.fixture
 def clock(ledger):
     """The loop cannot see a thread or another process at work: the time waits a little for them."""
+    if isinstance(ledger, HeldGitLedger):
+        return ledger.clock
     return VirtualClock(grace=None if isinstance(ledger, MemoryLedger) else 0.005)
 
 

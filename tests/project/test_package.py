@@ -38,6 +38,7 @@ WHEEL_LIMIT_BYTES = 1_000_000
 def test_public_paths_are_pinned():
     """These are the paths that a user imports from."""
     below = "errors events messages storage quota rendering testing contrib.relay contrib.redis contrib.otel"
+    below += " contrib.git"
     assert ["mintlify_async", *(f"mintlify_async.{path}" for path in below.split())] == PATHS
 
 
