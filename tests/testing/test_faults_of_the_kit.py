@@ -80,7 +80,8 @@ async def test_reset_of_a_new_connection(client, service):
     service.script.connect(Reset())
     with pytest.raises(aiohttp.ClientOSError) as caught:
         await post(client, service)
-    assert caught.value.errno == 104 or "reset" in str(caught.value).lower()
+    # uvloop notices while the body is written, and aiohttp then gives no number.
+    assert caught.value.errno == 104 or re.search("reset|can not write", str(caught.value), re.IGNORECASE)
     assert service.requests == []
 
 
