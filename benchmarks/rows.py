@@ -3,30 +3,21 @@
 import asyncio
 import gc
 import importlib.util
+import shutil
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
 from .bodies import DELTA_KINDS, MARKDOWN_KINDS, script
 from .growing import GROWING
-from .measuring import (
-    CONTROL,
-    OURS,
-    Effort,
-    Row,
-    Samples,
-    between_marks,
-    divided,
-    in_process,
-    interleaved,
-    mark,
-    row_of,
-)
+from .measuring import Effort, Row, Samples, between_marks, in_process, interleaved, mark, row_of
 from .server import running
-from .subjects import AIOHTTP, CLIENTS, QUESTION, count_from_first
+from .subjects import AIOHTTP, CLIENTS, CONTROL, OURS, QUESTION, count_from_first
 
 IMPORTS = {
     OURS: "from mintlify_async import MintlifySession, TextDelta, Finish",
@@ -62,7 +53,7 @@ def shapes(effort: Effort) -> Iterator[Row]:
     readers = {kind: (OURS, f"{kind}~deltas") for kind in DELTA_KINDS}
     samples = asyncio.run(cpu_per_event({**readers, CONTROL: readers["plain"]}, effort))
     plain = samples.pop("plain")
-    times = {kind: divided(each, plain) for kind, each in samples.items()}
+    times = {kind: [one / by for one, by in zip(each, plain, strict=True)] for kind, each in samples.items()}
     yield row_of("shapes", "CPU of a delta of another shape ÷ a plain one", "times", times, ratios=False)
 
 
@@ -165,32 +156,42 @@ def growth(effort: Effort) -> Iterator[Row]:
     yield row_of("growth", title, "times", {"worst": max(times.values()), **times}, ratios=False)
 
 
-async def converse(server: str, turns: int) -> dict[str, float]:
-    """Take *turns* turns of 55 KB; return the last ones' CPU ÷ that of the fifth and its neighbours."""
-    async with CLIENTS[OURS](server) as ours:
-        chat = ours.session.conversation(domain="burst", max_messages=8)
-        plain = partial(ours.session.ask, QUESTION)  # no history: the control
-        return {OURS: await compared(partial(chat.ask, QUESTION), turns), CONTROL: await compared(plain, 12)}
+async def converse(server: str, kind: str, path: str, turns: int) -> list[float]:
+    """Take turns, each with a new object; return the last ones' CPU ÷ the fifth's, and the longest round."""
+    from mintlify_async import MemoryConversationStore, SQLiteConversationStore
+    from mintlify_async.contrib.redis import RedisConversationStore
 
-
-async def compared(ask: Callable[[], Any], turns: int) -> float:
-    costs = []
-    for _ in range(turns):
-        gc.collect()
-        start = time.process_time()
-        assert (await ask()).message.text == script("burst").text
-        costs.append(time.process_time() - start)
-    return statistics.median(costs[-5:]) / statistics.median(costs[2:7])
+    redis = importlib.import_module("redis.asyncio").Redis(unix_socket_path=f"{path}/redis")
+    stores = {"memory": MemoryConversationStore(), "SQLite": SQLiteConversationStore(f"{path}/chats")}
+    store = {**stores, "Redis": RedisConversationStore(redis), CONTROL: None}[kind]
+    given = {"store": store, "id": str(time.time_ns()) if store else None}  # the control has no history
+    async with CLIENTS[OURS](server) as ours, redis:
+        costs, rounds = [], [0.0]
+        for number in range(turns + 5):
+            chat = ours.session.conversation(domain="searched", max_messages=8, **given)
+            gc.collect()
+            turn, start = asyncio.create_task(chat.ask(QUESTION).run()), time.process_time()
+            while not turn.done():  # in the last five turns the loop goes round without a pause
+                last = time.process_time()  # not the time of other processes
+                await (asyncio.sleep(0) if number >= turns else asyncio.wait([turn]))
+                rounds.append(1e3 * (time.process_time() - last) if number >= turns else 0.0)
+            costs.append(time.process_time() - start)
+            assert turn.result().message.text == script("searched").text
+    return [statistics.median(costs[-10:-5]) / statistics.median(costs[2:7]), max(rounds)]
 
 
 def conversation(effort: Effort) -> Iterator[Row]:
-    """Measure how a conversation's turn grows over a hundred turns."""
-    turns = 8 if effort.small else 104
-    with running() as (server, _):
-        found = [in_process(converse, server=server, turns=turns) for _ in range(effort.rounds)]
-    samples = {name: [each[name] for each in found] for name in (OURS, CONTROL)}
-    title = "CPU of a turn after 100 turns ÷ the fifth, with a window of 8 messages"
-    yield row_of("conversation", title, "times", samples, ratios=False)
+    """Measure how a stored conversation's turn grows over a hundred turns."""
+    kinds = ["memory", "SQLite", CONTROL, *(["Redis"] if (program := shutil.which("redis-server")) else [])]
+    with running() as (server, _), tempfile.TemporaryDirectory() as path, ExitStack() as stack:
+        if program:
+            command = [program, "--port", "0", "--logfile", "/dev/null", "--unixsocket", f"{path}/redis"]
+            stack.callback(stack.enter_context(subprocess.Popen(command, cwd=path)).terminate)
+        given = {"server": server, "path": path, "turns": 8 if effort.small else 104}
+        found = {k: [in_process(converse, kind=k, **given) for _ in range(effort.rounds)] for k in kinds}
+    ratios, rounds = ({k: [each[n] for each in every] for k, every in found.items()} for n in (0, 1))
+    yield row_of("conversation", "CPU of a turn after 100 turns ÷ the fifth", "times", ratios, ratios=False)
+    yield row_of("conversation-stop", "the longest round of the loop in it, CPU", "ms", rounds, ratios=False)
 
 
 async def edit(server: str, kind: str, size: int) -> float:
