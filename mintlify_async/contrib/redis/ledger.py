@@ -165,8 +165,7 @@ class RedisLedger(RedisStore):
         )
         if version is key is None:
             return None
-        if version != str(VERSION):
-            raise unknown_version(f"the Redis key {place!r}", version, VERSION, instead=_INSTEAD)
+        _check_version(version, place)
         claim = Claim(
             key=key or "",
             fingerprint=fingerprint or "",
@@ -183,7 +182,9 @@ class RedisLedger(RedisStore):
         return evolve(claim, lease_until=claim.lease_until + skew)
 
 
-_INSTEAD: Final = "another namespace="
+def _check_version(found: str | None, place: str) -> None:
+    if found != str(VERSION):
+        raise unknown_version(f"the Redis key {place!r}", found, VERSION, instead="another namespace=")
 
 
 def _to_json(claim: Claim) -> str:
@@ -194,9 +195,7 @@ def _to_json(claim: Claim) -> str:
 
 def _from_json(line: str, place: str) -> Claim:
     version, *fields = json.loads(line)
-    if version != VERSION:
-        found = version if isinstance(version, int) else None
-        raise unknown_version(f"the Redis key {place!r}", found, VERSION, instead=_INSTEAD)
+    _check_version(str(version) if isinstance(version, int) else None, place)
     key, fingerprint, token, claimed_at, lease_until = fields
     return Claim(
         key=key, fingerprint=fingerprint, token=token, claimed_at=claimed_at, lease_until=lease_until
