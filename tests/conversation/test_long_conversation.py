@@ -15,7 +15,7 @@ from conversation_kit import answer, sent
 from mintlify_async.contrib.redis import RedisConversationStore
 from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
 from mintlify_async.messages import Message, ToolPart
-from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore, StoredConversation
+from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore, StoredTurn
 from mintlify_async.testing import VirtualClock
 
 RESULTS = {"results": [{"path": "/p", "content": "word " * 200}] * 20}  # 20 KB
@@ -203,15 +203,9 @@ async def test_undo_past_what_has_no_question(session):
     )
     await first.save()
     stored = await store.load("c", owner="ada")
-    extra = StoredConversation(head=stored.head, turns=stored.turns, revision=stored.revision).turns[0]
-    await store.save(
-        "c",
-        stored.head,
-        [type(extra)(number=2, data='[{"role": "assistant", "id": "g", "parts": []}]')],
-        owner="ada",
-        revision=stored.revision,
-        keep=range(2),
-    )
+    greeting = StoredTurn(number=2, data='[{"role": "assistant", "id": "g", "parts": []}]')
+    options = {"owner": "ada", "revision": stored.revision, "keep": range(2)}
+    await store.save("c", stored.head, [greeting], **options)
     chat = session.conversation(store=store, id="c", owner="ada", max_messages=1)
     assert [message.text for message in await chat.undo()] == ["Hi"]
     assert chat.messages == ()
