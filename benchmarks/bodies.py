@@ -40,7 +40,7 @@ def sliced(data: Any, size: int) -> list[Any]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def real_answer(pieces: list[str], pages: int) -> list[dict[str, Any]]:
+def real_answer(count: int, pages: int) -> list[dict[str, Any]]:
     """Return an answer as the service gives it: a search, its sources, the text, the end."""
     call = {"toolCallId": "call_1", "toolName": "search"}
     page = {"path": "guides/page", "metadata": {"title": "Page"}, "content": "".join(words(60))}
@@ -55,7 +55,7 @@ def real_answer(pieces: list[str], pages: int) -> list[dict[str, Any]]:
         *({"type": "source-url", "sourceId": f"s{n}", "url": f"https://docs.test/{n}"} for n in range(3)),
         {"type": "finish-step"},
         {"type": "start-step"},
-        *deltas(pieces)[:-1],
+        *deltas(words(count))[:-1],
         {"type": "finish-step"},
         {"type": "finish", "finishReason": "stop", "threadId": "thread_1"},
     ]
@@ -97,8 +97,8 @@ def chunk(data: bytes) -> bytes:
 def script(shape: str) -> Script:
     """Return what the server writes for *shape*.
 
-    ``burst`` and ``live`` are 617 events, 55 KB: all at once, or one per packet and read. ``alone`` is the
-    same of a few events. The others are ``KIND~deltas``, ``KIND~CHARACTERS~markdown``, ``NAME~SIZE~growing``.
+    ``burst`` and ``live`` are 617 events, 55 KB: at once, or one a packet and read. ``alone`` is a few such,
+    ``searched`` 60 KB of results; or ``KIND~deltas``, ``KIND~CHARACTERS~markdown``, ``NAME~SIZE~growing``.
     """
     *names, what = shape.split("~")
     kind, size = (*names, "", 0)[0], int((*names, "", 0)[1] or 0)
@@ -113,7 +113,7 @@ def script(shape: str) -> Script:
     elif what == "deltas":
         made = deltas(words(600), **DELTA_KINDS[kind])
     else:
-        made = real_answer(words(4), 1) if shape == "alone" else real_answer(words(600), 34)
+        made = real_answer(*{"alone": (4, 1), "searched": (20, 125)}.get(shape, (600, 34)))
     prefix = {"event lines": "event: message\ndata: "}.get(kind, "data: ")
     frames = [f"{prefix}{json.dumps(each, separators=(',', ':'))}\n\n".encode() for each in made]
     frames.append(b"data: [DONE]\n\n")

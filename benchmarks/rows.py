@@ -3,10 +3,13 @@
 import asyncio
 import gc
 import importlib.util
+import shutil
 import statistics
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
@@ -30,17 +33,16 @@ TIMES = 8  # how much larger the large answer of a growing shape is
 async def cpu_per_event(names: Sequence[str], effort: Effort) -> dict[str, list[float]]:
     """Return the microseconds of CPU per event of a whole answer, for each client."""
     async with AsyncExitStack() as stack:
-        (server, _), works = stack.enter_context(running()), {}
-        for name in names:
-            works[name] = (await stack.enter_async_context(CLIENTS[name](server))).read
-        samples = await interleaved({name: partial(read, "burst") for name, read in works.items()}, effort)
+        server, _ = stack.enter_context(running())
+        clients = {name: await stack.enter_async_context(CLIENTS[name](server)) for name in names}
+        samples = await interleaved({n: partial(c.read, "burst") for n, c in clients.items()}, effort)
     return {name: [1e6 * cost / script("burst").events for cost in each] for name, each in samples.items()}
 
 
 def burst(effort: Effort) -> Iterator[Row]:
     """Measure a whole answer that is there at once."""
-    title = "CPU per event of a 55 KB answer, written at once"
-    yield row_of("burst", title, "µs", asyncio.run(cpu_per_event((*THERE, CONTROL), effort)))
+    samples = asyncio.run(cpu_per_event((*THERE, CONTROL), effort))
+    yield row_of("burst", "CPU per event of a 55 KB answer, written at once", "µs", samples)
 
 
 def counted(name: str, title: str, costs: dict[str, float], effort: Effort) -> Row:
@@ -76,9 +78,7 @@ def shapes(effort: Effort) -> Iterator[Row]:
     """Count this package's deltas of other shapes than the plain one, which is the first."""
     with running() as (server, _):
         costs = between_marks(shapes_marked, effort, server=server, times=1 if effort.small else 4)[::2]
-    times = {
-        kind: [cost / costs[0]] for kind, cost in zip(DELTA_KINDS, costs, strict=True)
-    }  # 600 deltas each
+    times = {kind: [cost / costs[0]] for kind, cost in zip(DELTA_KINDS, costs, strict=True)}  # 600 each
     yield row_of("shapes", "a delta of another shape ÷ a plain one", "times", times, ratios=False)
 
 
@@ -134,14 +134,13 @@ async def grow_marked(server: str, names: list[str], small: bool) -> None:
     gc.disable()  # it is linear, and the interpreter's share, but comes in jumps between two sizes
     async with CLIENTS[OURS](server) as ours:
         for name in names:
-            size = max(16, GROWING[name].size // 100) if small else GROWING[name].size
+            size = max(16, GROWING[name].size // (100 if small else 1))
             for n in (size, 0, size, TIMES * size):  # the first warms up
                 shape, expected = f"{name}~{n}~growing", script(f"{name}~{n}~growing").events
                 mark()
                 reply = ours.session.ask(QUESTION, domain=shape)
                 await reply
                 assert reply.events_seen == expected, name
-                assert reply.message is not None
                 extras_markdown(reply)  # its sources and its suggestions
                 mark()
 
@@ -158,32 +157,42 @@ def growth(effort: Effort) -> Iterator[Row]:
     yield row_of("growth", title, "times", {"worst": max(times.values()), **times}, ratios=False)
 
 
-async def converse(server: str, turns: int) -> dict[str, float]:
-    """Take *turns* turns of 55 KB; return the last ones' CPU ÷ that of the fifth and its neighbours."""
-    async with CLIENTS[OURS](server) as ours:
-        chat = ours.session.conversation(domain="burst", max_messages=8)
-        plain = partial(ours.session.ask, QUESTION)  # no history: the control
-        return {OURS: await compared(partial(chat.ask, QUESTION), turns), CONTROL: await compared(plain, 12)}
+async def converse(server: str, kind: str, path: str, turns: int) -> list[float]:
+    """Take turns, each with a new object; return the last ones' CPU ÷ the fifth's, and the longest round."""
+    from mintlify_async import MemoryConversationStore, SQLiteConversationStore
+    from mintlify_async.contrib.redis import RedisConversationStore
 
-
-async def compared(ask: Callable[[], Any], turns: int) -> float:
-    costs = []
-    for _ in range(turns):
-        gc.collect()
-        start = time.process_time()
-        assert (await ask()).message.text == script("burst").text
-        costs.append(time.process_time() - start)
-    return statistics.median(costs[-5:]) / statistics.median(costs[2:7])
+    redis = importlib.import_module("redis.asyncio").Redis(unix_socket_path=f"{path}/redis")
+    stores = {"memory": MemoryConversationStore(), "SQLite": SQLiteConversationStore(f"{path}/chats")}
+    store = {**stores, "Redis": RedisConversationStore(redis), CONTROL: None}[kind]
+    given = {"store": store, "id": str(time.time_ns()) if store else None}  # the control has no history
+    async with CLIENTS[OURS](server) as ours, redis:
+        costs, rounds = [], [0.0]
+        for number in range(turns + 5):
+            chat = ours.session.conversation(domain="searched", max_messages=8, **given)
+            gc.collect()
+            turn, start = asyncio.create_task(chat.ask(QUESTION).run()), time.process_time()
+            while not turn.done():  # in the last five turns the loop goes round without a pause
+                last = time.process_time()  # not the time of other processes
+                await (asyncio.sleep(0) if number >= turns else asyncio.wait([turn]))
+                rounds.append(1e3 * (time.process_time() - last) if number >= turns else 0.0)
+            costs.append(time.process_time() - start)
+            assert turn.result().message.text == script("searched").text
+    return [statistics.median(costs[-10:-5]) / statistics.median(costs[2:7]), max(rounds)]
 
 
 def conversation(effort: Effort) -> Iterator[Row]:
-    """Measure how a conversation's turn grows over a hundred turns."""
-    turns = 8 if effort.small else 104
-    with running() as (server, _):
-        found = [in_process(converse, server=server, turns=turns) for _ in range(effort.rounds)]
-    samples = {name: [each[name] for each in found] for name in (OURS, CONTROL)}
-    title = "CPU of a turn after 100 turns ÷ the fifth, with a window of 8 messages"
-    yield row_of("conversation", title, "times", samples, ratios=False)
+    """Measure how a stored conversation's turn grows over a hundred turns."""
+    kinds = ["memory", "SQLite", CONTROL, *(["Redis"] if (program := shutil.which("redis-server")) else [])]
+    with running() as (server, _), tempfile.TemporaryDirectory() as path, ExitStack() as stack:
+        if program:
+            command = [program, "--port", "0", "--logfile", "/dev/null", "--unixsocket", f"{path}/redis"]
+            stack.callback(stack.enter_context(subprocess.Popen(command, cwd=path)).terminate)
+        given = {"server": server, "path": path, "turns": 8 if effort.small else 104}
+        found = {k: [in_process(converse, kind=k, **given) for _ in range(effort.rounds)] for k in kinds}
+    ratios, rounds = ({k: [each[n] for each in every] for k, every in found.items()} for n in (0, 1))
+    yield row_of("conversation", "CPU of a turn after 100 turns ÷ the fifth", "times", ratios, ratios=False)
+    yield row_of("conversation-stop", "the longest round of the loop in it, CPU", "ms", rounds, ratios=False)
 
 
 async def edit(server: str, kind: str, size: int) -> float:
@@ -201,10 +210,8 @@ async def edit(server: str, kind: str, size: int) -> float:
 def message(effort: Effort) -> Iterator[Row]:
     """Measure the steps of a chat message that grows, reading included, for each kind of Markdown."""
     for size in (4_096, 10_000):
-        samples: dict[str, list[float]] = {kind: [] for kind in MARKDOWN_KINDS}
         with running() as (server, _):
-            given = {"server": server, "size": size // 20 if effort.small else size}
-            for kind in [*MARKDOWN_KINDS] * effort.rounds:
-                samples[kind].append(in_process(edit, kind=kind, **given))
+            step = partial(in_process, edit, server=server, size=size // 20 if effort.small else size)
+            samples = {kind: [step(kind=kind) for _ in range(effort.rounds)] for kind in MARKDOWN_KINDS}
         title = f"CPU of a step of a chat message that grows to {size:,} characters, p99"
         yield row_of(f"message-{size}", title, "ms", samples, ratios=False)

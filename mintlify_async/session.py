@@ -413,13 +413,14 @@ class MintlifySession:
                 that broke off after some text do, too.
             busy: For a turn, ``undo``, ``save`` and ``delete`` while a turn is under way: ``"raise"`` a
                 StateError, or ``"queue"``: wait, and begin with what the store has then.
-            max_messages: The most messages sent with a question, it included, system messages not.
+            max_messages: The most messages sent with a question, it included, system messages not. A turn
+                reads no more of a stored conversation than it sends.
             max_characters: The most characters sent, counted likewise. Older messages are left out
                 first; the history itself keeps all.
             history_parts: The types of parts of earlier messages that are sent again; None for
                 all, including search results of 50 to 100 KB.
-            keep_messages: The most messages kept; the oldest turns are dropped. For conversations
-                without an end: each turn writes the whole history to the store.
+            keep_messages: The most messages kept, for conversations without an end; the oldest turns
+                are dropped. System messages in them are still sent.
 
         Raises:
             ConfigurationError: An argument is invalid.

@@ -250,7 +250,7 @@ async def surfaces(session: MintlifySession) -> None:
     assert_type(answer_markdown(await session.ask("question"), site="https://docs.example"), str)
     stores: list[ConversationStore] = [MemoryConversationStore(), SQLiteConversationStore("chats.sqlite")]
     assert_type(await stores[0].load("id", owner="ada"), StoredConversation | None)
-    assert_type(await stores[0].save("id", "{}", owner="ada", revision=0), int)
+    assert_type(await stores[0].save("id", "{}", [], owner="ada", revision=0, keep=range(0)), int)
 
 
 def errors(session: MintlifySession, error: Exception) -> None:

@@ -24,14 +24,8 @@ from ..protocol.argument_checks import check_messages, check_thread
 from ..protocol.object_checks import CONVERSATION_STORE, SESSION
 from ..protocol.requests import new_message_id
 from ..storage.conversations import ConversationStore
-from .history import HistoryBounds, check_bound, messages_to_send, turn_start
-from .transcript import (
-    Contents,
-    Transcript,
-    read_contents,
-    seed_messages,
-    system_message,
-)
+from .history import Contents, HistoryBounds, check_bound, messages_to_send
+from .transcript import Transcript, read_contents, seed_messages, system_message
 from .turn import ConversationTurn
 from .turn_lock import busy_error
 
@@ -120,10 +114,11 @@ class Conversation:
             settings.id,
             settings.owner,
             settings.fp,
-            Contents(messages=settings.messages, thread=settings.thread),
+            Contents(thread=settings.thread).with_messages(settings.messages),
             system=settings.system,
             store=settings.store,
             keep=settings.keep_messages,
+            bounds=settings.bounds,
         )
 
     # The views ------------------------------------------------------------------------------
@@ -145,8 +140,19 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The finished turns, oldest first; with a store, as they were when it was read last."""
+        """The finished turns, oldest first; with a store, as they were when it was read last.
+
+        When :attr:`complete` is False, only the newest of them.
+        """
         return self._transcript.contents.messages
+
+    @property
+    def complete(self) -> bool:
+        """Whether :attr:`messages` are all; if not, :meth:`load` reads the older ones.
+
+        A turn with ``max_messages`` or ``max_characters`` reads what it sends, not the whole history.
+        """
+        return self._transcript.contents.complete
 
     @property
     def system(self) -> Message | None:
@@ -235,10 +241,9 @@ class Conversation:
 
     def _reply(self, question: tuple[Message, ...], options: Mapping[str, Any]) -> Reply:
         def prepare() -> PreparedQuestion:
-            system = [self.system] if self.system is not None else []
-            history = [*system, *self.messages]
+            contents = self._transcript.contents
             return self._prepare(
-                messages_to_send(history, question, self._settings.bounds),
+                messages_to_send(contents, question, self._settings.bounds, self.system),
                 thread=self.thread,
                 fp=self.fp,
                 domain=self._settings.domain,
@@ -273,12 +278,14 @@ class Conversation:
         transcript = self._transcript
         async with transcript.lock.hold(queue=self._queue):
             await transcript.check_store(refresh=self._queue)
-            start = turn_start(self.messages)
-            if start is None:
+            if transcript.contents.without_last_turn() is None and not self.complete:
+                await transcript.read(2, Contents.without_last_turn)
+            before, left = transcript.contents, transcript.contents.without_last_turn()
+            if left is None:
                 raise StateError("there is no turn to take back")
-            taken = self.messages[start:]
+            taken = before.messages[len(left.messages) :]
             thread = self.thread if keep_thread else None
-            await transcript.save(Contents(messages=self.messages[:start], thread=thread))
+            await transcript.save(evolve(left, thread=thread), changed=left.end)
         return [message for message in taken if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -293,14 +300,11 @@ class Conversation:
             keep_thread: Stay in the same thread all the same.
 
         Raises:
-            StateError: It was not read from its store yet: ``await chat.load()`` first.
+            StateError: It was not read from its store, or not all of it: ``await chat.load()`` first.
         """
-        transcript = self._transcript
-        if not transcript.loaded:
-            raise StateError("this conversation was not read from its store yet: `await chat.load()` first")
+        contents = self._transcript.whole()
         settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
         other = Conversation(self._prepare, settings)
-        contents = transcript.contents
         return other._begin_with(contents if keep_thread else evolve(contents, thread=None))
 
     def _begin_with(self, contents: Contents) -> Self:
@@ -322,21 +326,28 @@ class Conversation:
 
     # Storing --------------------------------------------------------------------------------
 
-    async def load(self) -> Self:
+    async def load(self, *, last: int | None = None) -> Self:
         """Read the conversation from the store, in place of what is here. Return this conversation.
 
-        The first turn does this by itself; call it to show the history before, or after a
+        The first turn reads what it needs by itself; call this to show the history, or after a
         :class:`~mintlify_async.errors.StoreConflictError`.
 
+        Args:
+            last: How many of the newest messages are needed; whole turns are read. None reads all.
+
         Raises:
+            ConfigurationError: *last* is below 1.
             StateError: It has no store, a turn is under way, or what the store has is not a conversation.
         """
         transcript = self._transcript
         transcript.require_store()
+        check_bound("last", last)
         if transcript.active:
             raise busy_error()
-        transcript.loaded = False
-        await transcript.check_store()
+        if last is None:
+            await transcript.read()
+        else:
+            await transcript.read((last + 1) // 2, lambda contents: len(contents.messages) >= last)
         return self
 
     async def save(self) -> None:
@@ -350,7 +361,7 @@ class Conversation:
         transcript.require_store()
         async with transcript.lock.hold(queue=self._queue):
             await transcript.check_store()
-            await transcript.save(transcript.contents)
+            await transcript.save(transcript.contents, changed=transcript.contents.end)
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.
@@ -363,8 +374,12 @@ class Conversation:
             return await self._transcript.delete()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it."""
-        return self._transcript.to_dict(self._transcript.contents)
+        """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it.
+
+        Raises:
+            StateError: It is not :attr:`complete`: ``await chat.load()`` first.
+        """
+        return self._transcript.to_dict()
 
     @classmethod
     def from_dict(cls, session: MakesConversations, stored: object, **settings: Any) -> Conversation:

@@ -1,6 +1,7 @@
-"""Transcript: the messages and the thread of one conversation, and their copy in a store.
+"""Transcript: the turns and the thread of one conversation, and their copy in a store.
 
-Messages and thread are replaced together, and only after the store has taken them.
+Turns and thread are replaced together, and only after the store has taken them. Of a stored
+conversation only the turns are read that are sent with a question, until all are asked for.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from ..errors import ConfigurationError, StateError
+from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
 from ..protocol.secret import Secret
 from ..runtime.cancellation import finish_shielded
-from ..storage.conversations import ConversationStore, StoredConversation, check_name, store_conflict
-from .history import newest_turns
+from ..runtime.worker_thread import compute
+from ..storage.conversations import ConversationStore, StoredTurn, check_name, store_conflict
+from ..storage.format_version import unknown_version
+from .history import Contents, FinishedTurn, HistoryBounds, fills
 from .turn_lock import TurnLock, shared_lock
 
 T = TypeVar("T")
@@ -37,23 +40,6 @@ CANCELLED_STORE_SECONDS: Final = 5.0
 """How long a cancelled task waits for a store that does not heed the cancellation, in seconds."""
 
 
-@frozen(kw_only=True)
-class Contents:
-    """The messages of a conversation and its thread: what is committed together.
-
-    Args:
-        messages: The finished turns, oldest first.
-        thread: The thread at the service, or None.
-    """
-
-    messages: tuple[Message, ...] = ()
-    thread: Thread | None = None
-
-    def ids(self) -> set[str]:
-        """Return the ids of the messages."""
-        return {message.id for message in self.messages}
-
-
 class Transcript:
     """One conversation in memory, and its place in a store; at most *keep* messages are kept, None for all.
 
@@ -61,7 +47,7 @@ class Transcript:
         id: Its name in the store.
         owner: Its owner in the store.
         fp: Names the user to the service.
-        contents: The messages and the thread.
+        contents: The turns and the thread.
         system: The system message, or None.
         lock: Lets one turn run at a time.
         revision: The revision of the store that this object has; 0 for none.
@@ -81,6 +67,7 @@ class Transcript:
         system: Message | None,
         store: ConversationStore | None,
         keep: int | None,
+        bounds: HistoryBounds,
     ) -> None:
         """Check the names; read nothing."""
         self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
@@ -90,6 +77,7 @@ class Transcript:
         self.system = self._given_system = system
         self._store = store
         self._keep = keep
+        self._bounds = bounds
         self.active = False
         self.saved: Contents | None = None
         self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
@@ -104,42 +92,78 @@ class Transcript:
         return self._store
 
     async def check_store(self, *, refresh: bool = False) -> None:
-        """Read the store the first time; afterwards, check that it has no other revision.
+        """Read the store the first time, and when more is to be sent; else, check that its revision is this.
 
         Another revision is a ``StoreConflictError``; with *refresh* it is taken over.
         """
         if self._store is None:
             return
-        found = await self._step(partial(self._store.load, self.id, owner=self.owner), patience=0.0)
-        revision = found.revision if found is not None else 0
-        if self.loaded and revision == self.revision:
-            return
-        if self.loaded and not refresh:
-            raise store_conflict(self.id)
-        if found is not None:
-            self._adopt(found)
-        elif self.revision:
-            self.contents = Contents()  # it was deleted
-        self.revision, self.loaded, self.failed = revision, True, None
+        enough = partial(fills, bounds=self._bounds)
+        if self.loaded:
+            found = await self._step(
+                partial(self._store.load, self.id, owner=self.owner, last=0), patience=0.0
+            )
+            same = (found.revision if found is not None else 0) == self.revision
+            if same and (self.contents.complete or enough(self.contents)):
+                return
+            if not same and not refresh:
+                raise store_conflict(self.id)
+        await self.read(self._bounds.likely_turns, enough)
 
-    def _adopt(self, stored: StoredConversation) -> None:
-        found: tuple[Contents, Message | None] | None = None
-        with suppress(ValueError, RecursionError):  # a ConfigurationError is a ValueError
-            found = read_contents(json.loads(stored.data))
-        if found is None:
-            raise StateError(f"the store has no conversation of this version under {self.id!r}")
-        self.contents, system = found
+    async def read(
+        self, turns: int | None = None, enough: Callable[[Contents], object] | None = None
+    ) -> None:
+        """Take over what the store has: its newest *turns*, and twice as many until they are *enough*.
+
+        Args:
+            turns: How many to read first; None for all.
+            enough: Whether no older ones are needed.
+        """
+        known = {(self.revision, turn.number): turn for turn in self.contents.turns}
+        while True:
+            contents, system, revision = await self._step(
+                partial(self._read_once, turns, known), patience=0.0
+            )
+            if contents.complete or turns is None or enough is None or enough(contents):
+                break
+            turns *= 2
         given = self._given_system
         self.system = system if given is None or (system and system.text == given.text) else given
+        self.contents, self.revision, self.loaded, self.failed = contents, revision, True, None
 
-    async def save(self, contents: Contents, *, hurry: bool = False) -> None:
+    async def _read_once(
+        self, last: int | None, known: dict[tuple[int, int], FinishedTurn]
+    ) -> tuple[Contents, Message | None, int]:
+        """Return the contents with the *last* turns (None: all), the system message and the revision.
+
+        What was read before, by revision and number, is in *known*; what is read is added.
+        """
+        found = await self.require_store().load(self.id, owner=self.owner, last=last)
+        if found is None:  # never saved, or deleted
+            return Contents() if self.revision else self.contents, self.system, 0
+        what = f"conversation {printable(self.id, 80)!r} in {self._store!r}"
+        version = _version_of(found.head)
+        if version != FORMAT:
+            raise unknown_version(what, version, FORMAT, instead="`await chat.delete()`")
+        with suppress(ValueError, RecursionError):  # a ConfigurationError is a ValueError
+            contents, system = _read_head(json.loads(found.head))
+            unread = [turn for turn in found.turns if (found.revision, turn.number) not in known]
+            for turn in await compute(partial(_read_turn, turn) for turn in unread):
+                known[found.revision, turn.number] = turn
+            turns = tuple(known[found.revision, turn.number] for turn in found.turns)
+            end = turns[-1].number + len(turns[-1].messages) if turns else 0
+            return evolve(contents, turns=turns, end=end, complete=found.complete), system, found.revision
+        raise StateError(f"{what} cannot be read; `await chat.delete()` makes room for a new one")
+
+    async def save(self, contents: Contents, *, changed: int, hurry: bool = False) -> None:
         """Save *contents*, then take them over. Cancelled, it may be saved and not taken over.
 
         Args:
-            contents: The messages and the thread.
+            contents: The turns and the thread.
+            changed: The number of the first turn that is not stored as it is.
             hurry: Whether the task was cancelled before.
         """
-        kept = evolve(contents, messages=newest_turns(contents.messages, self._keep))
+        kept = contents.newest(self._keep)
 
         def take_over(revision: int) -> None:
             self.revision, self.contents, self.failed, self.saved = revision, kept, None, contents
@@ -147,10 +171,19 @@ class Transcript:
         if self._store is None:
             take_over(self.revision)
             return
-        # It contains the thread's key, which the frames of a store's error must not show.
-        data = Secret(json.dumps(self.to_dict(kept), allow_nan=False))
-        save = partial(self._store.save, self.id, data, owner=self.owner, revision=self.revision)
-        await self._step(save, take_over, hurry=hurry)
+        save_in_store = self._store.save
+
+        async def write() -> int:
+            start = changed if self.revision else 0
+            new = [turn for turn in kept.turns if turn.number >= start]
+            turns = await compute(partial(_write_turn, turn) for turn in new)
+            # It contains the thread's key, which the frames of a store's error must not show.
+            head = Secret(json.dumps(self._head(kept), allow_nan=False))
+            keep = range(contents.first_kept(self._keep), start)
+            revision = self.revision
+            return await save_in_store(self.id, head, turns, owner=self.owner, revision=revision, keep=keep)
+
+        await self._step(write, take_over, hurry=hurry)
 
     async def delete(self) -> bool:
         """Delete the conversation in the store and here; return whether the store had it."""
@@ -183,17 +216,31 @@ class Transcript:
             given_up = True  # the step may go on, and end when the next turn has begun
             raise
 
-    def to_dict(self, contents: Contents) -> dict[str, Any]:
-        """Return the conversation with *contents* as a JSON object."""
+    def _head(self, contents: Contents) -> dict[str, Any]:
         return {
             "version": FORMAT,
             "id": self.id,
             "owner": self.owner,
             "fp": self.fp,
             "system": self.system.to_wire() if self.system is not None else None,
-            "messages": [message.to_wire() for message in contents.messages],
+            "systemMessages": [message.to_wire() for message in contents.system_messages],
             "thread": contents.thread.to_dict() if contents.thread is not None else None,
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the conversation as a JSON object."""
+        contents = self.whole()
+        wire = self._head(contents)
+        known = contents.ids()
+        earlier = [message for message in contents.system_messages if message.id not in known]
+        del wire["systemMessages"]
+        return {**wire, "messages": [message.to_wire() for message in (*earlier, *contents.messages)]}
+
+    def whole(self) -> Contents:
+        """Return the contents; raises StateError when the store may have more than was read."""
+        if self.loaded and self.contents.complete:
+            return self.contents
+        raise StateError("this conversation was not read whole from its store: `await chat.load()` first")
 
     def check_new(self, question: Sequence[Message]) -> None:
         """Raise ConfigurationError if a message of *question* is in the conversation already."""
@@ -232,9 +279,31 @@ def read_contents(stored: object) -> tuple[Contents, Message | None]:
         raise ConfigurationError(
             "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
         )
+    contents, system = _read_head(found)
+    return contents.with_messages(seed_messages(cast("Sequence[object]", messages))), system
+
+
+def _read_head(found: Mapping[str, Any]) -> tuple[Contents, Message | None]:
+    """Read everything but the turns: the contents without them, and the system message."""
     thread, system = found.get("thread"), found.get("system")
     contents = Contents(
-        messages=seed_messages(cast("Sequence[object]", messages)),
+        system_messages=seed_messages(found.get("systemMessages", [])),
         thread=Thread.from_dict(thread) if thread is not None else None,
     )
     return contents, system_message(Message.from_wire(system, "system") if system is not None else None)
+
+
+def _version_of(head: str) -> object:
+    """Return the version of its format that *head* names; None if it is no such text."""
+    with suppress(ValueError, RecursionError):
+        return (as_object(json.loads(head)) or {}).get("version")
+    return None
+
+
+def _read_turn(stored: StoredTurn) -> FinishedTurn:
+    return FinishedTurn(number=stored.number, messages=seed_messages(json.loads(stored.data)))
+
+
+def _write_turn(turn: FinishedTurn) -> StoredTurn:
+    messages = [message.to_wire() for message in turn.messages]
+    return StoredTurn(number=turn.number, data=json.dumps(messages, allow_nan=False))

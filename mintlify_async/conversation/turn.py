@@ -18,7 +18,8 @@ from ..messages import Message
 from ..model.thread import Thread
 from ..protocol.requests import new_message_id
 from ..runtime.cancellation import Deadline, cancel_requests
-from .transcript import Contents, Transcript
+from .history import Contents
+from .transcript import Transcript
 
 
 @define(eq=False, repr=False)
@@ -43,7 +44,7 @@ class ConversationTurn:
     partial: bool
     queue: bool
     _before: Contents = field(init=False)  # what was said before this turn
-    _committed: Contents | None = field(default=None, init=False)
+    _committed: tuple[Message, Thread | None] | None = field(default=None, init=False)  # answer, thread
     _answer_id: str = field(default="", init=False)
     _store_error: Exception | None = field(default=None, init=False)
     _gave_up: bool = field(default=False, init=False)  # the save was cancelled before it was done
@@ -159,16 +160,16 @@ class ConversationTurn:
             taken = before.ids() | {one.id for one in self.question}
             self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
         answer = evolve(message, id=self._answer_id, role="assistant")
-        messages = (*before.messages, *self.question, answer)
-        contents = Contents(messages=messages, thread=thread or before.thread)
-        if contents == self._committed:
+        if (answer, thread) == self._committed:
             return
+        contents = before.with_messages((*self.question, answer))
+        contents = evolve(contents, thread=thread or before.thread)
         try:
             # A task that was cancelled while it read the answer is in a hurry as well.
-            await self.transcript.save(contents, hurry=cancel_requests() > 0)
+            await self.transcript.save(contents, changed=before.end, hurry=cancel_requests() > 0)
         finally:
             if self.transcript.saved is contents:
-                self._committed = contents
+                self._committed = (answer, thread)
 
     def _roll_back(self) -> None:
         self.transcript.failed = (self.question, self.options)

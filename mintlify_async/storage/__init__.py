@@ -8,11 +8,13 @@ from .conversations import (
     MemoryConversationStore,
     SQLiteConversationStore,
     StoredConversation,
+    StoredTurn,
     check_name,
     check_revision,
     first_revision,
     store_conflict,
 )
+from .format_version import unknown_version
 from .ledger import Claim, Ledger, MemoryLedger, SQLiteLedger, check_job_id, no_open_claim
 
 __all__ = [
@@ -24,10 +26,12 @@ __all__ = [
     "SQLiteConversationStore",
     "SQLiteLedger",
     "StoredConversation",
+    "StoredTurn",
     "check_job_id",
     "check_name",
     "check_revision",
     "first_revision",
     "no_open_claim",
     "store_conflict",
+    "unknown_version",
 ]

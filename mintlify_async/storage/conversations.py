@@ -1,8 +1,10 @@
-"""Conversation stores: where a conversation's text is kept between two processes.
+"""Conversation stores: where a conversation is kept between two processes.
 
-A store keeps each conversation as one text, which it does not read, under its
-owner's name and its own id, so one owner cannot load another's conversation.
-Each text has a revision: of two writers that started from the same revision one
+A store keeps each conversation under its owner's name and its own id, so one owner
+cannot load another's conversation. It keeps a head, which is replaced with each
+step, and the finished turns, of which a step adds or drops some: a turn costs the
+same after a thousand others. Both are texts that the store does not read. Each
+conversation has a revision: of two writers that started from the same revision one
 succeeds, and the other gets an error (an optimistic lock).
 """
 
@@ -10,10 +12,11 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Final, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from ..errors import ConfigurationError, StoreConflictError, printable
 from ..runtime.closing import NothingToClose
@@ -27,20 +30,42 @@ NAME_MAX_CHARACTERS: Final = 200
 
 
 @frozen(kw_only=True)
-class StoredConversation:
-    """One conversation as a store keeps it.
+class StoredTurn:
+    """One finished turn as a store keeps it.
 
     Args:
-        data: The text that was saved: JSON in plain ASCII. It contains the thread's key in clear.
-        revision: The number of this version of the text.
+        number: Its place in the conversation: each turn has a higher number than the one before.
+        data: A JSON array of its messages (UIMessages), in plain ASCII.
     """
 
+    number: int
     data: str
+
+    def __repr__(self) -> str:
+        """Show the number and the size; the text is what people said."""
+        return f"StoredTurn(number={self.number}, data=<{len(self.data)} characters>)"
+
+
+@frozen(kw_only=True)
+class StoredConversation:
+    """One conversation as a store keeps it, or the end of it.
+
+    Args:
+        head: Everything but the turns: a JSON object in plain ASCII. It contains the thread's key in clear.
+        turns: The newest turns, as many as were asked for, oldest first.
+        complete: Whether *turns* are all.
+        revision: The number of this version of the conversation.
+    """
+
+    head: str
+    turns: tuple[StoredTurn, ...] = ()
+    complete: bool = True
     revision: int
 
     def __repr__(self) -> str:
-        """Show the size and the revision; the text contains a secret."""
-        return f"StoredConversation(data=<{len(self.data)} characters>, revision={self.revision})"
+        """Show what is no text; the head contains a secret."""
+        shown = f"turns={self.turns!r}, complete={self.complete}, revision={self.revision}"
+        return f"StoredConversation(head=<{len(self.head)} characters>, {shown})"
 
 
 class ConversationStore(Protocol):
@@ -55,15 +80,26 @@ class ConversationStore(Protocol):
     without NUL and lone surrogates.
     """
 
-    async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return the conversation *id* of *owner*, or None."""
+    async def load(self, id: str, *, owner: str, last: int | None = None) -> StoredConversation | None:
+        """Return the conversation *id* of *owner* with its *last* turns (None: all), or None."""
         ...
 
-    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
+    async def save(
+        self, id: str, head: str, turns: Sequence[StoredTurn], *, owner: str, revision: int, keep: range
+    ) -> int:
+        """Change the conversation that has *revision* (0: none), and return the new revision.
+
+        Args:
+            id: The conversation.
+            head: Replaces the head.
+            turns: Turns to add, oldest first.
+            owner: Its owner.
+            revision: What the change is based on.
+            keep: The numbers of the stored turns that stay, without gaps; the other ones are dropped
+                before *turns* are added.
 
         Raises:
-            StoreConflictError: The text has another revision by now, or was deleted.
+            StoreConflictError: The conversation has another revision by now, or was deleted.
         """
         ...
 
@@ -136,16 +172,21 @@ class MemoryConversationStore(NothingToClose):
         """Show how many conversations it has."""
         return f"<MemoryConversationStore, {len(self._kept)} conversations>"
 
-    async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return the conversation *id* of *owner*, or None."""
+    async def load(self, id: str, *, owner: str, last: int | None = None) -> StoredConversation | None:
+        """Return the conversation *id* of *owner* with its *last* turns (None: all), or None."""
         with self._lock:
-            return self._kept.get((owner, id))
+            found = self._kept.get((owner, id))
+        if found is None or last is None or len(found.turns) <= last:
+            return found
+        return evolve(found, turns=found.turns[len(found.turns) - last :], complete=False)
 
-    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
+    async def save(
+        self, id: str, head: str, turns: Sequence[StoredTurn], *, owner: str, revision: int, keep: range
+    ) -> int:
+        """Change the conversation that has *revision* (0: none), and return the new revision.
 
         Raises:
-            StoreConflictError: The text has another revision by now, or was deleted.
+            StoreConflictError: The conversation has another revision by now, or was deleted.
         """
         check_revision(revision)
         with self._lock:
@@ -153,7 +194,8 @@ class MemoryConversationStore(NothingToClose):
             if (there.revision if there is not None else 0) != revision:
                 raise store_conflict(id)
             new = revision + 1 if revision else first_revision()
-            self._kept[owner, id] = StoredConversation(data=data, revision=new)
+            kept = [turn for turn in (there.turns if there is not None else ()) if turn.number in keep]
+            self._kept[owner, id] = StoredConversation(head=head, turns=(*kept, *turns), revision=new)
             return new
 
     async def delete(self, id: str, *, owner: str) -> bool:
@@ -167,18 +209,28 @@ class MemoryConversationStore(NothingToClose):
             return sorted(id for kept_by, id in self._kept if kept_by == owner)
 
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS conversations (
-    owner TEXT NOT NULL,
-    id TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    data TEXT NOT NULL,
-    PRIMARY KEY (owner, id)
-)"""
-
-_INSERT = "INSERT INTO conversations (data, revision, owner, id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-
-_UPDATE = "UPDATE conversations SET data = ?, revision = ? WHERE owner = ? AND id = ? AND revision = ?"
+_TABLES: Final = {
+    "conversations": """(
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        head TEXT NOT NULL,
+        PRIMARY KEY (owner, id)
+    )""",
+    "conversation_turns": """(
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        data TEXT NOT NULL,
+        PRIMARY KEY (owner, id, number)
+    )""",
+}
+_THIS: Final = "WHERE owner = ? AND id = ?"
+_INSERT: Final = (
+    "INSERT INTO conversations (head, revision, owner, id) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_UPDATE: Final = f"UPDATE conversations SET head = ?, revision = ? {_THIS} AND revision = ?"
+_ADD: Final = "INSERT INTO conversation_turns (owner, id, number, data) VALUES (?, ?, ?, ?)"
 
 
 class SQLiteConversationStore(NothingToClose):
@@ -186,8 +238,9 @@ class SQLiteConversationStore(NothingToClose):
 
     Each step is one transaction on its own connection, in a worker thread; no
     connection stays open. A step raises ``StateError`` when the file cannot be
-    used, or stays locked for 5 s; a cancelled step ends within a second. The same
-    file may also hold a :class:`SQLiteLedger`.
+    used, stays locked for 5 s, or was written by another version of this package;
+    a cancelled step ends within a second. The same file may also hold a
+    :class:`SQLiteLedger`.
 
     The file contains threads' keys in clear: a new file is readable by its owner
     alone.
@@ -206,7 +259,8 @@ class SQLiteConversationStore(NothingToClose):
             path,
             holds="conversation store",
             in_memory="MemoryConversationStore",
-            table=_TABLE,
+            tables=_TABLES,
+            version=2,  # 1 had each conversation as one text
             private=True,
         )
 
@@ -214,36 +268,62 @@ class SQLiteConversationStore(NothingToClose):
         """Show the path."""
         return f"SQLiteConversationStore({self._file.path!r})"
 
-    async def load(self, id: str, *, owner: str) -> StoredConversation | None:
-        """Return the conversation *id* of *owner*, or None."""
+    async def load(self, id: str, *, owner: str, last: int | None = None) -> StoredConversation | None:
+        """Return the conversation *id* of *owner* with its *last* turns (None: all), or None."""
 
         def step(db: sqlite3.Connection) -> StoredConversation | None:
-            question = "SELECT data, revision FROM conversations WHERE owner = ? AND id = ?"
-            row = db.execute(question, (owner, id)).fetchone()
-            return None if row is None else StoredConversation(data=row[0], revision=row[1])
+            head = db.execute(f"SELECT head, revision FROM conversations {_THIS}", (owner, id)).fetchone()
+            if head is None:
+                return None
+            question = f"SELECT number, data FROM conversation_turns {_THIS} ORDER BY number DESC LIMIT ?"
+            newest = db.execute(question, (owner, id, -1 if last is None else last)).fetchall()
+            turns = tuple(StoredTurn(number=number, data=data) for number, data in reversed(newest))
+            (oldest,) = db.execute(
+                f"SELECT min(number) FROM conversation_turns {_THIS}", (owner, id)
+            ).fetchone()
+            complete = oldest == (turns[0].number if turns else None)
+            return StoredConversation(head=head[0], turns=turns, complete=complete, revision=head[1])
 
         return await self._file.run(step)
 
-    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
-        """Replace the text that has *revision* (0: none) by *data*, and return the new revision.
+    async def save(
+        self, id: str, head: str, turns: Sequence[StoredTurn], *, owner: str, revision: int, keep: range
+    ) -> int:
+        """Change the conversation that has *revision* (0: none), and return the new revision.
 
         Raises:
-            StoreConflictError: The text has another revision by now, or was deleted.
+            StoreConflictError: The conversation has another revision by now, or was deleted.
         """
         check_revision(revision)
         new = revision + 1 if revision else first_revision()
+        this = (owner, id)
 
-        if revision:
-            saved = await self._file.change(_UPDATE, data, new, owner, id, revision)
-        else:
-            saved = await self._file.change(_INSERT, data, new, owner, id)
-        if not saved:
+        def step(db: sqlite3.Connection) -> bool:
+            changed = (
+                db.execute(_UPDATE, (head, new, *this, revision))
+                if revision
+                else db.execute(_INSERT, (head, new, *this))
+            )
+            if not changed.rowcount:
+                return False
+            # Two statements: with one of both conditions SQLite would look at every turn.
+            db.execute(f"DELETE FROM conversation_turns {_THIS} AND number < ?", (*this, keep.start))
+            db.execute(f"DELETE FROM conversation_turns {_THIS} AND number >= ?", (*this, keep.stop))
+            db.executemany(_ADD, [(*this, turn.number, turn.data) for turn in turns])
+            return True
+
+        if not await self._file.run(step):
             raise store_conflict(id)
         return new
 
     async def delete(self, id: str, *, owner: str) -> bool:
         """Delete the conversation *id* of *owner*; return whether it existed."""
-        return await self._file.change("DELETE FROM conversations WHERE owner = ? AND id = ?", owner, id) > 0
+
+        def step(db: sqlite3.Connection) -> bool:
+            db.execute(f"DELETE FROM conversation_turns {_THIS}", (owner, id))
+            return db.execute(f"DELETE FROM conversations {_THIS}", (owner, id)).rowcount > 0
+
+        return await self._file.run(step)
 
     async def ids(self, *, owner: str) -> list[str]:
         """Return the ids of the conversations of *owner*, sorted."""

@@ -159,8 +159,7 @@ class MemoryLedger(NothingToClose):
         return held is not None and held.token == claim.token
 
 
-_TABLE = """
-CREATE TABLE IF NOT EXISTS claims (
+_TABLE = """(
     key TEXT PRIMARY KEY,
     fingerprint TEXT NOT NULL,
     token TEXT NOT NULL,
@@ -182,8 +181,9 @@ class SQLiteLedger(NothingToClose):
 
     Each step is one transaction on its own connection, in a worker thread; no
     connection stays open. A step raises ``StateError`` when the file cannot be
-    used, or stays locked for 5 s, a claim's for as long as its call may last; a
-    cancelled step ends within a second.
+    used, or stays locked for 5 s, a claim's for as long as its call may last, or
+    when the file was written by another version of this package; a cancelled step
+    ends within a second.
 
     Args:
         path: The file; it is created when it does not exist. Not on a network drive, whose
@@ -199,7 +199,9 @@ class SQLiteLedger(NothingToClose):
         """Keep the path; the file is not opened yet."""
         if keep is not None and not 0 < keep < math.inf:
             raise ConfigurationError(f"keep must be a number of seconds above 0, not {keep!r}", field="keep")
-        self._file = SQLiteFile(path, holds="ledger", in_memory="MemoryLedger", table=_TABLE)
+        self._file = SQLiteFile(
+            path, holds="ledger", in_memory="MemoryLedger", tables={"claims": _TABLE}, version=1
+        )
         self._keep = keep
 
     def __repr__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from os import PathLike, fspath
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import ConfigurationError, StateError, printable
 from ..runtime.cancellation import finish_shielded
+from .format_version import unknown_version
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,8 +40,14 @@ class _LockedError(Exception):
     """Another connection holds the lock, and nothing was done."""
 
 
+_VERSIONS: Final = (
+    "CREATE TABLE IF NOT EXISTS mintlify_async (holds TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+)
+"""One file may hold several stores; each has the version of its tables here. This table never changes."""
+
+
 class SQLiteFile:
-    """A SQLite file with one table, which is opened anew for each step.
+    """The tables of one store in a SQLite file, which is opened anew for each step.
 
     No connection stays open between two steps, so one object may be used by
     several threads, event loops and processes, also after a fork.
@@ -49,7 +56,8 @@ class SQLiteFile:
         path: The file. It is created when it does not exist; its folder is not.
         holds: What the file holds, for error messages: ``"ledger"``.
         in_memory: The class to use for a store in memory, for error messages.
-        table: The ``CREATE TABLE IF NOT EXISTS`` statement.
+        tables: The columns of each table, as ``CREATE TABLE`` takes them.
+        version: The version of these tables; a file that has another one is refused.
         private: Make a new file readable by its owner alone.
 
     Raises:
@@ -57,7 +65,14 @@ class SQLiteFile:
     """
 
     def __init__(
-        self, path: str | PathLike[str], *, holds: str, in_memory: str, table: str, private: bool = False
+        self,
+        path: str | PathLike[str],
+        *,
+        holds: str,
+        in_memory: str,
+        tables: Mapping[str, str],
+        version: int,
+        private: bool = False,
     ) -> None:
         """Keep the settings; the file is not opened yet."""
         try:
@@ -67,7 +82,8 @@ class SQLiteFile:
         if not self.path or self.path == ":memory:":
             raise ConfigurationError(f"path must name a file; in memory, use {in_memory}()", field="path")
         self._holds = holds
-        self._table = table
+        self._tables = tables
+        self._version = version
         self._private = private
 
     async def change(self, statement: str, *values: object) -> int:
@@ -80,7 +96,8 @@ class SQLiteFile:
         A cancelled step ends after its present try, done or not.
 
         Raises:
-            StateError: The file cannot be used, or stays locked for *busy_seconds*; None is 5 s.
+            StateError: The file cannot be used, stays locked for *busy_seconds* (None is 5 s), or was
+                written by another version of this package.
         """
         import anyio.to_thread  # loaded when it is used: few programs keep anything in a file
 
@@ -127,13 +144,28 @@ class SQLiteFile:
             db.execute("PRAGMA synchronous = FULL")  # a claim lost in a power cut would be sent twice
             db.execute("BEGIN IMMEDIATE")  # take the write lock first: nothing changes between read and write
             try:
-                db.execute(self._table)
+                self._check_tables(db)
                 yield db
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:  # SQLite itself rolls back when the disk is full
                     db.execute("ROLLBACK")
                 raise
+
+    def _check_tables(self, db: sqlite3.Connection) -> None:
+        """Make the tables in a new file; raise StateError if the file has other ones."""
+        db.execute(_VERSIONS)
+        row = db.execute("SELECT version FROM mintlify_async WHERE holds = ?", (self._holds,)).fetchone()
+        if row == (self._version,):
+            return
+        there = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if row is not None or there & self._tables.keys():
+            found = None if row is None else row[0]
+            what = f"the {self._holds} {self.path!r}"
+            raise unknown_version(what, found, self._version, instead="another file")
+        for name, columns in self._tables.items():
+            db.execute(f"CREATE TABLE {name} {columns}")
+        db.execute("INSERT INTO mintlify_async VALUES (?, ?)", (self._holds, self._version))
 
 
 def _limiter() -> Any:

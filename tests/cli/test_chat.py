@@ -234,4 +234,4 @@ async def test_what_is_kept_is_a_conversation(service, tmp_path):
     store = mintlify_async.SQLiteConversationStore(tmp_path / "mintlify-async" / "chats.db")
     kept = await store.load("work", owner="anonymous")
     assert kept is not None
-    assert [message["role"] for message in json.loads(kept.data)["messages"]] == ["user", "assistant"]
+    assert [message["role"] for message in json.loads(kept.turns[0].data)] == ["user", "assistant"]

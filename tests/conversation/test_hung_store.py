@@ -32,17 +32,17 @@ class HungStore(MemoryConversationStore):
             except asyncio.CancelledError:
                 self.cancellations += 1
 
-    async def load(self, id, *, owner):
+    async def load(self, *args, **options):
         await self._hang("load")
-        return await super().load(id, owner=owner)
+        return await super().load(*args, **options)
 
-    async def save(self, id, data, *, owner, revision):
+    async def save(self, *args, **options):
         await self._hang("save")
-        return await super().save(id, data, owner=owner, revision=revision)
+        return await super().save(*args, **options)
 
-    async def delete(self, id, *, owner):
+    async def delete(self, *args, **options):
         await self._hang("delete")
-        return await super().delete(id, owner=owner)
+        return await super().delete(*args, **options)
 
 
 @pytest.fixture

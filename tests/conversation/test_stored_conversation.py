@@ -15,6 +15,7 @@ from mintlify_async.storage.conversations import (
     MemoryConversationStore,
     SQLiteConversationStore,
     StoredConversation,
+    StoredTurn,
 )
 
 
@@ -84,7 +85,8 @@ async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
 
     async with chat.ask("And then?") as reply:
         # What another process does has its own objects and no gate of ours.
-        await store.save("help", stored.data, owner="anonymous", revision=stored.revision)
+        keep, revision = range(2), stored.revision
+        await store.save("help", stored.head, [], owner="anonymous", revision=revision, keep=keep)
         with pytest.raises(StoreConflictError):
             await read(reply)
     assert isinstance(seen[-1], Finish)
@@ -105,7 +107,7 @@ async def test_a_conflict_shows_when_the_block_is_left_at_finish(service, sessio
 
     async def stop_at_finish() -> None:
         async with chat.ask("Hi") as reply:
-            await store.save("help", "{}", owner="anonymous", revision=0)
+            await store.save("help", "{}", [], owner="anonymous", revision=0, keep=range(0))
             async for event in reply:
                 if isinstance(event, Finish):
                     break
@@ -160,7 +162,8 @@ async def test_a_failed_turn_writes_nothing(service, session, store):
         await chat.ask("Hi")
     assert await store.load("help", owner="anonymous") is None
     await chat.retry()
-    assert json.loads((await store.load("help", owner="anonymous")).data)["messages"][0]["id"]
+    (turn,) = (await store.load("help", owner="anonymous")).turns
+    assert json.loads(turn.data)[0]["id"]
 
 
 async def test_undo_forget_and_delete_reach_the_store(service, session, store):
@@ -208,20 +211,39 @@ async def test_a_fork_needs_what_the_store_has(session):
         chat.fork()
 
 
-NEWER = '{"version": 99, "messages": [], "thread": {"threadKey": "thread_key_test_k1L2m3N4o5P6"}}'
+KEY = '"thread": {"threadId": "t", "threadKey": "thread_key_test_k1L2m3N4o5P6"}'
+READABLE = '{"version": 1, ' + KEY + "}"
 
 
-@pytest.mark.parametrize("data", ["", "[]", NEWER, "[" * 100_000])
-async def test_what_is_no_conversation_in_the_store(service, session, data):
-    """Stored data that is no conversation is an error before anything is sent, and frees the turn."""
+@pytest.mark.parametrize(
+    ("head", "turn", "problem"),
+    [
+        ('{"version": 99, ' + KEY + "}", None, "has format version 99, and .* reads 1"),
+        ("{" + KEY + "}", None, "has no format version"),
+        ("", None, "has no format version"),
+        ("[]", None, "has no format version"),
+        ("[" * 100_000, None, "has no format version"),
+        ('{"version": 1, "system": 7, ' + KEY + "}", None, "cannot be read"),
+        (READABLE, "", "cannot be read"),
+        (READABLE, "{}", "cannot be read"),
+        (READABLE, '[{"role": 7}]', "cannot be read"),
+        (READABLE, "[" * 100_000, "cannot be read"),
+    ],
+)
+async def test_what_is_no_conversation_in_the_store(service, session, head, turn, problem):
+    """Unreadable stored data is an error that says what to do, before anything is sent; the turn is freed."""
     store = MemoryConversationStore()
-    await store.save("help", data, owner="anonymous", revision=0)
+    turns = [StoredTurn(number=0, data=turn)] if turn is not None else []
+    await store.save("help", head, turns, owner="anonymous", revision=0, keep=range(0))
     chat = session.conversation(store=store, id="help")
     for _ in range(2):
-        with pytest.raises(StateError, match="no conversation"):
+        with pytest.raises(StateError, match=f"'help' in <MemoryConversationStore.*{problem}") as caught:
             await chat.ask("Hi")
+        assert "`await chat.delete()`" in str(caught.value)
     assert not service.requests
     assert not chat.busy
+    assert await chat.delete()
+    await chat.ask("Hi")
 
 
 class Broken(MemoryConversationStore):
@@ -231,7 +253,7 @@ class Broken(MemoryConversationStore):
         super().__init__()
         self.error = error or OSError("the disk is full")
 
-    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
+    async def save(self, *args, **options) -> int:
         raise self.error
 
 
@@ -277,11 +299,11 @@ class Slow(MemoryConversationStore):
         self.saving = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def save(self, id: str, data: str, *, owner: str, revision: int) -> int:
+    async def save(self, *args, **options) -> int:
         self.saves += 1
         self.saving.set()
         await self.go.wait()
-        return await super().save(id, data, owner=owner, revision=revision)
+        return await super().save(*args, **options)
 
 
 async def test_cancelled_while_saving(service, session):

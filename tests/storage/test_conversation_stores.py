@@ -19,6 +19,7 @@ from mintlify_async.storage import (
     MemoryConversationStore,
     SQLiteConversationStore,
     StoredConversation,
+    StoredTurn,
     check_name,
 )
 
@@ -34,11 +35,29 @@ async def store(request, tmp_path) -> AsyncIterator[ConversationStore]:
             yield RedisConversationStore(client, timeout=10)
 
 
+def turn(number: int, data: str = "[]") -> StoredTurn:
+    return StoredTurn(number=number, data=data)
+
+
+async def put(
+    store: ConversationStore,
+    head: str,
+    *turns: StoredTurn,
+    id: str = "chat",
+    owner: str = "ada",
+    revision: int = 0,
+    keep: range = range(0),
+) -> int:
+    return await store.save(id, head, turns, owner=owner, revision=revision, keep=keep)
+
+
 async def test_what_is_saved_is_loaded(store):
-    """A text comes back whole, with the revision that save gave."""
+    """The texts come back whole, with the revision that save gave."""
     text = '{"text": "\\ud83d caf\\u00e9", "long": "' + "x" * 300_000 + '"}'
-    revision = await store.save("chat", text, owner="ada", revision=0)
-    assert await store.load("chat", owner="ada") == StoredConversation(data=text, revision=revision)
+    revision = await put(store, text, turn(0, text), turn(2))
+    assert await store.load("chat", owner="ada") == StoredConversation(
+        head=text, turns=(turn(0, text), turn(2)), complete=True, revision=revision
+    )
 
 
 async def test_nothing_there_is_none(store):
@@ -48,53 +67,112 @@ async def test_nothing_there_is_none(store):
     assert not await store.delete("chat", owner="ada")
 
 
+async def test_turns_are_added_and_dropped(store):
+    """A step replaces the head, adds turns at the end, and drops those at either end that are not kept."""
+
+    async def held() -> tuple[str, list[int]]:
+        found = await store.load("chat", owner="ada")
+        assert [one.data for one in found.turns] == [f"[{one.number}]" for one in found.turns]
+        return found.head, [one.number for one in found.turns]
+
+    def some(*numbers: int) -> list[StoredTurn]:
+        return [turn(number, f"[{number}]") for number in numbers]
+
+    revision = await put(store, "new", *some(0, 2, 5))
+    for head, new, keep, expected in [
+        ("appended", some(9, 11), range(9), [0, 2, 5, 9, 11]),
+        ("the same", [], range(12), [0, 2, 5, 9, 11]),
+        ("replaced", some(11, 13), range(11), [0, 2, 5, 9, 11, 13]),
+        ("taken back", [], range(13), [0, 2, 5, 9, 11]),
+        ("bounded", some(13), range(4, 13), [5, 9, 11, 13]),
+        ("one left", some(15), range(14, 15), [15]),
+        ("whole", some(20, 100, 1000), range(0), [20, 100, 1000]),  # sorted as numbers
+        ("emptied", [], range(3, 1), []),
+    ]:
+        revision = await put(store, head, *new, revision=revision, keep=keep)
+        assert await held() == (head, expected)
+
+
+async def test_the_newest_turns_are_loaded(store):
+    """Only as many as are asked for, and whether there are more."""
+    revision = await put(store, "head", *(turn(number) for number in range(0, 22, 2)))
+    for last, expected in [(0, []), (1, [20]), (3, [16, 18, 20]), (11, [*range(0, 22, 2)]), (12, None)]:
+        found = await store.load("chat", owner="ada", last=last)
+        numbers = [one.number for one in found.turns]
+        assert numbers == (expected if expected is not None else [*range(0, 22, 2)])
+        assert found.complete == (len(numbers) == 11)
+        assert (found.head, found.revision) == ("head", revision)
+    await put(store, "head", revision=revision)
+    found = await store.load("chat", owner="ada", last=0)
+    assert found.complete
+    assert found.turns == ()
+
+
+async def test_a_deleted_one_leaves_no_turns(store):
+    """Who begins anew begins with nothing."""
+    await put(store, "head", turn(0), turn(2))
+    await store.delete("chat", owner="ada")
+    await put(store, "anew", keep=range(100))
+    assert (await store.load("chat", owner="ada")).turns == ()
+
+
+async def test_a_refused_step_changes_nothing(store):
+    """Neither the head nor a turn."""
+    revision = await put(store, "head", turn(0), turn(2))
+    before = await store.load("chat", owner="ada")
+    for wrong in (0, revision + 1):
+        with pytest.raises(StoreConflictError):
+            await put(store, "late", turn(4), revision=wrong, keep=range(2, 4))
+    assert await store.load("chat", owner="ada") == before
+
+
 async def test_each_save_makes_a_new_revision(store):
     """Only the newest revision can be written over."""
-    first = await store.save("chat", "1", owner="ada", revision=0)
-    second = await store.save("chat", "2", owner="ada", revision=first)
+    first = await put(store, "1")
+    second = await put(store, "2", revision=first)
     assert second != first
     with pytest.raises(StoreConflictError, match="'chat' was changed"):
-        await store.save("chat", "late", owner="ada", revision=first)
+        await put(store, "late", revision=first)
     loaded = await store.load("chat", owner="ada")
     assert loaded is not None
-    assert (loaded.data, loaded.revision) == ("2", second)
+    assert (loaded.head, loaded.revision) == ("2", second)
 
 
 async def test_a_new_one_does_not_write_over_another(store):
     """Two who begin the same conversation: the second is told."""
-    await store.save("chat", "first", owner="ada", revision=0)
+    await put(store, "first")
     with pytest.raises(StoreConflictError):
-        await store.save("chat", "second", owner="ada", revision=0)
+        await put(store, "second")
 
 
 async def test_a_deleted_one_is_not_written_again(store):
     """Who still has it learns that it is gone, also when it was begun anew since."""
-    revision = await store.save("chat", "1", owner="ada", revision=0)
+    revision = await put(store, "1")
     assert await store.delete("chat", owner="ada")
     with pytest.raises(StoreConflictError):
-        await store.save("chat", "2", owner="ada", revision=revision)
-    await store.save("chat", "anew", owner="ada", revision=0)
+        await put(store, "2", revision=revision)
+    await put(store, "anew")
     with pytest.raises(StoreConflictError):
-        await store.save("chat", "2", owner="ada", revision=revision)
+        await put(store, "2", revision=revision)
 
 
 async def test_owners_are_apart(store):
     """The same id under two owners is two conversations; neither sees the other's."""
-    revision = await store.save("chat", "ada's", owner="ada", revision=0)
+    revision = await put(store, "ada's", turn(0, "ada's"))
     assert await store.load("chat", owner="bob") is None
     with pytest.raises(StoreConflictError):
-        await store.save("chat", "bob's", owner="bob", revision=revision)
+        await put(store, "bob's", owner="bob", revision=revision)
     assert not await store.delete("chat", owner="bob")
-    await store.save("chat", "bob's", owner="bob", revision=0)
+    await put(store, "bob's", turn(0, "bob's"), owner="bob")
     loaded = await store.load("chat", owner="ada")
     assert loaded is not None
-    assert loaded.data == "ada's"
+    assert (loaded.head, loaded.turns) == ("ada's", (turn(0, "ada's"),))
 
 
 async def test_ids_are_listed_by_owner(store):
     """In order of their names, another owner's left out."""
     for owner, id in (("ada", "b"), ("ada", "a"), ("bob", "c"), ("ad", "d")):
-        await store.save(id, "", owner=owner, revision=0)
+        await put(store, "", id=id, owner=owner)
     assert await store.ids(owner="ada") == ["a", "b"]
 
 
@@ -102,36 +180,43 @@ async def test_odd_names_stay_apart(store):
     """No character of a name means anything to a store."""
     names = ["a/b", "a%2Fb", "a:b", "A/B", "'; DROP TABLE conversations; --", "é", "e\u0301", "a b", "*"]
     for name in names:
-        await store.save(name, f"of {name}", owner=name, revision=0)
+        await put(store, f"of {name}", id=name, owner=name)
     for name in names:
         loaded = await store.load(name, owner=name)
         assert loaded is not None
-        assert loaded.data == f"of {name}"
+        assert loaded.head == f"of {name}"
         assert await store.ids(owner=name) == [name]
 
 
 async def test_of_many_writers_one_wins_each_round(store):
-    """Tasks that write at once from the same revision: one goes through, the others are told."""
-    revision = await store.save("chat", "0", owner="ada", revision=0)
-    for turn in range(5):
+    """Tasks that add a turn at once to the same revision: one goes through, the others are told."""
+    revision = await put(store, "0")
+    for round in range(5):
         results = await asyncio.gather(
-            *(store.save("chat", f"{turn}.{n}", owner="ada", revision=revision) for n in range(8)),
+            *(
+                put(store, f"{round}.{n}", turn(round, str(n)), revision=revision, keep=range(round))
+                for n in range(8)
+            ),
             return_exceptions=True,
         )
-        won = [result for result in results if isinstance(result, int)]
+        won = [n for n, result in enumerate(results) if isinstance(result, int)]
         assert len(won) == 1
         assert sum(isinstance(result, StoreConflictError) for result in results) == 7
-        revision = won[0]
+        revision = results[won[0]]
+        loaded = await store.load("chat", owner="ada")
+        assert loaded is not None
+        assert (loaded.head, len(loaded.turns)) == (f"{round}.{won[0]}", round + 1)
+        assert loaded.turns[-1].data == str(won[0])
 
 
 async def test_loops_in_other_threads_may_share_it(store):
     """A store belongs to no loop."""
-    revision = await store.save("chat", "0", owner="ada", revision=0)
+    revision = await put(store, "0")
     won: list[int] = []
 
     def work() -> None:
         with contextlib.suppress(StoreConflictError):
-            won.append(asyncio.run(store.save("chat", "1", owner="ada", revision=revision)))
+            won.append(asyncio.run(put(store, "1", revision=revision)))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -145,13 +230,15 @@ async def test_loops_in_other_threads_may_share_it(store):
 async def test_a_revision_is_a_number(store, revision):
     """What is no revision is refused before anything is written."""
     with pytest.raises(ConfigurationError, match="revision") as caught:
-        await store.save("chat", "", owner="ada", revision=revision)
+        await put(store, "", revision=revision)
     assert caught.value.field == "revision"
 
 
 def test_the_repr_shows_no_text():
-    """The text holds the thread's key."""
-    assert "secret" not in repr(StoredConversation(data="secret", revision=7))
+    """The head holds the thread's key, the turns what people said."""
+    stored = StoredConversation(head="secret", turns=(turn(2, "secret"),), revision=7)
+    assert "secret" not in repr(stored)
+    assert "number=2" in repr(stored)
 
 
 @pytest.mark.parametrize("name", ["", "  ", None, 7, "a\0b", "\ud800", "x" * 201])
@@ -173,7 +260,8 @@ path, revision = sys.argv[1], int(sys.argv[2])
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    asyncio.run(SQLiteConversationStore(path).save("chat", "1", owner="ada", revision=revision))
+    store = SQLiteConversationStore(path)
+    asyncio.run(store.save("chat", "1", [], owner="ada", revision=revision, keep=range(0)))
     print("won")
 except StoreConflictError:
     print("conflict")
@@ -183,7 +271,7 @@ except StoreConflictError:
 async def test_of_two_processes_one_wins(tmp_path):
     """Processes that write at once from the same revision: one goes through."""
     path = str(tmp_path / "chats.sqlite")
-    revision = await SQLiteConversationStore(path).save("chat", "0", owner="ada", revision=0)
+    revision = await put(SQLiteConversationStore(path), "0")
     pipe = asyncio.subprocess.PIPE
     children = [
         await asyncio.create_subprocess_exec(
@@ -200,7 +288,7 @@ async def test_of_two_processes_one_wins(tmp_path):
 async def test_the_file_is_private(tmp_path):
     """It holds keys: no other user may read a file that the store has made."""
     path = tmp_path / "chats.sqlite"
-    await SQLiteConversationStore(path).save("chat", "", owner="ada", revision=0)
+    await put(SQLiteConversationStore(path), "")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -218,7 +306,7 @@ async def test_a_locked_file_ends_in_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr("mintlify_async.storage.sqlite.BUSY_SECONDS", 0.05)
     path = tmp_path / "chats.sqlite"
     store = SQLiteConversationStore(path)
-    await store.save("chat", "", owner="ada", revision=0)
+    await put(store, "")
     other = sqlite3.connect(path, isolation_level=None)
     try:
         other.execute("BEGIN EXCLUSIVE")
@@ -238,6 +326,6 @@ def test_a_path_names_a_file(path):
 async def test_a_store_can_be_closed(store):
     """By both names, as often as one likes; what was saved stays."""
     async with contextlib.aclosing(store):
-        await store.save("chat", "1", owner="ada", revision=0)
+        await put(store, "1")
     await store.close()
     assert await store.ids(owner="ada") == ["chat"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 
@@ -24,7 +25,7 @@ async def locked(tmp_path):
     path = tmp_path / "kept.db"
     ledger, store = SQLiteLedger(path), SQLiteConversationStore(path)
     await ledger.claim(claim("old"))
-    await store.save("chat", "", owner="o", revision=0)
+    await store.save("chat", "", [], owner="o", revision=0, keep=range(0))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     yield ledger, store
@@ -42,6 +43,36 @@ async def test_a_locked_file_takes_no_thread_of_others(locked):
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@pytest.mark.parametrize("holds", ["ledger", "conversation store"])
+async def test_a_file_of_an_unknown_version_is_refused(tmp_path, holds):
+    """Older or newer, it is neither read nor written; the error names the file and what to do."""
+    path = tmp_path / "kept.db"
+    ledger, store = SQLiteLedger(path), SQLiteConversationStore(path)
+
+    async def step():
+        await (ledger.claim(claim()) if holds == "ledger" else store.ids(owner="o"))
+
+    async def other_step():
+        await (store.ids(owner="o") if holds == "ledger" else ledger.claim(claim()))
+
+    await step()
+    await other_step()
+    for change, named in [
+        ("UPDATE mintlify_async SET version = 99 WHERE holds = ?", "format version 99"),
+        ("DELETE FROM mintlify_async WHERE holds = ?", "no format version"),  # of before there were versions
+    ]:
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute(change, (holds,))
+            before = list(db.iterdump())
+        with pytest.raises(StateError, match=named) as caught:
+            await step()
+        assert f"the {holds} '{path}'" in str(caught.value)
+        assert "another file" in str(caught.value)
+        await other_step()
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            assert list(db.iterdump()) == before
 
 
 @pytest.mark.parametrize("what", ["claim", "load"])
@@ -87,7 +118,7 @@ async def test_a_full_disk_is_told_as_one(tmp_path):
     """SQLite itself rolls back then; the error is the disk's, not that there is nothing to roll back."""
     path = tmp_path / "full.db"
     store = SQLiteConversationStore(path)
-    revision = await store.save("chat", "short", owner="o", revision=0)
+    revision = await store.save("chat", "short", [], owner="o", revision=0, keep=range(0))
     with sqlite3.connect(path) as db:
         db.execute(
             "CREATE TRIGGER full BEFORE UPDATE ON conversations BEGIN "
@@ -95,10 +126,10 @@ async def test_a_full_disk_is_told_as_one(tmp_path):
         )
     db.close()
     with pytest.raises(StateError, match="disk is full"):
-        await store.save("chat", "long", owner="o", revision=revision)
+        await store.save("chat", "long", [], owner="o", revision=revision, keep=range(0))
     stored = await store.load("chat", owner="o")
     assert stored is not None
-    assert (stored.data, stored.revision) == ("short", revision)
+    assert (stored.head, stored.revision) == ("short", revision)
 
 
 async def test_a_ledger_forgets_what_it_need_not_keep(tmp_path):

@@ -14,35 +14,34 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from mintlify_async.storage import Claim, check_job_id, no_open_claim
+from mintlify_async.storage import Claim, check_job_id, no_open_claim, unknown_version
 
 from .scripts import Argument, RedisStore, Script, text
 
 SKEW: Final = 1.0
 """Differences between two computers' clocks up to this, in seconds, are ignored."""
 
-# KEYS: claim, open claims; ARGV: key, fingerprint, token, claimed_at, lease_until, the claim as JSON.
+VERSION: Final = 1
+"""The version of what the keys hold."""
+
+_FIELDS: Final = "'version', 'key', 'fingerprint', 'token', 'claimed_at', 'lease_until', 'job_id', 'server'"
+
+# KEYS: claim, open claims; ARGV: key, fingerprint, token, claimed_at, lease_until, claim as JSON, version.
 _CLAIM = Script(
-    """
+    f"""
 local t = redis.call('TIME')
 local now = string.format('%.0f', t[1] * 1000000 + t[2])
 if redis.call('EXISTS', KEYS[1]) == 0 then
   redis.call('HSET', KEYS[1], 'key', ARGV[1], 'fingerprint', ARGV[2], 'token', ARGV[3],
-             'claimed_at', ARGV[4], 'lease_until', ARGV[5], 'server', now)
+             'claimed_at', ARGV[4], 'lease_until', ARGV[5], 'server', now, 'version', ARGV[7])
   redis.call('HSET', KEYS[2], KEYS[1], ARGV[6])
 end
-return {now, redis.call('HMGET', KEYS[1],
-  'key', 'fingerprint', 'token', 'claimed_at', 'lease_until', 'job_id', 'server')}
+return {{now, redis.call('HMGET', KEYS[1], {_FIELDS})}}
 """
 )
 
 # KEYS: claim.
-_FIND = Script(
-    """
-return redis.call('HMGET', KEYS[1],
-  'key', 'fingerprint', 'token', 'claimed_at', 'lease_until', 'job_id', 'server')
-"""
-)
+_FIND = Script(f"return redis.call('HMGET', KEYS[1], {_FIELDS})")
 
 # KEYS: claim, open claims; ARGV: token, job id, ms to keep it (0: for good).
 _RECORD = Script(
@@ -113,10 +112,11 @@ class RedisLedger(RedisStore):
     async def claim(self, claim: Claim) -> Claim:
         """Keep *claim* unless its key is taken; return the claim that the key has now."""
         args: list[Argument] = [claim.key, claim.fingerprint, claim.token]
-        args += [repr(claim.claimed_at), repr(claim.lease_until), _to_json(claim)]
-        now, held = await self._run(_CLAIM, self._keys(claim.key), args)
+        args += [repr(claim.claimed_at), repr(claim.lease_until), _to_json(claim), VERSION]
+        keys = self._keys(claim.key)
+        now, held = await self._run(_CLAIM, keys, args)
         self._server_ahead = int(now) / 1e6 - claim.claimed_at
-        found = self._read(held)
+        found = self._read(held, keys[0])
         return claim if found is None or (found.token == claim.token and found.job_id is None) else found
 
     async def record(self, claim: Claim, job_id: str) -> None:
@@ -129,11 +129,13 @@ class RedisLedger(RedisStore):
 
     async def find(self, key: str) -> Claim | None:
         """Return the claim of *key*, or None."""
-        return self._read(await self._run(_FIND, self._keys(key)[:1]))
+        keys = self._keys(key)[:1]
+        return self._read(await self._run(_FIND, keys), keys[0])
 
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a job, the oldest first."""
-        found = [_from_json(text(one)) for one in await self._run(_OPEN, self._keys("")[1:])]
+        keys = self._keys("")[1:]
+        found = [_from_json(text(one), keys[0]) for one in await self._run(_OPEN, keys)]
         return sorted(found, key=lambda claim: claim.claimed_at)
 
     async def resolve(self, key: str, job_id: str) -> None:
@@ -143,6 +145,7 @@ class RedisLedger(RedisStore):
             ConfigurationError: The key has no open claim.
         """
         check_job_id(job_id)
+        await self.find(key)  # refuses a claim of another version
         if not await self._run(_RESOLVE, self._keys(key), [job_id, self._keep_ms]):
             raise no_open_claim(key)
 
@@ -155,13 +158,14 @@ class RedisLedger(RedisStore):
         prefix = f"{self._namespace}:{{ledger}}"
         return [f"{prefix}:claim:{name}", f"{prefix}:open"]
 
-    def _read(self, row: list[Any]) -> Claim | None:
-        """Return the claim in *row*, with its lease converted to this computer's clock."""
-        if row[0] is None:
-            return None
-        key, fingerprint, token, claimed_at, lease_until, job_id, server = (
+    def _read(self, row: list[Any], place: str) -> Claim | None:
+        """Return the claim in *row* of the key *place*, with its lease converted to this computer's clock."""
+        version, key, fingerprint, token, claimed_at, lease_until, job_id, server = (
             None if value is None else text(value) for value in row
         )
+        if version is key is None:
+            return None
+        _check_version(version, place)
         claim = Claim(
             key=key or "",
             fingerprint=fingerprint or "",
@@ -178,12 +182,21 @@ class RedisLedger(RedisStore):
         return evolve(claim, lease_until=claim.lease_until + skew)
 
 
+def _check_version(found: str | None, place: str) -> None:
+    if found != str(VERSION):
+        raise unknown_version(f"the Redis key {place!r}", found, VERSION, instead="another namespace=")
+
+
 def _to_json(claim: Claim) -> str:
-    return json.dumps([claim.key, claim.fingerprint, claim.token, claim.claimed_at, claim.lease_until])
+    return json.dumps(
+        [VERSION, claim.key, claim.fingerprint, claim.token, claim.claimed_at, claim.lease_until]
+    )
 
 
-def _from_json(line: str) -> Claim:
-    key, fingerprint, token, claimed_at, lease_until = json.loads(line)
+def _from_json(line: str, place: str) -> Claim:
+    version, *fields = json.loads(line)
+    _check_version(str(version) if isinstance(version, int) else None, place)
+    key, fingerprint, token, claimed_at, lease_until = fields
     return Claim(
         key=key, fingerprint=fingerprint, token=token, claimed_at=claimed_at, lease_until=lease_until
     )

@@ -15,7 +15,10 @@ from redis_server import RedisServer, Stutter
 
 from mintlify_async import StateError, StoreConflictError
 from mintlify_async.contrib.redis import RedisConversationStore
+from mintlify_async.storage import StoredTurn
 from mintlify_async.testing import LocalService
+
+FIRST: Any = {"owner": "ada", "revision": 0, "keep": range(0)}
 
 ANOTHER_MACHINE = """
 import asyncio, json, sys
@@ -67,7 +70,7 @@ async def test_another_machine_goes_on_with_the_chat(redis_server: RedisServer, 
 async def test_names_and_expiry(redis_client: Any):
     """Keys contain no names and have the owner's hash tag; with keep= they and the list of ids expire."""
     store = RedisConversationStore(redis_client, keep=0.2)
-    await store.save("chat-1", "{}", owner="ada@example.com", revision=0)
+    await store.save("chat-1", "{}", [], owner="ada@example.com", revision=0, keep=range(0))
     for key in [key.decode() for key in await redis_client.keys("*")]:
         assert key.startswith("mintlify:conversations:{")
         assert "ada" not in key
@@ -82,18 +85,53 @@ async def test_names_and_expiry(redis_client: Any):
 async def test_kept_for_ever_beside_kept_for_a_while(redis_client: Any):
     """A conversation without an end keeps its place in the owner's list when others expire."""
     for_ever, a_while = RedisConversationStore(redis_client), RedisConversationStore(redis_client, keep=0.1)
-    await for_ever.save("old", "1", owner="ada", revision=0)
-    await a_while.save("new", "2", owner="ada", revision=0)
+    await for_ever.save("old", "1", [], **FIRST)
+    await a_while.save("new", "2", [], **FIRST)
     await asyncio.sleep(0.15)
     assert await for_ever.ids(owner="ada") == ["old"]
     assert await for_ever.load("old", owner="ada") is not None
 
 
+@pytest.mark.parametrize(("version", "named"), [("99", "format version 99"), (None, "no format version")])
+async def test_a_conversation_of_an_unknown_version_is_refused(
+    redis_client: Any, version: str | None, named: str
+):
+    """It is neither read nor written over; the error names the key and what to do. delete() frees it."""
+    store = RedisConversationStore(redis_client)
+    await store.save("chat", "{}", [], **FIRST)
+    (key,) = [key.decode() for key in await redis_client.keys("*") if not key.endswith(b":ids")]
+    await (redis_client.hset(key, "version", version) if version else redis_client.hdel(key, "version"))
+    with pytest.raises(StateError, match=named) as caught:
+        await store.load("chat", owner="ada")
+    assert f"the Redis key '{key}'" in str(caught.value)
+    assert "delete it" in str(caught.value)
+    with pytest.raises(StoreConflictError):
+        await store.save("chat", "{}", [], **FIRST)
+    assert await store.delete("chat", owner="ada")
+    assert await store.load("chat", owner="ada") is None
+
+
+async def test_turns_expire_with_their_conversation(redis_client: Any):
+    """Each turn prolongs all of it; nothing is left when it has ended."""
+    store = RedisConversationStore(redis_client, keep=0.2)
+    revision = await store.save("chat", "1", [StoredTurn(number=0, data="[]")], **FIRST)
+    await asyncio.sleep(0.12)
+    turns = [StoredTurn(number=2, data="[]")]
+    await store.save("chat", "2", turns, owner="ada", revision=revision, keep=range(2))
+    await asyncio.sleep(0.12)
+    found = await store.load("chat", owner="ada")
+    assert found is not None
+    assert [turn.number for turn in found.turns] == [0, 2]
+    await asyncio.sleep(0.12)
+    assert await store.load("chat", owner="ada") is None
+    assert [key for key in await redis_client.keys("*") if not key.endswith(b":ids")] == []
+
+
 async def test_a_client_that_writes_twice_is_no_conflict(redis_client: Any):
     """A client's own retry after a lost answer finds its own writing there."""
     store = RedisConversationStore(Stutter(redis_client))
-    revision = await store.save("chat", "1", owner="ada", revision=0)
-    assert await store.save("chat", "2", owner="ada", revision=revision) == revision + 1
+    revision = await store.save("chat", "1", [], **FIRST)
+    assert await store.save("chat", "2", [], owner="ada", revision=revision, keep=range(0)) == revision + 1
 
 
 async def test_redis_away_is_an_error(own_redis: Callable[..., RedisServer]):
@@ -103,6 +141,6 @@ async def test_redis_away_is_an_error(own_redis: Callable[..., RedisServer]):
         store = RedisConversationStore(client)
         server.kill()
         with pytest.raises(StateError, match="conversation store on Redis cannot be used") as error:
-            await store.save("chat", "1", owner="ada", revision=0)
+            await store.save("chat", "1", [], **FIRST)
     assert type(error.value.__cause__).__name__ == "CauseSummary"
     assert repr(store) == "RedisConversationStore(namespace='mintlify')"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 from collections.abc import Callable
@@ -47,6 +48,36 @@ async def test_a_claim_comes_back_as_it_was(redis_server: RedisServer, decode: b
         assert found is not None
         assert found.job_id == "job_1"
         assert await ledger.open_claims() == []
+
+
+@pytest.mark.parametrize(("version", "named"), [("99", "format version 99"), (None, "no format version")])
+async def test_a_claim_of_an_unknown_version_is_refused(redis_client: Any, version: str | None, named: str):
+    """It is neither believed nor written over; the error names the key and what to do. forget() frees it."""
+    ledger = RedisLedger(redis_client)
+    await ledger.claim(a_claim())
+    (key,) = [key.decode() for key in await redis_client.keys("*claim*")]
+    (line,) = await redis_client.hvals("mintlify:{ledger}:open")
+    if version is None:  # as before there were versions
+        await redis_client.hdel(key, "version")
+        await redis_client.hset("mintlify:{ledger}:open", key, json.dumps(json.loads(line)[1:]))
+    else:
+        await redis_client.hset(key, "version", version)
+        await redis_client.hset("mintlify:{ledger}:open", key, json.dumps([99, "later"]))
+    before = await redis_client.hgetall(key)
+    for step in (
+        ledger.claim(a_claim(token="t2")),
+        ledger.find("k"),
+        ledger.resolve("k", "job_1"),
+        ledger.open_claims(),
+    ):
+        with pytest.raises(StateError, match=named) as caught:
+            await step
+        assert "the Redis key 'mintlify:{ledger}:" in str(caught.value)
+        assert "another namespace=" in str(caught.value)
+    assert await redis_client.hgetall(key) == before
+    await ledger.forget("k")
+    assert await ledger.find("k") is None
+    assert await ledger.open_claims() == []
 
 
 @pytest.mark.parametrize("skew", [-600.0, 600.0])
