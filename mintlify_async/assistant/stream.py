@@ -351,13 +351,14 @@ class MessageStream:
         """End the stream and raise *error*, with what had arrived and with secrets masked."""
         self.ended = True
         self._queue.clear()
-        error.args = tuple(self._finder.mask(arg) if isinstance(arg, str) else arg for arg in error.args)
+        mask = self._finder.mask
+        error.args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in error.args)
+        texts = {name: mask(value) for name, value in vars(error).items() if isinstance(value, str)}
+        error.__dict__.update(texts)  # such as the excerpt, and the id of a missing part
         if isinstance(error, StreamError):
             error.__dict__.update(self.kept())
         if isinstance(error, StreamDecodeError):
             error.index = self.events_seen
-        if isinstance(error, StreamDecodeError | UnexpectedResponseError):
-            error.excerpt = self._finder.mask(error.excerpt)
         raise error
 
     def kept(self) -> dict[str, Any]:
