@@ -66,6 +66,17 @@ async def test_an_unfinished_answer_is_told_apart():
         assert told.finished == []
 
 
+async def test_an_answer_that_the_service_aborts_is_unfinished():
+    """It ends without an error, but it is not whole."""
+    told = Told()
+    async with desk(**told.hooks) as here:
+        here.service.script.ask(events=[*HEAD, {"type": "abort", "reason": "too long"}])
+        await here.page.ask(user_message("q"))
+        await until(lambda: told.unfinished)
+        assert [(answer.outcome, answer.error) for answer in told.unfinished] == [("failed", None)]
+        assert told.finished == []
+
+
 async def test_a_hook_that_raises_harms_no_page(caplog):
     """An error of a hook is logged, and the page gets the whole answer."""
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import HEAD, TURN, desk
-from relay_kit import SECRET, thread_token, user_message
+from relay_kit import SECRET, events, thread_token, user_message
 
 from mintlify_async import Thread
 from mintlify_async.contrib.relay import ThreadSeal
@@ -40,6 +40,26 @@ async def test_the_thread_survives_a_stop():
             line = await response.content.readline()
         token = json.loads(line[6:])["messageMetadata"]["threadId"]
         assert ThreadSeal([SECRET]).open(token, "ada") == Thread("thread_77", "thread_key_0123456789")
+
+
+async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
+    """Named in the middle, it reaches the page before the error, so that the reader can ask on."""
+    named = {"type": "message-metadata", "messageMetadata": {"threadId": "thread_77"}}
+    async with desk() as here:
+        here.service.script.ask(events=[*HEAD, named], done=False)
+        seen = await here.page.ask(user_message("q"))
+        assert [event["type"] for event in events(seen)][-2:] == ["message-metadata", "error"]
+        assert ThreadSeal([SECRET]).open(thread_token(seen), "ada") == Thread("thread_77")
+
+
+async def test_an_answer_that_never_began_is_an_error_alone():
+    """Nothing comes before ``start``, not even the thread: the page would throw."""
+    async with desk() as here:
+        here.service.script.ask(
+            events=[{"type": "error", "errorText": "no"}], headers={"X-Thread-Id": "thread_77"}
+        )
+        seen = await here.page.ask(user_message("q"))
+        assert [event["type"] for event in events(seen)] == ["error"]
 
 
 async def test_the_latest_seal_counts():
