@@ -108,10 +108,10 @@ class Answer(Extras):
     def text(self) -> str:
         """The answer's text as people read it, in Markdown.
 
-        Text parts stand apart by a blank line, and the ``suggestions`` block is left out; ``message`` has
-        all of it as it was sent.
+        Text parts stand apart by a blank line, and the ``suggestions`` block is left out; with the session's
+        ``site``, links to paths are whole addresses. ``message`` has all of it as it was sent.
         """
-        return text_of(self.message)
+        return text_of(self.message, site=self.site)
 
     def __repr__(self) -> str:
         """Show the number of events and the reason for the end; answers do not belong in logs."""

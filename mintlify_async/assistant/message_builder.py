@@ -455,10 +455,10 @@ class GrowingText:
 
     __slots__ = ("_at", "_builder", "_id", "_part", "_text", "before")
 
-    def __init__(self, builder: MessageBuilder) -> None:
-        """Begin with the message that *builder* has now."""
+    def __init__(self, builder: MessageBuilder, site: str | None = None) -> None:
+        """Begin with the message that *builder* has now; with *site*, links to paths are whole."""
         self._builder = builder
-        self._text = ReadableText()
+        self._text = ReadableText(site)
         self._at = 0  # the part after those that were looked at
         self._part: PartBuilder | None = None  # whose deltas are added
         self._id: str | None = None  # its id while it is open

@@ -369,9 +369,9 @@ class Reply(Extras):
             raise
         live, settings = self._live, self._settings
         self._started = True
-        self._stream = stream = MessageStream(
-            message=self._message, thread=self._thread, max_event_bytes=settings.max_event_bytes
-        )
+        limit, site = settings.max_event_bytes, settings.site
+        stream = MessageStream(message=self._message, thread=self._thread, max_event_bytes=limit, site=site)
+        self._stream = stream
         names = settings.assumptions
         stream.begin(live.headers, (names.thread_id_header, names.thread_key_header), live.secret)
         if self._closed:  # by another task, while it was being opened

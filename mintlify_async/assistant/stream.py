@@ -137,6 +137,7 @@ class MessageStream:
         message: The assistant's message that the answer continues, or None for a new one.
         thread: The thread that was sent with the question, or None.
         max_event_bytes: Largest event accepted, in bytes.
+        site: The documentation's address, or None: links to paths in the text become whole.
 
     Attributes:
         events_seen: How many events were handed out.
@@ -147,6 +148,7 @@ class MessageStream:
     _builder: MessageBuilder = field(default=None, alias="message", converter=MessageBuilder)
     _thread: Thread | None = field(default=None, alias="thread")
     _max_event_bytes: int = field(default=DEFAULT_MAX_EVENT_BYTES, alias="max_event_bytes")
+    _site: str | None = field(default=None, alias="site")
     _headers: Mapping[str, str] = field(default=EMPTY, init=False)
     _thread_headers: tuple[str, str] = field(default=("", ""), init=False)
     _secret: str | None = field(default=None, init=False)
@@ -444,7 +446,7 @@ class MessageStream:
 
     def growing_text(self) -> GrowingText:
         """Return the text of the events handed out so far, to be told of the next ones."""
-        return GrowingText(self._builder)
+        return GrowingText(self._builder, self._site)
 
     @property
     def thread(self) -> Thread | None:

@@ -40,8 +40,8 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
 
         await channel.send(answer_markdown(answer))
     """
-    message, _ = _message(answer, site)
-    text = text_of(message) if message is not None else ""
+    message, site = _message(answer, site)
+    text = text_of(message, site=site) if message is not None else ""
     return "\n\n".join(filter(None, (text, extras_markdown(answer, site=site))))
 
 

@@ -1,6 +1,7 @@
 """The text of an answer as people read it, whole or while it grows. No I/O.
 
 Text parts stand apart by a blank line, the ``suggestions`` block is left out, and characters are whole.
+With the documentation's address, links to its pages are whole, too.
 Every view of an answer's text is made by :class:`ReadableText`, so that no two of them differ.
 """
 
@@ -20,15 +21,21 @@ _MAY_BE_FENCE: Final = re.compile(r"( {0,3}(?:`{0,2}\Z|~{0,2}\Z|~~~|```(?=`*([^`
 # replace the whole beginning: with the rest of the line they are a fence exactly when the line is. So the
 # time per piece does not grow with the line.
 _SPACE: Final = " \t\r\n"
+_LINKS: Final = re.compile(r"`+|\n|\]\((?=/[^/\s])")
+_MAY_BE_LINK: Final = re.compile(r"(?:`+|\](?:\(/?)?)\Z")
 
 
-def text_of(message: Message) -> str:
+def text_of(message: Message, *, site: str | None = None) -> str:
     """Return the text of an assistant's message as people read it.
 
     Its text parts stand apart by a blank line. The ``suggestions`` block is left out; see
     :func:`suggestions_of`. ``Message.text`` has the parts joined as they are.
+
+    Args:
+        message: The message.
+        site: The documentation's address; links to paths, outside of code, become whole addresses.
     """
-    text = ReadableText()
+    text = ReadableText(site)
     return "".join([text.feed(part) + text.end_part() for part in _texts(message)])
 
 
@@ -103,17 +110,63 @@ def _fence_of(line: str) -> tuple[str, str]:
     return (found[1], found[2].strip(" \t\r")) if found else ("", "")
 
 
+class _Links:
+    """Completes the links to paths of a text, outside of code, in pieces."""
+
+    __slots__ = ("_code", "_held", "_site")
+
+    def __init__(self, site: str) -> None:
+        self._site = site.rstrip("/")
+        self._held = ""  # the end of the text, which may belong to a link or to a mark of code
+        self._code = ""  # the mark that opened the code in this line
+
+    def feed(self, text: str, *, in_block: bool) -> str:
+        """Return what is certain of *text*; *in_block* says that it belongs to a code block."""
+        text = self._held + text
+        held = _MAY_BE_LINK.search(text)
+        end = held.start() if held else len(text)
+        self._held = text[end:]
+        return text[:end] if in_block else _LINKS.sub(self._complete, text[:end])
+
+    def close(self) -> str:
+        """Return what was held back; the next piece begins another part."""
+        held, self._held, self._code = self._held, "", ""
+        return held
+
+    def _complete(self, found: re.Match[str]) -> str:
+        mark = found[0]
+        if mark == "\n":
+            self._code = ""
+        elif mark == "](":
+            return mark if self._code else mark + self._site
+        elif not self._code or mark == self._code:
+            self._code = "" if self._code else mark
+        return mark
+
+
 class ReadableText:
     """Turns the text parts of an answer into what people read.
 
     Feed the pieces of a part, then end it. What is returned, joined, does not depend on how the parts
     were cut. The beginning of a line is held back only while it may still open a block, half a surrogate
-    pair until its other half arrives, and line ends until text follows them.
+    pair until its other half arrives, and line ends until text follows them; with *site*, what may begin
+    a link, too.
     """
 
-    __slots__ = ("_apart", "_beginning", "_begun", "_blocks", "_half", "_in_line", "_line", "_space")
+    __slots__ = (
+        "_apart",
+        "_beginning",
+        "_begun",
+        "_blocks",
+        "_half",
+        "_in_line",
+        "_line",
+        "_links",
+        "_space",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, site: str | None = None) -> None:
+        self._links = None if site is None else _Links(site)
         self._begun = False  # whether there is text before
         self._begin_part()
 
@@ -131,7 +184,7 @@ class ReadableText:
         if self._half or not piece.isascii():
             piece = self._whole_characters(piece)
         if self._in_line and "\n" not in piece and "\r" not in piece:
-            return piece  # most deltas
+            return self._linked(piece)  # most deltas
         shown = self._lines(piece)
         self._in_line = self._beginning is None and not (self._blocks.inside or self._space or self._apart)
         return shown
@@ -140,12 +193,19 @@ class ReadableText:
         """Return the text to show of what was still held back. The next piece begins another part."""
         half = self._piece("\ufffd") if self._half else ""
         shown = self._show(half) + self._show(self._end_line(""))
+        if self._links is not None:
+            shown += self._links.close()
         self._begin_part()
         return shown
 
     def drop_part(self) -> None:
         """Forget what was held back of a part that is void. The next piece begins another part."""
+        if self._links is not None:
+            self._links.close()
         self._begin_part()
+
+    def _linked(self, text: str) -> str:
+        return text if self._links is None else self._links.feed(text, in_block=bool(self._blocks.fence))
 
     def _whole_characters(self, piece: str) -> str:
         text = self._half + piece
@@ -239,4 +299,4 @@ class ReadableText:
         blanks = len(rest) - len(rest.lstrip(" \t"))
         if blanks < len(rest):
             self._space.append(rest[blanks:])
-        return before + body + rest[:blanks]
+        return self._linked(before + body + rest[:blanks])

@@ -309,3 +309,22 @@ def test_a_plain_delta_is_handed_on_as_it_is():
         if event.type == "text-delta"
     ]
     assert same == [False] + [True] * 999  # the first may begin a block
+
+
+async def test_every_view_completes_links():
+    """With the session's site; the message stays as it was sent, and a broken answer has them, too."""
+    events = [TextStart(id="0"), *(TextDelta(id="0", delta=piece) for piece in ("See [a](", "/b", ")."))]
+    wire = [event.to_wire() for event in events]
+    whole = "See [a](https://docs.acme.com/b)."
+    async with LocalService() as service, service.session(site="https://docs.acme.com") as session:
+        service.script.ask(events=[*wire, {"type": "text-end", "id": "0"}, {"type": "finish"}], times=3)
+        reply = session.ask("x")
+        assert "".join([text async for text in reply.text_stream]) == reply.text == reply.answer.text == whole
+        assert reply.answer.message.text == "See [a](/b)."
+        assert answer_markdown(await session.ask("x")) == whole
+        edits = [edit async for edit in session.ask("x").edits(every=0.0)]
+        assert edits[-1].text == whole
+        service.script.ask(events=wire, done=False)
+        with pytest.raises(StreamInterruptedError) as caught:
+            await session.ask("x")
+        assert caught.value.text == whole

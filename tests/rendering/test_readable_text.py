@@ -94,6 +94,8 @@ lines = st.sampled_from(
         "``",
         "```sugg",
         "é😀",
+        "[a](/b) `[c](/d)`",
+        "![x](//cdn) ](/",
     ]
 )
 parts_of_text = st.lists(st.lists(lines, max_size=8).map("\n".join), max_size=4)
@@ -121,6 +123,42 @@ def test_what_is_held_back_does_not_depend_on_the_cuts(text):
     for end, character in enumerate(text, 1):
         shown += growing.feed(character)
         assert shown == ReadableText().feed(text[:end])
+
+
+SITE = "https://docs.example/base"
+LINKS = [
+    ("See [Log in](/login#sso).", f"See [Log in]({SITE}/login#sso)."),
+    ("![A picture](/images/a.png) [b](/b)", f"![A picture]({SITE}/images/a.png) [b]({SITE}/b)"),
+    ("[home](/)", f"[home]({SITE}/)"),
+    ("[there](https://acme.com/x) [cdn](//cdn.acme.com) [here](#anchor) [near](page)", None),
+    ("Write `[Log in](/login)` or ``a ` [b](/c)`` there.", None),
+    ("```md\n[Log in](/login)\n```", None),
+    ("```md\n[a](/b)\n```\n[c](/d)", f"```md\n[a](/b)\n```\n[c]({SITE}/d)"),
+    ("a `b\n[c](/d)", f"a `b\n[c]({SITE}/d)"),
+    ("it ends with ](/", None),
+]
+
+
+@pytest.mark.parametrize(("text", "whole"), LINKS)
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_links_to_paths_are_whole_outside_of_code(text, whole, step):
+    """With the documentation's address, however the text is cut; an address that is whole stays."""
+    growing = ReadableText(f"{SITE}/")
+    shown = [growing.feed(text[at : at + step]) for at in range(0, len(text), step)]
+    assert "".join([*shown, growing.end_part()]) == (whole or text)
+
+
+@given(parts=parts_of_text, cuts=st.lists(st.integers(0, 120), max_size=12))
+def test_completed_links_change_nothing_else(parts, cuts):
+    """Wherever a text is cut, the address is all that is added."""
+    message = Message(id="m", role="assistant", parts=tuple(TextPart(text=text) for text in parts))
+    growing, shown = ReadableText(SITE), []
+    for part in parts:
+        places = sorted({0, *(cut for cut in cuts if cut < len(part)), len(part)})
+        shown += [growing.feed(part[a:b]) for a, b in itertools.pairwise(places)]
+        shown.append(growing.end_part())
+    assert "".join(shown) == text_of(message, site=SITE)
+    assert "".join(shown).replace(SITE, "") == text_of(message)
 
 
 def test_the_text_of_a_message():
