@@ -99,6 +99,12 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
     },
     "mintlify_async.storage check_name": {"max_characters": 200},
     "mintlify_async.contrib.redis RedisConversationStore": REDIS,
+    "mintlify_async.contrib.git GitLedger": {
+        "remote": "origin",
+        "directory": ".",
+        "prefix": "refs/mintlify/",
+        "timeout": 30.0,
+    },
     "mintlify_async.contrib.redis RedisLedger": REDIS,
     "mintlify_async.contrib.redis RedisQuotaStore": {
         "namespace": "mintlify",
@@ -115,7 +121,7 @@ VALUES = ("events", "messages", "errors", "testing", "relay")
 
 RECORDS = {
     *("AnswerSource", "ContextItem", "Job", "JobRef", "Message", "SearchFilter"),
-    *("Lease", "QuotaRemaining", "QuotaVerdict", "QuotaWindow"),
+    *("Lease", "QuotaRemaining", "QuotaVerdict", "QuotaWindow", "StoredConversation"),
 }
 
 

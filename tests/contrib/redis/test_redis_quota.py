@@ -15,7 +15,7 @@ from mintlify_async.contrib.redis.quota import _ENTER as ENTER
 from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.quota import Limit, MemoryQuotaStore, Quota, QuotaScope, QuotaStore
 from mintlify_async.runtime.clock import Clock, SystemClock
-from mintlify_async.storage import Claim
+from mintlify_async.storage import Claim, StoredTurn
 from mintlify_async.testing.virtual_clock import VirtualClock
 
 ACME = QuotaScope(project="acme-secret-project")
@@ -310,7 +310,11 @@ async def test_a_redis_cluster_takes_every_script(own_redis: Callable[..., Redis
         await ledger.resolve("k", "job_1")
         await ledger.forget("k")
         store = RedisConversationStore(client, timeout=20)
-        await store.save("chat", "{}", owner="ada", revision=0)
+        turn = StoredTurn(number=0, data="[]")
+        await store.save("chat", "{}", [turn], owner="ada", revision=0, keep=range(0))
+        stored = await store.load("chat", owner="ada", last=1)
+        assert stored is not None
+        assert stored.turns == (turn,)
         assert await store.ids(owner="ada") == ["chat"]
         assert await store.delete("chat", owner="ada")
 
