@@ -204,7 +204,7 @@ async def edit(server: str, kind: str, size: int) -> float:
             steps.append(1e3 * (time.process_time() - start))
             start, text = time.process_time(), shown.text
     assert script(shape).text.strip() in text
-    return sorted(steps)[len(steps) * 99 // 100]
+    return sorted(steps[1:])[(len(steps) - 1) * 99 // 100]  # the first opens the connection
 
 
 def message(effort: Effort) -> Iterator[Row]:
