@@ -10,6 +10,7 @@ from attrs import frozen
 
 from .json_values import is_object
 from .refusals import RelayRefusal
+from .request_body import read_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -47,17 +48,7 @@ async def read_feedback(request: Request, user: str, clock: Clock, seconds: floa
         RelayRefusal: The request is not JSON, too large, too slow, or not a verdict.
         ClientDisconnect: The reader left before the whole request had arrived.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RelayRefusal(415, "Send the feedback as application/json.")
-    raw = b""
-    try:
-        async with clock.deadline(clock.now() + seconds):
-            async for piece in request.stream():
-                raw += piece
-                if len(raw) > MAX_BODY_BYTES:
-                    raise RelayRefusal(413, "The feedback is too large.", {"connection": "close"})
-    except TimeoutError:
-        raise RelayRefusal(408, "The feedback took too long to arrive.", {"connection": "close"}) from None
+    raw = await read_body(request, "feedback", clock, max_bytes=MAX_BODY_BYTES, seconds=seconds)
     return _feedback(raw, user)
 
 

@@ -16,6 +16,7 @@ from mintlify_async.messages import clean_text
 
 from .json_values import Wire, is_list, is_object
 from .refusals import RelayRefusal
+from .request_body import read_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -82,37 +83,15 @@ async def read_question(request: Request, limits: RelayLimits, clock: Clock) -> 
         RelayRefusal: The request is not JSON, too large, too slow, or not in the form of ``useChat``.
         ClientDisconnect: The reader left before the whole request had arrived.
     """
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":  # browsers send other types across origins without asking first
-        raise RelayRefusal(415, "Send the question as application/json.")
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and (len(declared) > 18 or int(declared) > limits.body_bytes):
-        _too_large()
-    try:
-        async with clock.deadline(clock.now() + limits.body_seconds):
-            raw = await _body(request, limits.body_bytes)
-    except TimeoutError:
-        raise RelayRefusal(408, "The question took too long to arrive.", _CLOSE) from None
+    raw = await read_body(
+        request,
+        "question",
+        clock,
+        max_bytes=limits.body_bytes,
+        seconds=limits.body_seconds,
+        advice=" Please start a new conversation.",
+    )
     return _question(_parse(raw), limits)
-
-
-_CLOSE = {"connection": "close"}  # the rest of the body is not read
-
-
-def _too_large() -> NoReturn:
-    raise RelayRefusal(413, "The question is too large. Please start a new conversation.", _CLOSE)
-
-
-async def _body(request: Request, limit_bytes: int) -> bytes:
-    """Read the body and stop as soon as it exceeds the limit, whatever its headers say."""
-    pieces: list[bytes] = []
-    length = 0
-    async for piece in request.stream():
-        length += len(piece)
-        if length > limit_bytes:
-            _too_large()
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _refuse_constant(name: str) -> NoReturn:
