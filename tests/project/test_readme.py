@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from child_process import child_environment
 from page_blocks import Block, blocks_of
-from page_runner import run_file, succeed
+from page_runner import run_file, succeed, write_files
 
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService
@@ -79,6 +79,7 @@ async def test_the_tutorial_runs_in_order(tmp_path):
     assert len(steps) == 5
     async with LocalService(docs=DOCS, life=JobLife(seconds=0.3)) as service:
         for block, shown in steps:
+            write_files(block, tmp_path)
             out = await run_file(block, child_environment(service), tmp_path)
             check_printed(out.splitlines()[-1] if block.kind == "test" else out, shown or "…")
     assert service.requests.count("create_job") == 2
