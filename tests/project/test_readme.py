@@ -16,7 +16,7 @@ from page_blocks import Block, blocks_of
 from page_runner import run_file, succeed, write_files
 
 import mintlify_async
-from mintlify_async.testing import JobLife, LocalService
+from mintlify_async.testing import JobLife, LocalService, Script, load_script
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mintlify_async.__file__).parent
@@ -146,6 +146,20 @@ def test_the_picture_shows_the_terminal_as_it_is():
     pictures = pytest.importorskip("pictures", reason="rich is not installed")
     stored = (DOCS / "images" / "terminal.svg").read_text(encoding="utf-8")
     assert pictures.text_of(pictures.terminal_picture()) == pictures.text_of(stored)
+
+
+async def test_the_test_in_node_and_its_script(tmp_path):
+    """The page's test passes in node, and its script file is accepted whole."""
+    shown = {block.language: block.text for block in blocks_of(DOCS / "how-to" / "other-languages.mdx")}
+    (tmp_path / "answers.json").write_text(shown["json"], encoding="utf-8")
+    assert len(load_script(tmp_path / "answers.json", Script())) == 4
+    if shutil.which("node") is None:
+        pytest.skip("node is not installed")
+    (tmp_path / "page.test.mjs").write_text(shown["js"], encoding="utf-8")
+    (tmp_path / "mintlify-async").write_text(f'#!/bin/sh\nexec {sys.executable} -m mintlify_async "$@"\n')
+    (tmp_path / "mintlify-async").chmod(0o755)
+    env = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert "pass 1" in await succeed("node", "--test", "page.test.mjs", cwd=tmp_path, env=env)
 
 
 async def test_the_first_command_in_an_empty_environment(tmp_path):
