@@ -352,7 +352,7 @@ QUESTIONS = {
 @pytest.mark.parametrize(("question", "pages"), QUESTIONS.items())
 async def test_newcomers_question_is_answered(question, pages):
     """``mintlify-async ask`` against the local service names the right page."""
-    async with LocalService() as service:
+    async with LocalService(docs=DOCS) as service:
         ended = await run("ask", question, service=service)
     assert ended.status == 0
     sources = set(re.findall(r"https://docs\.example/([\w/-]*)", ended.out + ended.err))

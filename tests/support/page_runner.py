@@ -27,6 +27,7 @@ LONGEST_SECONDS = 60.0
 """A block that runs longer has not ended: nothing waits for a reader."""
 
 LIFE = JobLife(seconds=0.3)
+DOCS = Path(mintlify_async.__file__).parent / "docs"
 
 RunBlock = Callable[[Block], Awaitable[str]]
 
@@ -42,7 +43,7 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
     async def run(block: Block) -> str:
         write_files(block, tmp_path)
-        async with LocalService(life=LIFE) as service:
+        async with LocalService(life=LIFE, docs=DOCS) as service:
             if block.kind == "fragment":
                 return await run_fragment(block, service, tmp_path, monkeypatch, extra)
             environment = child_environment(service, **extra)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.testing import DEFAULT_DOCS, DocsIndex, LocalService
+from mintlify_async.testing import DocsIndex, LocalService
 
 COMPONENTS = """\
 ---
@@ -126,12 +126,6 @@ def test_nothing_is_read_before_it_is_needed(folder, monkeypatch):
     monkeypatch.setattr("mintlify_async.testing.docs_search.read_page", lambda *place: read.append(place))
     LocalService(docs=folder)
     assert not read
-
-
-def test_the_package_answers_from_its_own_documentation():
-    """The default folder is the site, which ships with the package."""
-    assert LocalService().docs.folder == DEFAULT_DOCS
-    assert (DEFAULT_DOCS / "docs.json").is_file()
 
 
 @pytest.mark.parametrize("make", [DocsIndex.load, lambda folder: LocalService(docs=folder)])
