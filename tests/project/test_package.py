@@ -182,7 +182,7 @@ def test_versions_agree():
     version = mintlify_async.__version__
     assert importlib.metadata.version("mintlify-async") == version
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^## \[(Unreleased|{re.escape(version)})\]", changelog, re.MULTILINE)
+    assert re.search(rf"^## \[{re.escape(version)}\]", changelog, re.MULTILINE)
 
 
 def test_nothing_private_is_committed():
