@@ -341,7 +341,7 @@ def test_message_is_one_of_the_package(message):
 
 QUESTIONS = {
     "How do I install it?": {"tutorial", "index"},
-    "Where do I get an API key?": {"tutorial", "index"},
+    "Where do I get an API key?": {"index", "reference/environment"},
     "How do I try it without an account?": {"tutorial", "index"},
     "How do I ask a question and stream the answer?": {"how-to/questions", "tutorial"},
     "How do I create an agent job and wait for its pull request?": {"how-to/jobs", "tutorial"},
