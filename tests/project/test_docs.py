@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import json
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import make_docs
 import pytest
 from command_line import run
 from make_docs import DOCS, NAMES, PACKAGE, TABLES
-from page_blocks import FENCE, RUN, Block, blocks_of
+from page_blocks import FENCE, ROOT, RUN, Block, blocks_of, modules_of
 
 from mintlify_async.cli import exit_status
 from mintlify_async.testing import DocsIndex, LocalService
@@ -20,6 +22,8 @@ from mintlify_async.testing import DocsIndex, LocalService
 STILL_TO_COME = {
     "index",
     "tutorial",
+    "how-to/questions",
+    "how-to/jobs",
     "how-to/fastapi",
     "how-to/worker",
     "how-to/queues",
@@ -156,6 +160,9 @@ def test_link_leads_somewhere(name, target):
     """A path from the site's root, without an extension, and a heading of that page."""
     if re.match(r"https?://|mailto:", target):
         return
+    if re.search(r"\.(svg|png)$", target):
+        assert (DOCS / target.strip("/")).is_file()
+        return
     path, _, anchor = target.partition("#")
     place = path.strip("/") or ("index" if path else name)
     assert path.startswith("/") or not path, "write it from the site's root: /how-to/relay"
@@ -185,6 +192,22 @@ BLOCKS = [block for file in BY_HAND.values() for block in blocks_of(file) if blo
 async def test_code_runs_as_it_is_printed(block: Block, run_block):
     """Programs, fragments, tests and commands; copies of examples are the examples."""
     await run_block(block)
+
+
+def test_what_pages_import_can_be_installed():
+    """A module that is not here belongs to a package of the dependency groups, or its block is a ``skip``."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = [
+        line for lines in project["dependency-groups"].values() for line in lines if isinstance(line, str)
+    ]
+    shown = {Path(block.title).stem for block in BLOCKS}
+    needed = {
+        name for one in BLOCKS if one.language == "python" and one.kind != "skip" for name in modules_of(one)
+    }
+    absent = {name for name in needed - shown if importlib.util.find_spec(name) is None}
+    assert not [
+        name for name in absent if not any(line.startswith(name.replace("_", "-")) for line in groups)
+    ]
 
 
 def test_reference_has_no_code_that_runs():
@@ -318,9 +341,9 @@ def test_message_is_one_of_the_package(message):
 
 QUESTIONS = {
     "How do I install it?": {"tutorial", "index"},
-    "Where do I get an API key?": {"tutorial", "index"},
+    "Where do I get an API key?": {"index", "reference/environment"},
     "How do I try it without an account?": {"tutorial", "index"},
-    "How do I ask a question and stream the answer?": {"how-to/questions", "tutorial", "reference/replies"},
+    "How do I ask a question and stream the answer?": {"how-to/questions", "tutorial"},
     "How do I create an agent job and wait for its pull request?": {"how-to/jobs", "tutorial"},
     "How do I send a follow-up to a job?": {"explanation/follow-up-turns", "reference/jobs", "tutorial"},
     "How do I use it in a FastAPI app?": {"how-to/fastapi"},
