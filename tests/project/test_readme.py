@@ -56,7 +56,7 @@ async def test_the_first_program_prints_what_is_shown(tmp_path):
     """A streamed answer, then a finished job with its pull request."""
     (program,) = [block for block in blocks_of(README) if block.kind == "script"]
     (shown,) = [block.text for block in blocks_of(README) if block.language == "text"]
-    async with LocalService(life=JobLife(seconds=0.3)) as service:
+    async with LocalService(docs=DOCS, life=JobLife(seconds=0.3)) as service:
         out = await run_file(program, child_environment(service), tmp_path)
         assert [request.operation for request in service.requests][:2] == ["ask", "create_job"]
     check_printed(out, shown)
@@ -77,7 +77,7 @@ async def test_the_tutorial_runs_in_order(tmp_path):
     """One service, one folder, every step as it is printed; each prints what the page shows."""
     steps = tutorial()
     assert len(steps) == 5
-    async with LocalService(life=JobLife(seconds=0.3)) as service:
+    async with LocalService(docs=DOCS, life=JobLife(seconds=0.3)) as service:
         for block, shown in steps:
             write_files(block, tmp_path)
             out = await run_file(block, child_environment(service), tmp_path)
