@@ -133,7 +133,7 @@ async def test_every_variable_is_shown(tmp_path):
 
 
 def test_the_figures_are_those_of_the_benchmarks():
-    """``python tests/support/pictures.py`` renews table and chart; they cannot go stale unnoticed."""
+    """``tox -e docs`` renews table and chart; they cannot go stale unnoticed."""
     pictures = pytest.importorskip("pictures", reason="rich is not installed")
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
     text = page("explanation/speed")

@@ -1,6 +1,6 @@
 """Makes the pictures of README and documentation, and the table of the page about speed.
 
-``python tests/support/pictures.py`` writes them; a test compares what is stored with what this makes.
+``tox -e docs`` writes them; a test compares what is stored with what this makes.
 """
 
 from __future__ import annotations
