@@ -63,8 +63,8 @@ examples:
   mintlify-async doctor --verify --job --yes --json
 
 --verify asks two questions and sends some requests that are refused. It prints
-each assumption of the README as held, broken (with the setting that mends it)
-or not seen. Exit status: 0, or 1 if one is broken or something failed.
+each row of the page "What we assume" as held, broken (with the setting that
+mends it) or not seen. Exit status: 0, or 1 if one is broken or something failed.
 """
 
 

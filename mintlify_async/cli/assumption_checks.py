@@ -1,6 +1,6 @@
 """What a run against the service shows of each assumption: held, broken, or not seen. No I/O.
 
-The rows are those of the README's table "What we assume", in its order.
+The rows are those of the documentation's page "What we assume", in its order.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from mintlify_async.cli.assumption_checks import NAMES
 from mintlify_async.cli.verify import Verification, Watch
 from mintlify_async.testing import JobLife, Keys, LocalService, VirtualClock
 
-README = Path(mintlify_async.__file__).parent.parent / "README.md"
+PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.mdx"
 
 
 async def verify(service: LocalService, *, with_job: bool = True, **settings: Any):
@@ -250,10 +250,9 @@ async def test_what_we_do_not_know_is_told():
     assert broken(report) == ["thread headers"]  # the scripted thread is not the service's
 
 
-def test_the_rows_are_those_of_the_readme():
+def test_the_rows_are_those_of_the_page():
     """Each row of the table "What we assume" is judged, in its order."""
-    section = README.read_text(encoding="utf-8").partition("\n## What we assume\n")[2]
-    rows = re.findall(r"^\| (.+?) \|", section.partition("\n## ")[0], re.MULTILINE)[1:]
+    rows = re.findall(r"^\| (.+?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)[1:]
     assert len(rows) == len(NAMES)
     assert [name for name, row in zip(NAMES, rows, strict=True) if name not in row] == []
 

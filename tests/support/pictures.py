@@ -1,0 +1,142 @@
+"""Makes the pictures of README and documentation, and the table of the page about speed.
+
+``tox -e docs`` writes them; a test compares what is stored with what this makes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from child_process import child_environment
+from rich.console import Console
+from rich.text import Text
+
+from mintlify_async.cli import main
+from mintlify_async.testing import LocalService
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "mintlify_async" / "docs"
+IMAGES = DOCS / "images"
+QUESTION = "How do I continue a thread?"
+WIDTH = 88
+PAGES = ("explanation/threads-and-keys.mdx", "explanation/at-most-once.mdx")
+"""What the pictured answer is searched in: not all pages, so that the picture changes less often."""
+
+COLUMNS = {"aiohttp": ("aiohttp",), "httpx": ("httpx", "httpx-sse"), "openai": ("openai",)}
+ROWS = {
+    "burst": "processor time per event, when a whole answer of 55 KB arrives at once",
+    "live": "instructions per event, each alone in its packet",
+    "first": "instructions until the first event",
+    "request-get": "instructions of a request that reads a job",
+    "request-create": "instructions of a request that creates a job",
+    "import": "instructions of importing what one uses",
+    "import-bare": "instructions of `import mintlify_async` alone, beside `import aiohttp`",
+}
+
+
+class NoLive:
+    """Stands in for rich's live region: the finished blocks are printed without it."""
+
+    def __init__(self, **settings: Any) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+class Screen(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal_picture() -> str:
+    """Return the picture of ``mintlify-async ask`` on a terminal, as SVG."""
+    screen = Screen()
+    new_console = partial(Console, width=WIDTH, force_terminal=True, color_system="truecolor")
+
+    async def ask(folder: str) -> int:
+        async with LocalService(docs=folder) as service:
+            environment = child_environment(service, TERM="xterm")
+            with (
+                mock.patch.dict(os.environ, environment, clear=True),
+                mock.patch("rich.console.Console", new_console),
+                mock.patch("rich.live.Live", NoLive),
+                mock.patch("sys.stdout", screen),
+                mock.patch("sys.stderr", screen),
+            ):
+                return await asyncio.to_thread(main, ["ask", QUESTION])
+
+    with tempfile.TemporaryDirectory() as folder:
+        for page in PAGES:
+            (Path(folder) / page).parent.mkdir(exist_ok=True)
+            shutil.copy(DOCS / page, Path(folder) / page)
+        assert asyncio.run(ask(folder)) == 0
+    paper = Console(record=True, width=WIDTH, file=io.StringIO())
+    paper.print(f'[bold green]$[/] mintlify-async ask "{QUESTION}"', highlight=False)
+    paper.print(Text.from_ansi(screen.getvalue()))
+    picture = paper.export_svg(title="mintlify-async", unique_id="terminal")
+    picture = re.sub(
+        r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL
+    )  # it would load fonts from the net
+    picture = picture.replace("Fira Code", "ui-monospace, Menlo, Consolas")
+    return re.sub(r"[ \t]+$", "", picture, flags=re.MULTILINE)
+
+
+def text_of(picture: str) -> str:
+    """Return the text of an SVG picture: its colours and places depend on the version of rich."""
+    return " ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", picture, flags=re.DOTALL).split())
+
+
+def speed_table(results: dict[str, Any]) -> str:
+    """Return the table of the page about speed, as Markdown."""
+    rows = {row["name"]: row for row in results["rows"]}
+    lines = [f"| ours ÷ theirs | {' | '.join(COLUMNS)} |", f"|---|{'---:|' * len(COLUMNS)}"]
+    for name, title in ROWS.items():
+        ratios = rows[name]["ratios"] if name in rows else {}
+        figures = [
+            next((ratios[one][0] for one in names if one in ratios), None) for names in COLUMNS.values()
+        ]
+        if ratios:
+            lines.append(f"| {title} | {' | '.join('' if n is None else f'{n:.2f}' for n in figures)} |")
+    taken = sorted({rows[name]["taken"] for name in ROWS if name in rows})
+    days = " to ".join(dict.fromkeys([taken[0], taken[-1]]))
+    machine, versions = results["machine"], results["versions"]
+    others = ", ".join(f"{name} {versions[name]}" for name in ("aiohttp", "httpx", "openai"))
+    control = rows["burst"]["ratios"]["control"][0]
+    lines += ["", f"Measured {days} with Python {machine['python']}, {others}, on two shared cores."]
+    return "\n".join([*lines, f"The control of the first row stood at {control:.2f}.", ""])
+
+
+def with_speed_table(page: str, table: str) -> str:
+    """Return the text of the page with *table* in place of the one that it has."""
+    return re.sub(r"^\| ours ÷ theirs .*?(?=^The figures come)", f"{table}\n", page, flags=re.M | re.S)
+
+
+def write() -> None:
+    """Write every picture and the table."""
+    IMAGES.mkdir(exist_ok=True)
+    (IMAGES / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
+    shutil.copy(ROOT / "benchmarks" / "chart.svg", IMAGES / "speed.svg")
+    page = DOCS / "explanation" / "speed.mdx"
+    results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    text = with_speed_table(page.read_text(encoding="utf-8"), speed_table(results))
+    page.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
