@@ -6,6 +6,7 @@ It uses Starlette only; :mod:`.router` adds the parts for FastAPI.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
 
 log = logging.getLogger("mintlify_async.relay")
+
+MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
 AskOptions = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
@@ -88,7 +91,8 @@ class Relay:
     :meth:`opened`.
 
     Args:
-        session: The session that asks the assistant. The relay never closes it.
+        session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
+            of a quota in the mode ``"wait"``, reaches the page within 2 seconds, with its ``Retry-After``.
         secrets: Random strings of at least 32 characters that encrypt threads for pages. The first one
             encrypts; all of them decrypt.
         user: A plain or async function that takes the request and returns an id of one person or, for people
@@ -166,7 +170,9 @@ class Relay:
         for name, seconds in (("keep_alive", keep_alive), ("stall", stall)):
             if seconds is not None and not seconds > 0:
                 raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
-        self._session = session
+        retry = session.options.retry
+        within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
+        self._session = session.with_options(retry=evolve(retry, within=within))
         self._limits = limits or RelayLimits()
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
