@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import uvicorn
-
 from starlette.requests import Request
 
 from mintlify_async.assistant.stream import MessageStream

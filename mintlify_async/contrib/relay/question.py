@@ -13,6 +13,7 @@ from attrs import evolve, field, frozen
 
 from mintlify_async import ConfigurationError, ContextItem, SearchFilter
 from mintlify_async.messages import clean_text
+from mintlify_async.protocol.argument_checks import check_filter
 
 from .json_values import Wire, is_list, is_object
 from .refusals import RelayRefusal
@@ -219,13 +220,27 @@ def _current_path(value: object) -> str:
 
 
 def _filter(value: object) -> object:
-    return SearchFilter.from_wire(value)
+    chosen = SearchFilter.from_wire(value)
+    if chosen.groups:  # what the reader is allowed to see
+        raise RelayRefusal(400, "filter may name a version and a language only.")
+    return chosen
 
 
 def _context(value: object) -> object:
     if not is_list(value):
         raise RelayRefusal(400, "context must be a list.")
     return [evolve(ContextItem.from_wire(one), extra={}) for one in value]  # known fields only
+
+
+def merged_options(own: Mapping[str, Any], page: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``session.ask``: the app's *own* ones replace the *page*'s, in a filter, too."""
+    options = {
+        **page,
+        **{name: value for name, value in own.items() if name not in page or value is not None},
+    }
+    if own.get("filter") is not None and "filter" in page:
+        options["filter"] = {**check_filter(page["filter"]), **check_filter(own["filter"])}
+    return options
 
 
 def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from mintlify_async.runtime.clock import Clock, SystemClock
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
 from .feedback import RelayFeedback, read_feedback
 from .page_events import masked
-from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
+from .question import PAGE_FIELDS, Question, RelayLimits, merged_options, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .seal import DAY, SealError, ThreadSeal
 
@@ -112,7 +112,9 @@ class Relay:
         ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
             function that returns them, given the request and the fields that the page sent besides its
             messages, unchecked. They cannot contain ``fp`` or ``thread``.
-        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``.
+        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``, unless *ask*
+            sets them. Of a filter a page may name ``version`` and ``language``, never ``groups``: these are
+            what the reader is allowed to see.
         limits: How much a page may send.
         max_concurrent: How many answers may stream at once; the next request gets 503.
         max_concurrent_per_user: How many answers may stream at once for one user; the next request gets 429.
@@ -347,7 +349,7 @@ class Relay:
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
-        return {**(own or {}), **page_options(question.fields, self._page_fields)}
+        return merged_options(own or {}, page_options(question.fields, self._page_fields))
 
 
 def _check(mode: str, page_fields: Collection[str]) -> None:
