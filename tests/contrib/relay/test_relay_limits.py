@@ -50,7 +50,9 @@ async def test_a_user_asks_at_the_apps_own_rate():
     """The rate hook runs before the body is read, and its seconds become Retry-After."""
     waits = {"ada": None, "bob": 12.2}
 
-    async def rate(user: str) -> float | None:
+    async def rate(user: str, request: Request) -> float | None:
+        assert request.client is not None
+        assert request.client.host == "127.0.0.1"
         return waits[user]
 
     async with desk(rate=rate) as here:
@@ -60,16 +62,16 @@ async def test_a_user_asks_at_the_apps_own_rate():
 
 
 async def test_a_rate_of_no_seconds_passes(caplog):
-    """Zero and negative seconds let the request pass; a boolean is the app's mistake."""
-    waits = iter([0, -1, True, False])
-    async with desk(rate=lambda user: next(waits)) as here:
+    """Zero and negative seconds let the request pass; what is not a number is the app's mistake."""
+    waits = iter([0, -1, True, "1"])
+    async with desk(rate=lambda user, request: next(waits)) as here:
         close = {"connection": "close"}  # a server ends the connection with a 500 anyway
         assert [(await here.page.post(headers=close))[0] for _ in range(4)] == [200, 200, 500, 500]
 
 
 async def test_a_user_may_be_refused_for_good():
     """An infinite wait is a 429 without Retry-After."""
-    async with desk(rate=lambda user: float("inf")) as here:
+    async with desk(rate=lambda user, request: float("inf")) as here:
         status, _, headers = await here.page.post()
         assert (status, "retry-after" in headers) == (429, False)
 

@@ -80,7 +80,7 @@ async def test_the_apps_filter_lies_over_the_pages(own, sent, as_function):
 
 @pytest.mark.parametrize("groups", [["admin"], [""], "admin", {"a": 1}, 1])
 async def test_a_page_never_names_groups(groups):
-    """Groups say what a reader is allowed to see: a page that names some is refused, whatever the app sets."""
+    """Groups say what a reader may see: a page that names some is refused, whatever the app sets."""
     for ask in (None, {"filter": {"groups": ["reader"]}}):
         async with desk(ask=ask, page_fields=["filter"]) as here:
             status, text, _ = await here.page.post(
