@@ -10,8 +10,7 @@ from mintlify_async import ConfigurationError
 
 ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
 ADDRESS_CHARACTERS = 2_000  # browsers and servers take little more
-NAME_CHARACTERS = 1_000  # a title, or a file's name
-MEDIA_TYPE_CHARACTERS = 200
+NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id, a version, a language
 CONTEXT_ITEMS = 50
 CURRENT_PATH_MAX_CHARACTERS = 200  # the limit of the service's interface
 PER_ADDRESS = 4  # one address may hold this part of the memory for uploads

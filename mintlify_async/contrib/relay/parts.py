@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from mintlify_async.messages import clean_text
 
 from .json_values import Wire, is_object
-from .limits import ADDRESS_CHARACTERS, MEDIA_TYPE_CHARACTERS, NAME_CHARACTERS
+from .limits import ADDRESS_CHARACTERS, NAME_CHARACTERS
 from .refusals import RelayRefusal
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # browsers leave some of them out: java\nscript: is a script
@@ -34,39 +32,19 @@ def is_file_address(value: object) -> bool:
 
 
 def is_name(value: object) -> bool:
-    """Return whether *value* is a string that is short enough for a title or a file's name."""
+    """Return whether *value* is a string that is short enough for a title, a file's name or a source's id."""
     return isinstance(value, str) and len(value) <= NAME_CHARACTERS
 
 
-@frozen
-class _Field:
-    """One field of a part.
-
-    Args:
-        needed: Whether the part needs it.
-        most: The largest number of characters; None for texts and files, which are counted for each message.
-    """
-
-    needed: bool = True
-    most: int | None = None
-
-
-# The parts that the service documents.
-_FIELDS: Mapping[str, Mapping[str, _Field]] = {
-    "text": {"text": _Field()},
-    "reasoning": {"text": _Field()},
-    "source-url": {
-        "sourceId": _Field(most=ADDRESS_CHARACTERS),
-        "url": _Field(most=ADDRESS_CHARACTERS),
-        "title": _Field(needed=False, most=NAME_CHARACTERS),
-    },
-    "file": {
-        "mediaType": _Field(most=MEDIA_TYPE_CHARACTERS),
-        "url": _Field(),
-        "filename": _Field(needed=False, most=NAME_CHARACTERS),
-    },
+# The parts that the service documents, with their fields; True marks a required field.
+_FIELDS: Mapping[str, Mapping[str, bool]] = {
+    "text": {"text": True},
+    "reasoning": {"text": True},
+    "source-url": {"sourceId": True, "url": True, "title": False},
+    "file": {"mediaType": True, "url": True, "filename": False},
     "step-start": {},
 }
+_NAMES = ("sourceId", "title", "mediaType", "filename")  # texts and files are counted for each message
 _ADDRESSES = {"source-url": is_web_address, "file": is_file_address}
 _OR_DATA = {"source-url": "", "file": " or a data: URL"}
 
@@ -87,13 +65,13 @@ def read_part(part: object) -> Wire | None:
     if fields is None:
         return None
     passed: Wire = {"type": kind}
-    for name, field in fields.items():
+    for name, needed in fields.items():
         value = part.get(name)
         if isinstance(value, str):
-            if field.most is not None and len(value) > field.most:
+            if name in _NAMES and not is_name(value):
                 raise RelayRefusal(400, f"A {kind} part's {name} is too long.")
             passed[name] = clean_text(value)  # half a character in an answer must not end the chat
-        elif field.needed or value is not None:
+        elif needed or value is not None:
             raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
     if kind in _ADDRESSES and not _ADDRESSES[kind](passed["url"]):
         raise RelayRefusal(400, f"A {kind} part's url must be a web address{_OR_DATA[kind]}.")

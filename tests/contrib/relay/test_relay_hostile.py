@@ -162,7 +162,7 @@ async def test_an_ordinary_history_passes(results, size):
         assert len(here.asked["messages"]) == 25
 
 
-LONG_SOURCE = {"type": "source-url", "sourceId": "s" * 1_800, "url": "/a"}
+LONG_SOURCE = {"type": "source-url", "sourceId": "s" * 900, "url": "/" + "a" * 900}
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def part(kind: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "bad",
     [
-        part("source-url", sourceId="s" * 2_001),
+        part("source-url", sourceId="s" * 1_001),
         part("source-url", url="/" + "a" * 2_000),
         part("source-url", title="t" * 1_001),
         part("source-url", url="javascript:alert(1)"),
@@ -249,7 +249,7 @@ def part(kind: str, **fields: Any) -> dict[str, Any]:
         part("file", url="https://a/" + "b" * 2_000),
         part("file", url="data:text/plain,é"),
         part("file", filename="n" * 1_001),
-        part("file", mediaType="m" * 201),
+        part("file", mediaType="m" * 1_001),
     ],
     ids=lambda bad: str(bad)[:60],
 )

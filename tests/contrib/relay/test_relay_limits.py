@@ -6,9 +6,15 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from typing import Any
+
 from fastapi import HTTPException
-from relay_desk import HEAD, desk
+from relay_desk import HEAD, TURN, desk, x_user
+from relay_kit import SECRET, request_of, user_message
 from starlette.requests import Request
+
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.testing import LocalService
 
 
 async def test_a_user_is_a_string(caplog):
@@ -74,6 +80,30 @@ async def test_a_user_may_be_refused_for_good():
     async with desk(rate=lambda user, request: float("inf")) as here:
         status, _, headers = await here.page.post()
         assert (status, "retry-after" in headers) == (429, False)
+
+
+async def test_the_end_of_an_answer_lets_the_next_question_in():
+    """The newest useChat sends a queued message the moment it sees the end: one answer at a time suffices."""
+    seen: list[tuple[bool, int]] = []
+
+    async with LocalService() as service, service.session() as session:
+        service.script.ask(events=TURN, times=None)
+        relay = Relay(session, secrets=[SECRET], user=x_user, max_concurrent_per_user=1)
+
+        async def asking(depth: int) -> None:
+            async def send(message: Any) -> None:
+                if b"[DONE]" in message.get("body", b""):
+                    seen.append((message["more_body"], relay.streaming))
+                    if depth:
+                        await asking(depth - 1)
+
+            request = request_of({"messages": [user_message("q")]})
+            response = await relay.respond(request)
+            assert response.status_code == 200
+            await response(request.scope, request.receive, send)
+
+        await asking(5)
+    assert seen == [(False, 0)] * 6
 
 
 async def test_answers_at_once_are_bounded():
