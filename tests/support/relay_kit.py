@@ -27,6 +27,7 @@ __all__ = [
     "Replay",
     "events",
     "opened_with",
+    "pseudonym",
     "request_of",
     "serving",
     "thread_token",
@@ -66,6 +67,11 @@ async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it never became true")
+
+
+def pseudonym(user: str) -> str:
+    """Return what the service is told of *user*."""
+    return ThreadSeal([SECRET]).pseudonym(user)
 
 
 def user_message(text: str, id: str = "u1", **fields: Any) -> dict[str, Any]:

@@ -97,11 +97,12 @@ class Relay:
         session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
             of a quota in the mode ``"wait"``, reaches the page within 2 seconds, with its ``Retry-After``.
         secrets: Random strings of at least 32 characters that encrypt threads for pages. The first one
-            encrypts; all of them decrypt.
+            encrypts; all of them decrypt. The first one also makes the pseudonym by which the service knows a
+            user.
         user: A plain or async function that takes the request and returns an id of one person or, for people
-            without an account, of one browser. The service gets it as ``fp``, so it should not be an e-mail
-            address or another name. To refuse the request, raise an ``HTTPException`` or return an empty
-            string. Not needed when every call of :meth:`respond` and :meth:`open` passes ``user=``.
+            without an account, of one browser. It stays here: the service gets a pseudonym as ``fp``. To
+            refuse the request, raise an ``HTTPException`` or return an empty string. Not needed when every
+            call of :meth:`respond` and :meth:`open` passes ``user=``.
         rate: A plain or async function that takes the user and the request, before the body is read. It
             returns None to continue, or the seconds after which the user may ask again (429).
         on_finish: A plain or async function that takes each finished answer, for instance to store it, before
@@ -285,8 +286,10 @@ class Relay:
     async def _open(
         self, request: Request, question: Question, user: str, leave: Callable[[], None]
     ) -> OpenReply:
-        thread = self._thread(question, user)
         options = await self._options(request, question)
+        site = options.get("domain") or self._session.options.domain
+        settings = evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
+        thread = _thread(question, user, settings.seal)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         reply = self._reply(question, thread, user, options)
         await _open_while_there(reply, request, in_thread=thread is not None)
@@ -296,7 +299,7 @@ class Relay:
             thread=thread,
             key=reply.sent_key,
             user=user,
-            settings=self._answer_settings,
+            settings=settings,
             leave=leave,
         )
 
@@ -304,7 +307,9 @@ class Relay:
         self, question: Question, thread: Thread | None, user: str, options: Mapping[str, Any]
     ) -> Reply:
         try:
-            return self._session.ask(question.messages, thread=thread, fp=user, **options)
+            return self._session.ask(
+                question.messages, thread=thread, fp=self._seal.pseudonym(user), **options
+            )
         except MintlifyError as error:
             field = error.field if isinstance(error, ConfigurationError) else None
             if (field or "").startswith("messages"):  # the page sent them; the app set all other fields
@@ -349,15 +354,6 @@ class Relay:
             if wait > 0:
                 raise RelayRefusal(429, TOO_MANY, retry_after(wait))
 
-    def _thread(self, question: Question, user: str) -> Thread | None:
-        if question.seal is None:
-            return None
-        try:
-            return self._seal.open(question.seal, user)
-        except SealError as error:
-            log.info("a page's sealed thread was refused: %s", error.reason)
-            raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
-
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
         return merged_options(own or {}, page_options(question.fields, self._page_fields, self._limits))
@@ -383,6 +379,16 @@ _SEAL_REFUSALS = {
     "expired": (400, "This conversation has expired. Please start a new one."),
     "changed": (400, "This conversation cannot be continued. Please start a new one."),
 }
+
+
+def _thread(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
+    if question.seal is None:
+        return None
+    try:
+        return seal.open(question.seal, user)
+    except SealError as error:
+        log.info("a page's sealed thread was refused: %s", error.reason)
+        raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
 
 
 async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:

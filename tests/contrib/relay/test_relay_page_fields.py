@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import desk
-from relay_kit import user_message
+from relay_kit import pseudonym, user_message
 from starlette.requests import Request
 
 from mintlify_async import SearchFilter
@@ -28,7 +28,7 @@ async def test_a_page_chooses_nothing_else():
         }
         await here.page.ask(user_message("q"), currentPath="/quickstart", **forged)
         assert {name: value for name, value in here.asked.items() if name != "messages"} == {
-            "fp": "ada",
+            "fp": pseudonym("ada"),
             "retrievalPageSize": 3,
             "currentPath": "/quickstart",
         }
