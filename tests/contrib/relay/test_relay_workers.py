@@ -24,7 +24,7 @@ ASKED = {"messages": [user_message("q")]}
 
 @asynccontextmanager
 async def workers(redis: Any, quota: bool = False, **settings: Any) -> AsyncIterator[tuple[Any, ...]]:
-    """Two relays with sessions, quotas and stores of their own, as two processes have them; and the service."""
+    """Two relays with sessions, quotas and stores of their own, as two processes have, and the service."""
     limits: dict[str, Any] = {"ask_per_organization": Limit(3, per=60), "mode": "wait"}
     one_quota, other_quota = (
         Quota.interface(**limits, store=RedisQuotaStore(redis, timeout=5.0)) if quota else None for _ in "ab"
