@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ pytest.importorskip("fastapi")
 from relay_desk import TURN, desk, x_user
 from relay_kit import SECRET, request_of, user_message
 
+import mintlify_async
 from mintlify_async import ConfigurationError, MintlifySession
 from mintlify_async.contrib.relay import Relay, RelayLimits, request_body
 from mintlify_async.contrib.relay.json_structure import JSONStructure
@@ -317,6 +321,16 @@ def test_limits_that_cannot_hold_together_are_named():
         RelayLimits(upload_bytes=10 * MIB)
     assert caught.value.field == "upload_bytes"
     assert RelayLimits(upload_bytes=10 * MIB, body_bytes=2 * MIB)
+
+
+def test_the_page_about_the_relay_names_each_limit():
+    """The documentation's table has every field with its default."""
+    page = (Path(mintlify_async.__file__).parent / "docs/how-to/relay.mdx").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)`.*?\| ([^|;,]*(?:,\d{3})*)", page, re.MULTILINE))
+    limits = attrs.asdict(RelayLimits())
+    assert {name: rows[name].split(" ")[0] for name in limits} == {
+        name: f"{value // MIB if value >= MIB else int(value):,}" for name, value in limits.items()
+    }
 
 
 # --- Counting ----------------------------------------------------------------------------------------
