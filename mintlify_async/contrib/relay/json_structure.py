@@ -6,12 +6,15 @@ which the interpreter does nothing else, not even in another thread. So the valu
 
 from __future__ import annotations
 
+from attrs import define
+
 ESCAPES_PER_VALUE = 10  # as many escaped characters take as long as one value
 _FRACTIONS = (b".", b"e", b"E")  # a number with one of them takes as long as two other values
 _OPENING, _CLOSING = b"[{", b"]}"
 _NOT_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 
 
+@define
 class JSONStructure:
     """Counts the values of a JSON document that arrives in pieces, and the depth to which they are nested.
 
@@ -24,11 +27,14 @@ class JSONStructure:
         deepest: The greatest number of brackets that were open at once.
     """
 
-    def __init__(self) -> None:
-        """Begin outside of a string."""
-        self.marks = self.fractions = self.escapes = self.deepest = self._strings = self._depth = 0
-        self._inside = False  # a string
-        self._rest = b""  # a backslash whose second character has not arrived
+    marks: int = 0
+    fractions: int = 0
+    escapes: int = 0
+    deepest: int = 0
+    _strings: int = 0
+    _depth: int = 0
+    _inside: bool = False  # a string
+    _rest: bytes = b""  # a backslash whose second character has not arrived
 
     @property
     def values(self) -> int:

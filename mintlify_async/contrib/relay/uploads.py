@@ -7,7 +7,7 @@ oldest gives way: a reader's own request, which arrives within a second, is alwa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING
@@ -92,7 +92,7 @@ class Uploads:
         return self._all.length
 
     @contextmanager
-    def counted(self, request: Request, deadline: Deadline) -> Iterator[Upload]:
+    def counted(self, request: Request, deadline: Deadline) -> Generator[Upload]:
         """Count the body of *request* while the block runs; *deadline* is ended when it must give way."""
         address, limits = _address(request), self._limits
         group = self._addresses.setdefault(
