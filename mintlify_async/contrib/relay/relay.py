@@ -52,11 +52,15 @@ class _Places:
     per_user: int
     taken: Counter[str]
 
-    def enter(self, user: str) -> None:
+    def check(self, user: str) -> None:
+        """Raise when there is no place for an answer to *user*."""
         if self.taken.total() >= self.total:
             raise RelayRefusal(503, BUSY, retry_after(1))
         if self.taken[user] >= self.per_user:
             raise RelayRefusal(429, TOO_MANY, retry_after(1))
+
+    def enter(self, user: str) -> None:
+        self.check(user)
         self.taken[user] += 1
 
     def leave(self, user: str) -> None:
@@ -177,7 +181,7 @@ class Relay:
             if seconds is not None and not seconds > 0:
                 raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
         self._session = _without_patience(session)
-        self._limits = limits = limits or RelayLimits()
+        limits = limits or RelayLimits()
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._bodies = BodyReader(limits, Uploads(limits), self._clock)
         self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
@@ -274,23 +278,29 @@ class Relay:
         """
         who = await self._who(request, user)
         await self._check_rate(who, request)
+        self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
         question = await read_question(request, self._bodies)
+        options = await self._options(request, question)
+        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
-            return await self._open(request, question, who, leave)
+            return await self._open(request, question, options, who, leave)
         except BaseException:
             leave()
             raise
 
     async def _open(
-        self, request: Request, question: Question, user: str, leave: Callable[[], None]
+        self,
+        request: Request,
+        question: Question,
+        options: Mapping[str, Any],
+        user: str,
+        leave: Callable[[], None],
     ) -> OpenReply:
-        options = await self._options(request, question)
         site = options.get("domain") or self._session.options.domain
         settings = evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
         thread = _thread(question, user, settings.seal)
-        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         reply = self._reply(question, thread, user, options)
         await _open_while_there(reply, request, in_thread=thread is not None)
         return OpenReply(
@@ -356,7 +366,8 @@ class Relay:
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
-        return merged_options(own or {}, page_options(question.fields, self._page_fields, self._limits))
+        chosen = page_options(question.fields, self._page_fields, self._bodies.limits)
+        return merged_options(own or {}, chosen)
 
 
 def _without_patience(session: MintlifySession) -> MintlifySession:

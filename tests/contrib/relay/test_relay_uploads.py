@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -13,7 +15,7 @@ pytest.importorskip("fastapi")
 from relay_desk import TURN, desk, x_user
 from relay_kit import SECRET, request_of, until, user_message
 
-from mintlify_async import QuotaExceededError
+from mintlify_async import MintlifySession, QuotaExceededError
 from mintlify_async.contrib.relay import Relay, RelayLimits, RelayRefusal
 from mintlify_async.testing import LocalService, VirtualClock
 
@@ -89,6 +91,41 @@ async def test_a_thousand_trickling_connections_cost_honest_users_nothing(addres
         refused = await end(trickles)
         assert set(refused) <= {503}
         assert len(refused) >= (0 if addresses == 1000 else 1000 - 100 * addresses)
+
+
+async def test_a_full_relay_reads_no_body():
+    """While there is no place for an answer, the refusal comes before the body."""
+    async with relay(max_concurrent_per_user=1) as made:
+        opened = await made.open(request_of(ASKED))
+        trickle = Trickle(made, "203.0.113.7", "ada")
+        assert (await trickle.answered).status_code == 429
+        await opened.close()
+
+
+async def test_what_a_page_sent_besides_is_let_go_before_the_service_answers():
+    """The parsed fields of a question are not kept in memory while the service is silent."""
+
+    class Kept(dict[str, Any]):
+        """A dictionary that can be watched."""
+
+    seen: list[weakref.ref[Kept]] = []
+    released = asyncio.Event()
+
+    def ask(request: Any, fields: Any) -> dict[str, Any]:
+        fields["a"] = Kept()
+        seen.append(weakref.ref(fields["a"]))
+        return {}
+
+    async def key() -> str:
+        gc.collect()
+        assert seen[0]() is None
+        released.set()
+        return "mint_dsc_0123456789"
+
+    async with MintlifySession(domain="acme", assistant_key=key, base_url="http://127.0.0.1:9") as session:
+        made = Relay(session, secrets=[SECRET], user=x_user, ask=ask)
+        assert (await made.respond(request_of({**ASKED, "a": {}}))).status_code == 502
+    assert released.is_set()
 
 
 async def test_an_addresss_oldest_upload_gives_way():
