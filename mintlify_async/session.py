@@ -150,7 +150,6 @@ class MintlifySession:
     ) -> None:
         admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
-        self._owner = True
         self._parent: MintlifySession | None = None
         assumptions = Assumptions() if assumptions is None else assumptions
         keys = session_keys(admin_key, assistant_key, assumptions, check_kind=check_key_kind)
@@ -513,7 +512,6 @@ class MintlifySession:
         options = self._options.changed(changes)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._owner = False
         other._parent = self  # keeps it alive: its __del__ would close the shared connections
         other._use(options)
         return other
@@ -525,7 +523,7 @@ class MintlifySession:
         connections when this session is from :meth:`with_options`.
         """
         self._closed = True
-        if self._owner:
+        if self._parent is None:
             await self._shared.loops.close()
 
     aclose = close
@@ -534,6 +532,11 @@ class MintlifySession:
     def closed(self) -> bool:
         """Whether the session was closed."""
         return self._closed
+
+    @property
+    def options(self) -> Options:
+        """The options that :meth:`with_options` changes, to be read."""
+        return self._options
 
     @property
     def clock(self) -> Clock:
@@ -553,7 +556,7 @@ class MintlifySession:
         await self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or not self._owner:
+        if getattr(self, "_closed", True) or self._parent is not None:
             return
         if self._shared.loops.abandon():
             warnings.warn(
@@ -565,11 +568,9 @@ class MintlifySession:
             )
 
     def __repr__(self) -> str:
-        options = self._options
-        return (
-            f"<MintlifySession {'closed ' if self._closed else ''}{self.base_url} "
-            f"project_id={options.project_id!r} domain={options.domain!r}>"
-        )
+        options, closed = self._options, "closed " if self._closed else ""
+        shown = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
+        return f"<MintlifySession {closed}{shown}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MintlifySession holds keys and cannot be pickled; create one in the other process")

@@ -6,7 +6,7 @@ import pytest
 from secret_guard import Keys
 from wire_kit import JOB
 
-from mintlify_async import ConfigurationError, MintlifySession, StateError
+from mintlify_async import ConfigurationError, MintlifySession, RetryPolicy, StateError
 from mintlify_async.testing import LocalService, VirtualClock
 
 KEYS = Keys()
@@ -96,6 +96,15 @@ async def test_further_headers_and_fields_are_copied():
     first, second = service.requests
     assert (first.headers["x-team"], first.json) == ("docs", {"prompt": "x", "team": "docs"})
     assert ("x-team" in second.headers, second.json) == (False, {"prompt": "x"})
+
+
+async def test_the_options_can_be_read():
+    """Those of this session, with what ``with_options`` changed; a repr shows none of them."""
+    async with MintlifySession(domain="acme", headers={"X-Token": "secret"}) as session:
+        other = session.with_options(retry=RetryPolicy(attempts=1))
+        assert (other.options.domain, other.options.retry.attempts) == ("acme", 1)
+        assert session.options.retry == RetryPolicy()
+        assert "secret" not in repr(session.options)
 
 
 @pytest.mark.parametrize("name", ["fp", "retry", "poll", "timeouts"])

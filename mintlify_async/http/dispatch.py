@@ -76,6 +76,7 @@ class Call(Generic[T]):
         deadline: When all attempts must be over, on the session's clock, or None.
         exchange: Sends an attempt and returns its result.
         single: Whether there is only one attempt.
+        last_start: When the last attempt may begin, on the session's clock, or None.
     """
 
     transport: Transport
@@ -85,6 +86,7 @@ class Call(Generic[T]):
     deadline: float | None
     exchange: Callable[[Attempt], Awaitable[T]]
     single: bool = False
+    last_start: float | None = None
 
 
 @define(eq=False)
@@ -194,6 +196,8 @@ class Dispatcher:
 
     async def _run(self, call: Call[T]) -> T:
         """Make attempts until one succeeds or none may follow."""
+        if self.retry.within is not None:
+            call.last_start = self.clock.now() + self.retry.within
         failed: FailedAttempt | None = None
         while True:
             outcome = await self._attempt(call, failed)
@@ -284,9 +288,13 @@ class Dispatcher:
         request = call.request
         if self.quota is None or request.operation == "get_job":
             return None
+        limits = [at for at in (call.deadline, call.last_start) if at is not None]
         try:
             return await self.quota.acquire(
-                request.operation, _scope_of(request, key), deadline=call.deadline, clock=self.clock
+                request.operation,
+                _scope_of(request, key),
+                deadline=min(limits, default=None),
+                clock=self.clock,
             )
         except QuotaExceededError:
             if previous is None:
@@ -377,6 +385,8 @@ class Dispatcher:
         if pause is None:
             return None
         if call.deadline is not None and self.clock.now() + pause + LAST_ATTEMPT_SECONDS > call.deadline:
+            return None
+        if call.last_start is not None and self.clock.now() + pause > call.last_start:
             return None
         return pause if self.budget.take() else None
 

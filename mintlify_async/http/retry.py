@@ -66,6 +66,8 @@ class RetryPolicy:
             connection was lost after sending or the service answered 5xx. Each costs quota.
         budget: How many retries a session may make in a row. Each retry takes one, each
             success gives back a tenth, so that a failing service is not flooded.
+        within: How long after the call its last attempt may begin, in seconds; None for no limit. A quota
+            in the mode ``"wait"`` waits no longer, either.
 
     Raises:
         ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
@@ -82,14 +84,17 @@ class RetryPolicy:
     retry_after_cap: float = field(default=60.0)
     resend_questions: bool = field(default=False)
     budget: float = field(default=10.0)
+    within: float | None = field(default=None)
 
     def __attrs_post_init__(self) -> None:
         """Check the numbers."""
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
             raise ConfigurationError("attempts must be a whole number, 1 or more", field="attempts")
-        for name in ("base", "cap", "pause_after_429", "retry_after_cap", "budget"):
+        for name in ("base", "cap", "pause_after_429", "retry_after_cap", "budget", "within"):
             least = 1.0 if name == "budget" else 0.0
             value = getattr(self, name)
+            if value is None and name == "within":
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
                 raise ConfigurationError(f"{name} must be a number, {least:g} or more", field=name)
 

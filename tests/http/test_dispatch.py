@@ -7,7 +7,14 @@ import asyncio
 import anyio
 import pytest
 
-from mintlify_async import Quota, RetryPolicy, StateError, Timeouts
+from mintlify_async import (
+    Quota,
+    QuotaExceededError,
+    RateLimitError,
+    RetryPolicy,
+    StateError,
+    Timeouts,
+)
 from mintlify_async.quota.memory_store import MemoryQuotaStore
 from mintlify_async.testing import LocalService
 
@@ -91,3 +98,36 @@ async def test_a_5xx_with_the_rate_limit_headers_of_every_answer_is_retried(serv
     service.script.get_job(status=200, json={"id": "j", "status": "completed"})
     async with service.session(retry=RetryPolicy(base=0)) as session:
         assert (await session.job("j").refresh()).id == "j"
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"), [({}, 2), ({"Retry-After": "1"}, 2), ({"Retry-After": "3"}, 1)], ids=str
+)
+async def test_no_attempt_begins_later_than_the_policy_allows(
+    mintlify_service, mintlify_clock, mintlify_session, headers, sent
+):
+    """A pause that would end after ``within`` is not begun, and the refusal keeps its Retry-After."""
+    mintlify_service.script.ask(status=429, headers=headers, times=None)
+    session = mintlify_session.with_options(retry=RetryPolicy(attempts=9, within=2))
+    began = mintlify_clock.now()
+    with pytest.raises(RateLimitError) as refused:
+        await session.ask("x")
+    assert mintlify_clock.now() - began <= 2
+    assert mintlify_service.requests.count("ask") == sent
+    assert refused.value.retry_after == (float(headers["Retry-After"]) if headers else None)
+
+
+async def test_a_waiting_quota_waits_no_longer_than_the_policy_allows(mintlify_service, mintlify_clock):
+    """In the mode "wait" a slot that is free later is refused at once, with the time until it is free."""
+    quota = Quota.interface(create_job=1, mode="wait")
+    policy = RetryPolicy(within=2)
+    async with mintlify_service.session(
+        quota=quota, retry=policy, timeouts=Timeouts(request=7200)
+    ) as session:
+        await session.create_job("x")
+        began = mintlify_clock.now()
+        with pytest.raises(QuotaExceededError) as refused:
+            await session.create_job("y")
+        assert mintlify_clock.now() - began <= 2
+    assert 3500 < refused.value.retry_after <= 3660
+    assert mintlify_service.requests.count("create_job") == 1

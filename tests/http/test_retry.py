@@ -114,6 +114,8 @@ def test_a_pause_that_the_service_asks_for_is_kept_or_given_up_never_cut():
         {"pause_after_429": "1"},
         {"cap": float("nan")},
         {"budget": 0},
+        {"within": -1},
+        {"within": True},
     ],
 )
 def test_a_policy_checks_its_numbers(settings):

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from mintlify_async import MintlifySession
-from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay import Relay, ThreadSeal
 from mintlify_async.testing import LocalService
 
 TURN = [
@@ -42,6 +42,11 @@ class Desk:
 
     def __init__(self, service: LocalService, session: MintlifySession, page: Page, relay: Relay) -> None:
         self.service, self.session, self.page, self.relay = service, session, page, relay
+
+    @property
+    def seal(self) -> ThreadSeal:
+        """What opens the page's tokens."""
+        return ThreadSeal([SECRET]).at(self.session.base_url, self.session.options.domain or "")
 
     @property
     def asked(self) -> dict[str, Any]:

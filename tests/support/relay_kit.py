@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import uvicorn
+from starlette.requests import Request
 
 from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.contrib.relay import OpenReply, Question, ThreadSeal
@@ -26,6 +27,8 @@ __all__ = [
     "Replay",
     "events",
     "opened_with",
+    "pseudonym",
+    "request_of",
     "serving",
     "thread_token",
     "until",
@@ -64,6 +67,11 @@ async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it never became true")
+
+
+def pseudonym(user: str) -> str:
+    """Return what the service is told of *user*."""
+    return ThreadSeal([SECRET]).pseudonym(user)
 
 
 def user_message(text: str, id: str = "u1", **fields: Any) -> dict[str, Any]:
@@ -122,6 +130,29 @@ class Page:
         status, content, _ = await self.post(body)
         assert status == 200, content
         return content
+
+
+def request_of(
+    body: Any, *, user: str = "ada", client: str = "203.0.113.7", receive: Any = None, **headers: str
+) -> Request:
+    """Return a page's request without a connection: its *body* has arrived, or comes from *receive*."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    pieces = iter([{"type": "http.request", "body": data, "more_body": False}])
+
+    async def arrived() -> Any:
+        for message in pieces:
+            return message
+        return await asyncio.Event().wait()
+
+    given = {"content-type": "application/json", "x-user": user, **headers}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/chat",
+        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        "client": (client, 50_000),
+    }
+    return Request(scope, receive or arrived)
 
 
 class Replay:

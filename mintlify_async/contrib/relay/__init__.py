@@ -24,7 +24,8 @@ from .. import extra_missing
 try:
     from .answer import OpenReply, RelayedAnswer, RelayResponse
     from .feedback import RelayFeedback
-    from .question import Question, RelayLimits
+    from .limits import RelayLimits
+    from .question import Question
     from .refusals import RelayRefusal
     from .relay import Relay, RelaySettings
     from .router import relay_router, relay_routes

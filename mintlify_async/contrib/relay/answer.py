@@ -224,6 +224,7 @@ class OpenReply:
         if made:
             yield b"".join(made)
         await self._tell()
+        self._leave()  # before the page sees the end, at which it may send the next question
         yield DONE
 
     def _page(self, event: StreamEvent) -> Iterable[bytes]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, TypeGuard
+from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
 
-from .json_values import is_object
+from .json_values import is_id
 from .refusals import RelayRefusal
-from .request_body import read_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from mintlify_async.runtime.clock import Clock
+    from .request_body import BodyReader
 
 MAX_BODY_BYTES = 4096
-MAX_ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
 
 
 @frozen(kw_only=True)
@@ -41,33 +38,19 @@ class RelayFeedback:
     value: Literal[1, -1]
 
 
-async def read_feedback(request: Request, user: str, clock: Clock, seconds: float) -> RelayFeedback:
-    """Read the verdict in *request*, whose body must arrive within *seconds*.
+async def read_feedback(request: Request, user: str, bodies: BodyReader) -> RelayFeedback:
+    """Read the verdict in *request*.
 
     Raises:
         RelayRefusal: The request is not JSON, too large, too slow, or not a verdict.
         ClientDisconnect: The reader left before the whole request had arrived.
     """
-    raw = await read_body(request, "feedback", clock, max_bytes=MAX_BODY_BYTES, seconds=seconds)
-    return _feedback(raw, user)
-
-
-def _feedback(raw: bytes, user: str) -> RelayFeedback:
-    try:
-        body: object = json.loads(raw)
-    except (ValueError, RecursionError):
-        body = None
-    if is_object(body):
-        chat_id, message_id, value = body.get("chatId"), body.get("messageId"), body.get("value")
-        sign = _VALUES.get(value) if type(value) is int else None  # True and 1.0 are equal to 1
-        if sign and _is_id(message_id) and (chat_id is None or _is_id(chat_id)):
-            return RelayFeedback(user=user, chat_id=chat_id, message_id=message_id, value=sign)
+    body = await bodies.read(request, "feedback", most=MAX_BODY_BYTES)
+    chat_id, message_id, value = body.get("chatId"), body.get("messageId"), body.get("value")
+    sign = _VALUES.get(value) if type(value) is int else None  # True and 1.0 are equal to 1
+    if sign and is_id(message_id) and (chat_id is None or is_id(chat_id)):
+        return RelayFeedback(user=user, chat_id=chat_id, message_id=message_id, value=sign)
     raise RelayRefusal(400, "Feedback needs a messageId, and 1 or -1 as its value.")
 
 
 _VALUES: Mapping[int, Literal[1, -1]] = {1: 1, -1: -1}
-
-
-def _is_id(value: object) -> TypeGuard[str]:
-    """Return whether *value* is safe in a log line and a database: printable, neither empty nor long."""
-    return isinstance(value, str) and 0 < len(value) <= MAX_ID_CHARACTERS and value.isprintable()

@@ -2,8 +2,8 @@
 
 ``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release rejects an unknown
 type, a ``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only the
-fields that 5.0.0 knows, and avoids sequences of events that make the page throw. :class:`ThreadHider` removes
-the thread's id and key.
+fields that 5.0.0 knows, avoids sequences of events that make the page throw, and puts a sentence of ours in
+the place of the service's error texts. :class:`ThreadHider` removes the thread's id and key.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from attrs import frozen
 from mintlify_async.events import ReasoningDelta, TextDelta
 
 from .json_values import Wire, is_list, is_object
+from .parts import is_file_address, is_name, is_web_address
+from .refusals import STEP_FAILED
+
+Check = Callable[[object], bool]
+OUR_DATA = "data-mintlify-"  # begins the names of data parts that are ours and not the service's
 
 
 class PageEvents(Protocol):
@@ -44,6 +49,9 @@ class ModernEvents:
             if wire["type"] == "message-metadata":
                 return []
             wire = {name: value for name, value in wire.items() if name != "messageMetadata"}
+        address = _ADDRESSES.get(wire["type"])
+        if address is not None and not address(wire.get("url")):
+            return []
         needed = _NEEDED.get(wire["type"])
         return [wire if needed is None or needed in wire else {**wire, needed: None}]
 
@@ -53,6 +61,8 @@ class ModernEvents:
 
 
 _NEEDED = {"tool-input-available": "input", "tool-input-error": "input", "tool-output-available": "output"}
+# Elsewhere an address could run a script on the page, and the page's next question would be refused for it.
+_ADDRESSES: Mapping[str, Check] = {"source-url": is_web_address, "file": is_file_address}
 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
 
@@ -72,9 +82,6 @@ def _anything(value: object) -> bool:
 def _objects(value: object) -> bool:
     """Return whether *value* is an object of objects, as provider metadata must be."""
     return is_object(value) and all(is_object(inner) for inner in value.values())
-
-
-Check = Callable[[object], bool]
 
 
 @frozen
@@ -121,11 +128,11 @@ _SHAPES: Mapping[str, _Shape] = {
     ),
     "tool-output-available": _Shape({**_CALL, "output": _anything}, _FLAGS),
     "tool-output-error": _Shape({**_CALL, "errorText": _string}, _FLAGS),
-    "source-url": _Shape({"sourceId": _string, "url": _string}, {"title": _string, **_PROVIDER}),
+    "source-url": _Shape({"sourceId": is_name, "url": is_web_address}, {"title": is_name, **_PROVIDER}),
     "source-document": _Shape(
         {"sourceId": _string, "mediaType": _string, "title": _string}, {"filename": _string, **_PROVIDER}
     ),
-    "file": _Shape({"url": _string, "mediaType": _string}, _PROVIDER),
+    "file": _Shape({"url": is_file_address, "mediaType": is_name}, _PROVIDER),
     "message-metadata": _Shape(_METADATA),
     "finish": _Shape({}, _METADATA),
     "abort": _Shape(),
@@ -160,7 +167,7 @@ class SafeEvents:
             "tool-input-start": self._input,
             "tool-input-available": self._input,
             "tool-output-available": self._output,
-            "tool-output-error": self._output,
+            "tool-output-error": self._output_error,
         }
 
     def page(self, wire: Wire) -> list[Wire]:
@@ -186,16 +193,16 @@ class SafeEvents:
         if kind == "tool-input-error":
             return self._input_error(wire)
         rest = {name: value for name, value in wire.items() if name != "type"}
-        return [{"type": f"data-{kind}", "data": rest, "transient": True}]
+        return [{"type": OUR_DATA + kind, "data": rest, "transient": True}]
 
     def _input_error(self, wire: Wire) -> list[Wire]:
         fit = _INPUT_ERROR.fit(wire)
         if fit is None:
             return []
-        text = fit.pop("errorText")
+        del fit["errorText"]
         # Without providerExecuted the page would ask its onToolCall to run a call that cannot run.
         call = {**fit, "type": "tool-input-available", "providerExecuted": True}
-        error = {"type": "tool-output-error", "toolCallId": fit["toolCallId"], "errorText": text}
+        error = {"type": "tool-output-error", "toolCallId": fit["toolCallId"], "errorText": STEP_FAILED}
         return self._input(call) + self._output(error)
 
     def _start(self, event: Wire) -> list[Wire]:
@@ -242,6 +249,11 @@ class SafeEvents:
         elif dynamic is False:
             event.pop("dynamic", None)
         return [event]
+
+    def _output_error(self, event: Wire) -> list[Wire]:
+        # The text is the service's own, and releases from 7 on show it.
+        event["errorText"] = STEP_FAILED
+        return self._output(event)
 
 
 def _part(event: Wire) -> str:

@@ -5,57 +5,24 @@ Anyone can send such a request, so nothing of it reaches the service unless a li
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from attrs import evolve, field, frozen
 
 from mintlify_async import ConfigurationError, ContextItem, SearchFilter
-from mintlify_async.messages import clean_text
 
-from .json_values import Wire, is_list, is_object
+from .json_values import Wire, is_id, is_list, is_object
+from .limits import CONTEXT_ITEMS, CURRENT_PATH_MAX_CHARACTERS, RelayLimits
+from .parts import is_name, read_part
 from .refusals import RelayRefusal
-from .request_body import read_body
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from mintlify_async.runtime.clock import Clock
-
-CURRENT_PATH_MAX_CHARACTERS = 200  # the limit of the service's interface
-
-
-def _positive(instance: object, attribute: Any, value: float) -> None:
-    if not value > 0:
-        raise ConfigurationError(f"{attribute.name} must be above 0", field=attribute.name)
-
-
-@frozen(kw_only=True)
-class RelayLimits:
-    """How much a page may send. A larger request is refused with 413 before the service is asked.
-
-    Args:
-        body_bytes: The size of the whole request, in bytes, counted while it arrives. ``useChat`` sends the
-            whole history each time, with tool results.
-        messages: The number of messages in the history.
-        parts: The number of parts of one message, including those that are dropped.
-        question_characters: The length of the text of one message of the user.
-        answer_characters: The length of the text of one message of the assistant.
-        file_characters: The length of all file URLs of one message; a ``data:`` URL holds the file.
-        body_seconds: How long the request's body may take to arrive, in seconds.
-
-    Raises:
-        ConfigurationError: A limit is not above 0.
-    """
-
-    body_bytes: int = field(default=4 * 1024 * 1024, validator=_positive)
-    messages: int = field(default=200, validator=_positive)
-    parts: int = field(default=500, validator=_positive)
-    question_characters: int = field(default=32_000, validator=_positive)
-    answer_characters: int = field(default=400_000, validator=_positive)
-    file_characters: int = field(default=2 * 1024 * 1024, validator=_positive)
-    body_seconds: float = field(default=30.0, validator=_positive)
+    from .request_body import BodyReader
 
 
 @frozen(kw_only=True)
@@ -76,36 +43,17 @@ class Question:
     fields: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
 
 
-async def read_question(request: Request, limits: RelayLimits, clock: Clock) -> Question:
+async def read_question(request: Request, bodies: BodyReader) -> Question:
     """Read the question from *request*.
 
     Raises:
         RelayRefusal: The request is not JSON, too large, too slow, or not in the form of ``useChat``.
         ClientDisconnect: The reader left before the whole request had arrived.
     """
-    raw = await read_body(
-        request,
-        "question",
-        clock,
-        max_bytes=limits.body_bytes,
-        seconds=limits.body_seconds,
-        advice=" Please start a new conversation.",
-    )
-    return _question(_parse(raw), limits)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-def _parse(raw: bytes) -> Wire:
-    try:
-        body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise RelayRefusal(400, "The question is not valid JSON.") from None
-    if not is_object(body):
-        raise RelayRefusal(400, "The question must be a JSON object.")
-    return body
+    body = await bodies.read(request, "question", advice=" Please start a new conversation.")
+    question = _question(body, bodies.limits)
+    await asyncio.sleep(0)  # asking takes its time, too
+    return question
 
 
 def _question(body: Wire, limits: RelayLimits) -> Question:
@@ -113,18 +61,49 @@ def _question(body: Wire, limits: RelayLimits) -> Question:
     if not is_list(history) or not history:
         raise RelayRefusal(400, "The question has no messages.")
     if len(history) > limits.messages:
-        raise RelayRefusal(413, "This conversation is too long. Please start a new one.")
+        _conversation_too_long()
     messages = [message for one in history if (message := _message(one, limits)) is not None]
-    last = history[-1]
-    if not messages or not is_object(last) or messages[-1]["id"] != last["id"]:
-        raise RelayRefusal(400, "The last message has nothing to answer.")
+    _check_together(history, messages, limits)
     chat_id = body.get("id")
+    if chat_id is not None and not is_id(chat_id):
+        raise RelayRefusal(400, "The chat's id must be a short text.")
     return Question(
         messages=messages,
         seal=_seal(body, history),
-        chat_id=chat_id if isinstance(chat_id, str) else None,
+        chat_id=chat_id,
         fields={name: value for name, value in body.items() if name != "messages"},
     )
+
+
+def _conversation_too_long() -> NoReturn:
+    raise RelayRefusal(413, "This conversation is too long. Please start a new one.")
+
+
+def _check_together(history: Sequence[Any], messages: Sequence[Wire], limits: RelayLimits) -> None:
+    """Check what no message shows alone: *history* is what the page sent, *messages* what is passed on."""
+    if len({message["id"] for message in history}) < len(history):
+        raise RelayRefusal(400, "Two messages have the same id.")
+    if not messages or messages[-1]["id"] != history[-1]["id"]:
+        raise RelayRefusal(400, "The last message has nothing to answer.")
+    if messages[-1]["role"] == "user" and not any(map(_asks, messages[-1]["parts"])):
+        raise RelayRefusal(400, "The question is empty.")
+    parts = sum(len(message["parts"]) for message in messages)
+    if parts > limits.parts or sum(map(_all_characters, messages)) > limits.characters:
+        _conversation_too_long()
+
+
+def _asks(part: Wire) -> bool:
+    """Return whether a part of a question says something."""
+    return part["type"] == "file" or bool(part.get("text", "").strip())
+
+
+def _characters(message: Wire) -> int:
+    return sum(len(part.get("text", "")) for part in message["parts"])
+
+
+def _all_characters(message: Wire) -> int:
+    """Return the length of the texts, addresses and names of a message, its files aside."""
+    return sum(len(value) for part in message["parts"] if part["type"] != "file" for value in part.values())
 
 
 def _message(message: object, limits: RelayLimits) -> Wire | None:
@@ -135,58 +114,19 @@ def _message(message: object, limits: RelayLimits) -> Wire | None:
     parts: object = message.get("parts")
     if role not in ("user", "assistant"):
         raise RelayRefusal(400, "A message's role must be user or assistant.")
-    if not isinstance(id_, str) or not id_ or not is_list(parts):
-        raise RelayRefusal(400, "A message needs an id and parts.")
-    if len(parts) > limits.parts:
-        _message_too_large()
-    passed = [part for one in parts if (part := _part(one)) is not None]
-    _check_size(role, passed, limits)
-    said = any(part["type"] != "step-start" for part in passed)
-    return {"id": id_, "role": role, "parts": passed} if said else None
+    if not is_id(id_) or not is_list(parts):
+        raise RelayRefusal(400, "A message needs a short id and parts.")
+    passed = [part for one in parts if (part := read_part(one)) is not None]
+    made: Wire = {"id": id_, "role": role, "parts": passed}
+    _check_size(made, limits)
+    return made if any(part["type"] != "step-start" for part in passed) else None
 
 
-def _message_too_large() -> NoReturn:
-    raise RelayRefusal(413, "A message is too long.")
-
-
-def _check_size(role: str, parts: list[Wire], limits: RelayLimits) -> None:
-    text = sum(len(part.get("text", "")) for part in parts)
-    if text > (limits.question_characters if role == "user" else limits.answer_characters):
-        _message_too_large()
-    if sum(len(part["url"]) for part in parts if part["type"] == "file") > limits.file_characters:
-        _message_too_large()
-
-
-def _part(part: object) -> Wire | None:
-    """Return the allowed fields of a part; None for tools, data, and types of later releases."""
-    if not is_object(part):
-        raise RelayRefusal(400, "A part must be an object.")
-    kind = part.get("type")
-    if not isinstance(kind, str):
-        raise RelayRefusal(400, "A part needs a type.")
-    fields = _PARTS.get(kind)
-    if fields is None:
-        return None
-    passed: Wire = {"type": kind}
-    for name, needed in fields.items():
-        value = part.get(name)
-        if isinstance(value, str):
-            passed[name] = clean_text(value)  # half a character in an answer must not end the chat
-        elif needed or value is not None:
-            raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
-    if kind == "file" and not passed["url"].lower().startswith(("data:", "https://", "http://")):
-        raise RelayRefusal(400, "A file's url must be a data: or a web address.")
-    return passed
-
-
-# The parts that the service documents, with their fields; True marks a required field.
-_PARTS: Mapping[str, Mapping[str, bool]] = {
-    "text": {"text": True},
-    "reasoning": {"text": True},
-    "source-url": {"sourceId": True, "url": True, "title": False},
-    "file": {"mediaType": True, "url": True, "filename": False},
-    "step-start": {},
-}
+def _check_size(message: Wire, limits: RelayLimits) -> None:
+    most = limits.question_characters if message["role"] == "user" else limits.answer_characters
+    files = sum(len(part["url"]) for part in message["parts"] if part["type"] == "file")
+    if _characters(message) > most or files > limits.file_characters:
+        raise RelayRefusal(413, "A message is too long.")
 
 
 def _seal(body: Wire, history: list[object]) -> str | None:
@@ -212,23 +152,42 @@ def _seal_text(found: object) -> str:
 # --- Fields that an app may let its pages choose --------------------------------------------------------
 
 
-def _current_path(value: object) -> str:
+def _current_path(value: object, limits: RelayLimits) -> str:
     if not isinstance(value, str) or not value.startswith("/") or len(value) > CURRENT_PATH_MAX_CHARACTERS:
         raise RelayRefusal(400, "currentPath must be a path of at most 200 characters.")
     return value
 
 
-def _filter(value: object) -> object:
-    return SearchFilter.from_wire(value)
+def _filter(value: object, limits: RelayLimits) -> object:
+    chosen = SearchFilter.from_wire(value)
+    if chosen.groups:  # what the reader is allowed to see
+        raise RelayRefusal(400, "filter may name a version and a language only.")
+    if not (is_name(chosen.version or "") and is_name(chosen.language or "")):
+        raise RelayRefusal(400, "filter has a text that is too long.")
+    return chosen
 
 
-def _context(value: object) -> object:
-    if not is_list(value):
-        raise RelayRefusal(400, "context must be a list.")
-    return [evolve(ContextItem.from_wire(one), extra={}) for one in value]  # known fields only
+def _context(value: object, limits: RelayLimits) -> object:
+    if not is_list(value) or len(value) > CONTEXT_ITEMS:
+        raise RelayRefusal(400, f"context must be a list of at most {CONTEXT_ITEMS} items.")
+    items = [evolve(ContextItem.from_wire(one), extra={}) for one in value]  # known fields only
+    if sum(len(text) for item in items for text in item.to_wire().values()) > limits.question_characters:
+        raise RelayRefusal(413, "context is too long.")
+    return items
 
 
-def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+def merged_options(own: Mapping[str, Any], page: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of ``session.ask``: the app's *own* replace the *page*'s, in a filter, too."""
+    own = {name: value for name, value in own.items() if value is not None or name not in page}
+    mine = own.get("filter")
+    if isinstance(mine, SearchFilter):
+        mine = mine.to_wire()
+    if isinstance(mine, Mapping) and "filter" in page:
+        own["filter"] = {**page["filter"].to_wire(), **mine}
+    return {**page, **own}
+
+
+def page_options(fields: Mapping[str, Any], names: Collection[str], limits: RelayLimits) -> dict[str, Any]:
     """Return the fields in *names* that the page sent, checked, as arguments of ``session.ask``.
 
     Raises:
@@ -237,7 +196,7 @@ def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str,
     chosen = {name: fields[name] for name in names if fields.get(name) is not None}
     try:
         json.dumps(chosen, ensure_ascii=False).encode()  # raises for half a character
-        return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value) for name, value in chosen.items()}
+        return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value, limits) for name, value in chosen.items()}
     except UnicodeEncodeError:
         wrong = "the question has half of a surrogate pair"
     except ConfigurationError as error:
@@ -245,7 +204,7 @@ def page_options(fields: Mapping[str, Any], names: Collection[str]) -> dict[str,
     raise RelayRefusal(400, f"{wrong[:150]}.")
 
 
-PAGE_FIELDS: Mapping[str, tuple[str, Callable[[object], object]]] = {
+PAGE_FIELDS: Mapping[str, tuple[str, Callable[[object, RelayLimits], object]]] = {
     "currentPath": ("current_path", _current_path),
     "filter": ("filter", _filter),
     "context": ("context", _context),

@@ -28,6 +28,7 @@ BUSY = "The assistant is busy at the moment. Please try again later."
 TOO_MANY = "Too many questions. Please wait a moment and try again."
 CUT = "The answer was interrupted. Please try again."
 FAILED = "The assistant could not finish this answer. Please try again."
+STEP_FAILED = "This step of the answer failed."
 SLOW = "The assistant did not answer in time. Please try again."
 
 

@@ -6,6 +6,7 @@ It uses Starlette only; :mod:`.router` adds the parts for FastAPI.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -16,26 +17,31 @@ from attrs import define, evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from mintlify_async import ConfigurationError, MintlifyError
+from mintlify_async import ConfigurationError, MintlifyError, QuotaExceededError
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
 from .feedback import RelayFeedback, read_feedback
+from .limits import RelayLimits
 from .page_events import masked
-from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
+from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
+from .request_body import BodyReader
 from .seal import DAY, SealError, ThreadSeal
+from .uploads import Uploads
 
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
 
 log = logging.getLogger("mintlify_async.relay")
 
+MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
+
 UserHook = Callable[[Request], "str | Awaitable[str]"]
 AskOptions = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
 FeedbackHook = Callable[[RelayFeedback], object]
-RateHook = Callable[[str], "float | Awaitable[float | None] | None"]
+RateHook = Callable[[str, Request], "float | Awaitable[float | None] | None"]
 
 
 @define
@@ -46,11 +52,15 @@ class _Places:
     per_user: int
     taken: Counter[str]
 
-    def enter(self, user: str) -> None:
+    def check(self, user: str) -> None:
+        """Raise when there is no place for an answer to *user*."""
         if self.taken.total() >= self.total:
             raise RelayRefusal(503, BUSY, retry_after(1))
         if self.taken[user] >= self.per_user:
             raise RelayRefusal(429, TOO_MANY, retry_after(1))
+
+    def enter(self, user: str) -> None:
+        self.check(user)
         self.taken[user] += 1
 
     def leave(self, user: str) -> None:
@@ -88,15 +98,17 @@ class Relay:
     :meth:`opened`.
 
     Args:
-        session: The session that asks the assistant. The relay never closes it.
+        session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
+            of a quota in the mode ``"wait"``, reaches the page within 2 seconds, with its ``Retry-After``.
         secrets: Random strings of at least 32 characters that encrypt threads for pages. The first one
-            encrypts; all of them decrypt.
+            encrypts; all of them decrypt. The first one also makes the pseudonym by which the service knows a
+            user.
         user: A plain or async function that takes the request and returns an id of one person or, for people
-            without an account, of one browser. The service gets it as ``fp``, so it should not be an e-mail
-            address or another name. To refuse the request, raise an ``HTTPException`` or return an empty
-            string. Not needed when every call of :meth:`respond` and :meth:`open` passes ``user=``.
-        rate: A plain or async function that takes the user, before the body is read. It returns None to
-            continue, or the seconds after which the user may ask again (429).
+            without an account, of one browser. It stays here: the service gets a pseudonym as ``fp``. To
+            refuse the request, raise an ``HTTPException`` or return an empty string. Not needed when every
+            call of :meth:`respond` and :meth:`open` passes ``user=``.
+        rate: A plain or async function that takes the user and the request, before the body is read. It
+            returns None to continue, or the seconds after which the user may ask again (429).
         on_finish: A plain or async function that takes each finished answer, for instance to store it, before
             the page is told that the answer has ended. Its errors are logged and do not reach the page.
         on_unfinished: The same for each answer that was stopped or interrupted.
@@ -108,7 +120,9 @@ class Relay:
         ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
             function that returns them, given the request and the fields that the page sent besides its
             messages, unchecked. They cannot contain ``fp`` or ``thread``.
-        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``.
+        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``, unless
+            *ask* sets them. Of a filter a page may name ``version`` and ``language``, never ``groups``: these
+            are what the reader is allowed to see.
         limits: How much a page may send.
         max_concurrent: How many answers may stream at once; the next request gets 503.
         max_concurrent_per_user: How many answers may stream at once for one user; the next request gets 429.
@@ -166,9 +180,10 @@ class Relay:
         for name, seconds in (("keep_alive", keep_alive), ("stall", stall)):
             if seconds is not None and not seconds > 0:
                 raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
-        self._session = session
-        self._limits = limits or RelayLimits()
+        self._session = _without_patience(session)
+        limits = limits or RelayLimits()
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
+        self._bodies = BodyReader(limits, Uploads(limits), self._clock)
         self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
         self._user = user
         self._rate = rate
@@ -191,6 +206,11 @@ class Relay:
     def streaming(self) -> int:
         """The number of answers that are open now."""
         return self._places.taken.total()
+
+    @property
+    def arriving(self) -> int:
+        """The size of the request bodies that are arriving now, in bytes."""
+        return self._bodies.uploads.bytes
 
     async def respond(self, request: Request, *, user: str | None = None) -> Response:
         """Return the response to a page's POST: the streamed answer, or a refusal.
@@ -217,12 +237,8 @@ class Relay:
             if self._on_feedback is None:
                 raise RelayRefusal(404, "Feedback is not collected here.")
             who = await self._who(request, user)
-            await self._check_rate(who)
-            self._places.enter(who)
-            try:
-                verdict = await read_feedback(request, who, self._clock, self._limits.body_seconds)
-            finally:
-                self._places.leave(who)
+            await self._check_rate(who, request)
+            verdict = await read_feedback(request, who, self._bodies)
             await result(self._on_feedback(verdict))
         except RelayRefusal as refusal:
             return refusal.response()
@@ -261,20 +277,30 @@ class Relay:
             ClientDisconnect: The reader left before the answer began.
         """
         who = await self._who(request, user)
-        await self._check_rate(who)
-        self._places.enter(who)  # before the body is read, which takes memory
+        await self._check_rate(who, request)
+        self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
+        question = await read_question(request, self._bodies)
+        options = await self._options(request, question)
+        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
+        self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
-            return await self._open(request, who, leave)
+            return await self._open(request, question, options, who, leave)
         except BaseException:
             leave()
             raise
 
-    async def _open(self, request: Request, user: str, leave: Callable[[], None]) -> OpenReply:
-        question = await read_question(request, self._limits, self._clock)
-        thread = self._thread(question, user)
-        options = await self._options(request, question)
-        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
+    async def _open(
+        self,
+        request: Request,
+        question: Question,
+        options: Mapping[str, Any],
+        user: str,
+        leave: Callable[[], None],
+    ) -> OpenReply:
+        site = options.get("domain") or self._session.options.domain
+        settings = evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
+        thread = _thread(question, user, settings.seal)
         reply = self._reply(question, thread, user, options)
         await _open_while_there(reply, request, in_thread=thread is not None)
         return OpenReply(
@@ -283,7 +309,7 @@ class Relay:
             thread=thread,
             key=reply.sent_key,
             user=user,
-            settings=self._answer_settings,
+            settings=settings,
             leave=leave,
         )
 
@@ -291,7 +317,9 @@ class Relay:
         self, question: Question, thread: Thread | None, user: str, options: Mapping[str, Any]
     ) -> Reply:
         try:
-            return self._session.ask(question.messages, thread=thread, fp=user, **options)
+            return self._session.ask(
+                question.messages, thread=thread, fp=self._seal.pseudonym(user), **options
+            )
         except MintlifyError as error:
             field = error.field if isinstance(error, ConfigurationError) else None
             if (field or "").startswith("messages"):  # the page sent them; the app set all other fields
@@ -319,29 +347,34 @@ class Relay:
             )
         return user
 
-    async def _check_rate(self, user: str) -> None:
+    async def _check_rate(self, user: str, request: Request) -> None:
         if self._rate is not None:
-            wait = await result(self._rate(user))
-            if isinstance(wait, bool):
+            try:
+                wait = await result(self._rate(user, request))
+            except QuotaExceededError as error:
+                raise refusal_for(error, in_thread=False) from None
+            if wait is None:
+                return
+            if isinstance(wait, bool) or not isinstance(wait, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
                 raise ConfigurationError(
-                    "the rate hook must return None to continue, or seconds to wait, not a boolean",
+                    "the rate hook must return None to continue, or seconds to wait, "
+                    f"not {type(wait).__name__}",
                     field="rate",
                 )
-            if wait is not None and wait > 0:
+            if wait > 0:
                 raise RelayRefusal(429, TOO_MANY, retry_after(wait))
-
-    def _thread(self, question: Question, user: str) -> Thread | None:
-        if question.seal is None:
-            return None
-        try:
-            return self._seal.open(question.seal, user)
-        except SealError as error:
-            log.info("a page's sealed thread was refused: %s", error.reason)
-            raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
         own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
-        return {**(own or {}), **page_options(question.fields, self._page_fields)}
+        chosen = page_options(question.fields, self._page_fields, self._bodies.limits)
+        return merged_options(own or {}, chosen)
+
+
+def _without_patience(session: MintlifySession) -> MintlifySession:
+    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` at the latest."""
+    retry = session.options.retry
+    within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
+    return session.with_options(retry=evolve(retry, within=within))
 
 
 def _check(mode: str, page_fields: Collection[str]) -> None:
@@ -357,6 +390,16 @@ _SEAL_REFUSALS = {
     "expired": (400, "This conversation has expired. Please start a new one."),
     "changed": (400, "This conversation cannot be continued. Please start a new one."),
 }
+
+
+def _thread(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
+    if question.seal is None:
+        return None
+    try:
+        return seal.open(question.seal, user)
+    except SealError as error:
+        log.info("a page's sealed thread was refused: %s", error.reason)
+        raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
 
 
 async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:

@@ -1,7 +1,7 @@
-"""Encrypts a thread into a token for the page, and back.
+"""What leaves the app about a thread and a user: a token for the page, a pseudonym for the service.
 
 The page keeps the token and sends it with the next question. It can neither read nor change the token, and
-the token works for one user only.
+the token works for one user and one documentation site only.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
 DAY = 24 * 60 * 60.0
 MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) gives 43; a password is shorter
 MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of ours; limits the work that a page can cause
-_PURPOSE = b"mintlify-async relay thread v1"  # so that other tokens made with the same secret are refused
+# Each use of a secret has a key of its own, so that nothing made for another use is accepted.
+_SEALING = b"mintlify-async relay thread v2"
+_NAMING = b"mintlify-async relay user v1"
 
 
 class SealError(Exception):
-    """A token is refused: it was changed, it expired, or it belongs to another user.
+    """A token is refused: it was changed, it expired, or it belongs to another user or site.
 
     Attributes:
         reason: ``"changed"``, ``"expired"`` or ``"foreign"``.
@@ -43,11 +45,11 @@ class SealError(Exception):
 
 
 class ThreadSeal:
-    """Encrypts threads into tokens that one user can use for a limited time.
+    """Encrypts threads into tokens that one user can use for a limited time, and gives users pseudonyms.
 
     Args:
-        secrets: Random strings of at least 32 characters, from your secret store. The first one encrypts; all
-            of them decrypt, so that a new one can be put in front of the old.
+        secrets: Random strings of at least 32 characters, from your secret store. The first one encrypts, and
+            makes the pseudonyms; all of them decrypt, so that a new one can be put in front of the old.
         ttl: How long a token is valid, in seconds; 30 days by default.
         clock: The source of time.
 
@@ -55,7 +57,7 @@ class ThreadSeal:
         ConfigurationError: There is no secret, a secret is too short, or *ttl* is below 1 second or infinite.
     """
 
-    __slots__ = ("_clock", "_fernet", "_ttl")
+    __slots__ = ("_clock", "_fernet", "_naming", "_site", "_ttl")
 
     def __init__(self, secrets: Sequence[str], *, ttl: float = 30 * DAY, clock: Clock | None = None) -> None:
         if isinstance(secrets, str) or not secrets:
@@ -68,7 +70,11 @@ class ThreadSeal:
             raise ConfigurationError(
                 "seal_ttl is in seconds and must be 1 or more, and finite", field="seal_ttl"
             )
-        self._fernet = MultiFernet([_fernet(secret) for secret in secrets])
+        self._fernet = MultiFernet(
+            [Fernet(urlsafe_b64encode(_derived(secret, _SEALING))) for secret in secrets]
+        )
+        self._naming = hmac.new(_derived(secrets[0], _NAMING), digestmod="sha256")
+        self._site = ""
         self._ttl = int(ttl)
         self._clock: Clock = clock or SystemClock()
 
@@ -87,11 +93,28 @@ class ThreadSeal:
         """Return the same object, since it never changes."""
         return self
 
+    def pseudonym(self, user: str) -> str:
+        """Return what the service is told of *user*: always the same 43 characters, which only we can relate.
+
+        Another first secret makes another pseudonym: the service then takes each user for a new one.
+        """
+        named = self._naming.copy()
+        named.update(user.encode("utf-8", "surrogatepass"))
+        return urlsafe_b64encode(named.digest()).decode("ascii").rstrip("=")
+
+    def at(self, base_url: str, domain: str) -> ThreadSeal:
+        """Return one with the same secrets whose tokens are for one site of one service only."""
+        other = object.__new__(type(self))
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other._site = f"{base_url} {domain}"
+        return other
+
     def seal(self, thread: Thread, user: str) -> str:
         """Return a token for *thread* that only *user* can use."""
         now = int(self._clock.wall())
         content = json.dumps(
-            {"u": _digest(user), "i": thread.id, "k": thread.key, "t": now}, separators=(",", ":")
+            {"u": _digest(user, self._site), "i": thread.id, "k": thread.key, "t": now}, separators=(",", ":")
         )
         return self._fernet.encrypt_at_time(content.encode("ascii"), now).decode("ascii")
 
@@ -99,7 +122,7 @@ class ThreadSeal:
         """Return the thread in *token*.
 
         Raises:
-            SealError: The token was changed, has expired, or belongs to another user.
+            SealError: The token was changed, has expired, or belongs to another user or another site.
         """
         if not _canonical(token):
             raise SealError("changed")
@@ -109,7 +132,7 @@ class ThreadSeal:
             raise SealError("changed") from None
         if self._clock.wall() >= fields["t"] + self._ttl:
             raise SealError("expired")
-        if not hmac.compare_digest(fields["u"], _digest(user)):
+        if not hmac.compare_digest(fields["u"], _digest(user, self._site)):
             raise SealError("foreign")
         return Thread(fields["i"], fields["k"])
 
@@ -124,16 +147,16 @@ def _canonical(token: str) -> bool:
         return False
 
 
-def _fernet(secret: object) -> Fernet:
+def _derived(secret: object, purpose: bytes) -> bytes:
+    """Return the key of 32 bytes that *secret* gives for *purpose*."""
     if not isinstance(secret, str) or len(secret) < MIN_SECRET_CHARACTERS:
         raise ConfigurationError(
             f"each of secrets must be a random string of at least {MIN_SECRET_CHARACTERS} characters",
             field="secrets",
         )
-    key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return Fernet(urlsafe_b64encode(key))
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret.encode())
 
 
-def _digest(user: str) -> str:
-    """Return the user's id as a hash: its length does not depend on the app's ids."""
-    return hashlib.sha256(user.encode("utf-8", "surrogatepass")).hexdigest()
+def _digest(user: str, site: str) -> str:
+    """Return the user's id and the site as a hash: its length does not depend on the app's ids."""
+    return hashlib.sha256(json.dumps([user, site]).encode("ascii")).hexdigest()

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import HEAD, TURN, desk, x_user
-from relay_kit import SECRET, events, user_message
+from relay_kit import SECRET, events, pseudonym, user_message
 
 from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import Relay
@@ -24,7 +24,7 @@ async def test_a_question_goes_out_and_the_answer_comes_back():
         assert kinds[-1] == "finish"
         assert {"source-url", "text-delta", "tool-output-available"} <= set(kinds)
         assert here.asked == {
-            "fp": "ada",
+            "fp": pseudonym("ada"),
             "messages": [
                 {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "How do I log in?"}]}
             ],

@@ -118,8 +118,8 @@ async def test_another_sites_form_is_refused():
 async def test_verdicts_are_limited_like_questions():
     """The rate hook decides before the body is read."""
     got: list[RelayFeedback] = []
-    rate = {"eve": 7.0}.get
-    async with feedback_page(on_feedback=got.append, rate=rate) as page:
+    waits = {"eve": 7.0}
+    async with feedback_page(on_feedback=got.append, rate=lambda user, request: waits.get(user)) as page:
         page.user = "eve"
         status, text, headers = await send(page, b"{")
         assert (status, headers["retry-after"]) == (429, "7")

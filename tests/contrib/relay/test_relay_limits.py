@@ -6,9 +6,15 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from typing import Any
+
 from fastapi import HTTPException
-from relay_desk import HEAD, desk
+from relay_desk import HEAD, TURN, desk, x_user
+from relay_kit import SECRET, request_of, user_message
 from starlette.requests import Request
+
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.testing import LocalService
 
 
 async def test_a_user_is_a_string(caplog):
@@ -50,7 +56,9 @@ async def test_a_user_asks_at_the_apps_own_rate():
     """The rate hook runs before the body is read, and its seconds become Retry-After."""
     waits = {"ada": None, "bob": 12.2}
 
-    async def rate(user: str) -> float | None:
+    async def rate(user: str, request: Request) -> float | None:
+        assert request.client is not None
+        assert request.client.host == "127.0.0.1"
         return waits[user]
 
     async with desk(rate=rate) as here:
@@ -60,18 +68,42 @@ async def test_a_user_asks_at_the_apps_own_rate():
 
 
 async def test_a_rate_of_no_seconds_passes(caplog):
-    """Zero and negative seconds let the request pass; a boolean is the app's mistake."""
-    waits = iter([0, -1, True, False])
-    async with desk(rate=lambda user: next(waits)) as here:
+    """Zero and negative seconds let the request pass; what is not a number is the app's mistake."""
+    waits = iter([0, -1, True, "1"])
+    async with desk(rate=lambda user, request: next(waits)) as here:
         close = {"connection": "close"}  # a server ends the connection with a 500 anyway
         assert [(await here.page.post(headers=close))[0] for _ in range(4)] == [200, 200, 500, 500]
 
 
 async def test_a_user_may_be_refused_for_good():
     """An infinite wait is a 429 without Retry-After."""
-    async with desk(rate=lambda user: float("inf")) as here:
+    async with desk(rate=lambda user, request: float("inf")) as here:
         status, _, headers = await here.page.post()
         assert (status, "retry-after" in headers) == (429, False)
+
+
+async def test_the_end_of_an_answer_lets_the_next_question_in():
+    """The newest useChat sends a queued message the moment it sees the end: one answer at a time suffices."""
+    seen: list[tuple[bool, int]] = []
+
+    async with LocalService() as service, service.session() as session:
+        service.script.ask(events=TURN, times=None)
+        relay = Relay(session, secrets=[SECRET], user=x_user, max_concurrent_per_user=1)
+
+        async def asking(depth: int) -> None:
+            async def send(message: Any) -> None:
+                if b"[DONE]" in message.get("body", b""):
+                    seen.append((message["more_body"], relay.streaming))
+                    if depth:
+                        await asking(depth - 1)
+
+            request = request_of({"messages": [user_message("q")]})
+            response = await relay.respond(request)
+            assert response.status_code == 200
+            await response(request.scope, request.receive, send)
+
+        await asking(5)
+    assert seen == [(False, 0)] * 6
 
 
 async def test_answers_at_once_are_bounded():

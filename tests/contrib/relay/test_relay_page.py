@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_browser import RELEASES
-from relay_kit import until
+from relay_kit import pseudonym, until
 from relay_shop import HEAD, SITE, Shop, shop
 
 from mintlify_async.contrib.relay import RelayFeedback
@@ -249,8 +249,10 @@ async def test_thumbs_reach_the_hook(release):
             await here.page.locator(f"[aria-label='{label}'][aria-pressed=true]").wait_for()
             assert await pressed.count() == 1
             assert got[-1].value == value
+        user = got[-1].user
+        assert here.service.requests[-1].json["fp"] == pseudonym(user)
         assert {(one.user, one.chat_id, one.message_id) for one in got} == {
-            (here.service.requests[-1].json["fp"], here.page.url.partition("?chat=")[2], "msg_1")
+            (user, here.page.url.partition("?chat=")[2], "msg_1")
         }
         await here.page.context.clear_cookies()
         await here.click("Good answer")
@@ -433,7 +435,7 @@ async def test_a_browser_with_a_forged_cookie_gets_its_own():
         here.service.script.ask(text="You")
         await here.click("Retry")
         await here.shows("You")
-        assert here.service.requests[-1].json["fp"] not in ("ada", browser)
+        assert here.service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(browser))
         assert len(here.service.requests) == 1
 
 

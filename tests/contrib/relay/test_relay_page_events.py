@@ -17,6 +17,7 @@ from mintlify_async.contrib.relay.page_events import (
     delta_frame,
     frame,
 )
+from mintlify_async.contrib.relay.refusals import STEP_FAILED
 from mintlify_async.events import ReasoningDelta, TextDelta
 
 # Read from the published package: the fields of each type, the required ones first. Any other is fatal there.
@@ -108,11 +109,18 @@ FULL = [
 ]
 
 
+# The service's own words about a tool's error are not for readers.
+TOLD = [
+    {**event, "errorText": STEP_FAILED} if "toolCallId" in event and "errorText" in event else event
+    for event in FULL
+]
+
+
 def test_newer_fields_are_left_out():
     """Every field that 5.0.0 knows stays, every other goes."""
-    shown = page(*FULL)
+    shown = page(*TOLD)
     assert [event["type"] for event in shown] == [event["type"] for event in FULL]
-    for given_event, event in zip(FULL, shown, strict=True):
+    for given_event, event in zip(TOLD, shown, strict=True):
         assert event.items() <= given_event.items()
         known = {"type"} | {name for names in AI_5_0_0.get(event["type"], ()) for name in names}
         if event["type"] in AI_5_0_0:
@@ -149,7 +157,7 @@ def test_missing_values_become_null(event):
 def test_unknown_types_become_transient_data(kind):
     """A page that listens can use them, and every other page ignores them."""
     assert page({"type": kind, "a": 1, "transient": False}) == [
-        {"type": f"data-{kind}", "data": {"a": 1, "transient": False}, "transient": True}
+        {"type": f"data-mintlify-{kind}", "data": {"a": 1, "transient": False}, "transient": True}
     ]
 
 
@@ -164,8 +172,36 @@ def test_a_tool_input_error_is_told_in_older_words():
             "input": 1,
             "providerExecuted": True,
         },
-        {"type": "tool-output-error", "toolCallId": "c", "errorText": "no"},
+        {"type": "tool-output-error", "toolCallId": "c", "errorText": STEP_FAILED},
     ]
+
+
+def test_the_services_words_about_a_step_stay_here():
+    """A tool's error may name hosts, and the newest releases show it; pages in modern mode get it."""
+    for kind in ("tool-output-error", "tool-input-error"):
+        error = {
+            "type": kind,
+            "toolCallId": "c",
+            "toolName": "t",
+            "input": 1,
+            "errorText": "db-7 is down",
+        }
+        call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": 1}
+        assert "db-7" not in json.dumps(page(call, error))
+        assert ModernEvents().page(error) == [error]
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "java\tscript:x", "vbscript:x", "data:text/html,x", "/" * 2001]
+)
+def test_sources_lead_to_the_web(url):
+    """A page that makes links of them runs no script; its next question would be refused for it."""
+    source = {"type": "source-url", "sourceId": "s", "url": url}
+    for events in (SafeEvents(), ModernEvents()):
+        assert events.page(source) == []
+        assert events.page({**source, "url": "/login#sso"}) == [{**source, "url": "/login#sso"}]
+        assert events.page({"type": "file", "mediaType": "a/b", "url": "javascript:x"}) == []
+    assert SafeEvents().page({**source, "url": "/a", "title": "t" * 1001}) == [{**source, "url": "/a"}]
 
 
 @pytest.mark.parametrize("part", ["text", "reasoning"])

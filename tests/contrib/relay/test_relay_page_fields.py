@@ -9,8 +9,10 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import desk
-from relay_kit import user_message
+from relay_kit import pseudonym, user_message
 from starlette.requests import Request
+
+from mintlify_async import SearchFilter
 
 
 async def test_a_page_chooses_nothing_else():
@@ -26,7 +28,7 @@ async def test_a_page_chooses_nothing_else():
         }
         await here.page.ask(user_message("q"), currentPath="/quickstart", **forged)
         assert {name: value for name, value in here.asked.items() if name != "messages"} == {
-            "fp": "ada",
+            "fp": pseudonym("ada"),
             "retrievalPageSize": 3,
             "currentPath": "/quickstart",
         }
@@ -46,6 +48,47 @@ async def test_an_app_may_let_its_page_choose():
         assert here.asked["context"] == [{"type": "code", "value": "x"}]
         assert here.asked["retrievalPageSize"] == 7
         assert "currentPath" not in here.asked
+
+
+@pytest.mark.parametrize(
+    ("own", "sent"),
+    [
+        ({"groups": ["staff"]}, {"groups": ["staff"], "version": "9", "language": "de"}),
+        (
+            SearchFilter(groups=["staff"], version="1"),
+            {"groups": ["staff"], "version": "1", "language": "de"},
+        ),
+        ({"version": "1", "since": 2024}, {"version": "1", "language": "de", "since": 2024}),
+        (None, {"version": "9", "language": "de"}),
+    ],
+)
+@pytest.mark.parametrize("as_function", [False, True])
+async def test_the_apps_filter_lies_over_the_pages(own, sent, as_function):
+    """A page may narrow the search where the app left it open; the app's groups and fields stay."""
+    ask = {"filter": own, "current_path": "/app", "context": None}
+    item = {"type": "code", "value": "x"}
+    async with desk(
+        ask=(lambda request, fields: ask) if as_function else ask,
+        page_fields=["filter", "currentPath", "context"],
+    ) as here:
+        chosen = {"filter": {"version": "9", "language": "de"}, "currentPath": "/page", "context": [item]}
+        await here.page.ask(user_message("q"), **chosen)
+        assert here.asked["filter"] == sent
+        assert here.asked["currentPath"] == "/app"
+        assert here.asked["context"] == [item]
+
+
+@pytest.mark.parametrize("groups", [["admin"], [""], "admin", {"a": 1}, 1])
+async def test_a_page_never_names_groups(groups):
+    """Groups say what a reader may see: a page that names some is refused, whatever the app sets."""
+    for ask in (None, {"filter": {"groups": ["reader"]}}):
+        async with desk(ask=ask, page_fields=["filter"]) as here:
+            status, text, _ = await here.page.post(
+                {"messages": [user_message("q")], "filter": {"version": "2", "groups": groups}}
+            )
+            assert status == 400
+            assert b"admin" not in text
+            assert here.service.requests == []
 
 
 @pytest.mark.parametrize(

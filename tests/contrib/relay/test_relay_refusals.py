@@ -6,11 +6,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, desk
-from relay_kit import events, user_message
+from relay_desk import HEAD, desk, x_user
+from relay_kit import SECRET, events, request_of, user_message
 
-from mintlify_async import Timeouts
-from mintlify_async.testing import faults
+from mintlify_async import Limit, Quota, RetryPolicy, Timeouts
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.testing import LocalService, VirtualClock, faults
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,53 @@ async def test_429_says_when():
         status, text, headers = await here.page.post()
         assert (status, headers["retry-after"]) == (429, "91")
         assert text == b"Too many questions. Please wait a moment and try again."
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent", "told"),
+    [({"Retry-After": "30"}, 1, "30"), ({"Retry-After": "1"}, 2, "1"), ({}, 2, None)],
+    ids=str,
+)
+async def test_a_page_is_told_within_two_seconds(headers, sent, told):
+    """A service that refuses is asked again for 2 s at most, whatever the session's own policy says."""
+    clock = VirtualClock()
+    async with (
+        LocalService(clock=clock) as service,
+        service.session(retry=RetryPolicy(attempts=9)) as session,
+    ):
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        service.script.ask(status=429, headers=headers, times=None)
+        began = clock.now()
+        response = await relay.respond(request_of({"messages": [user_message("q")]}))
+        assert clock.now() - began <= 2
+        assert (response.status_code, response.headers.get("retry-after")) == (429, told)
+        assert service.requests.count("ask") == sent
+
+
+async def test_a_quota_that_waits_refuses_a_page_within_two_seconds():
+    """The next free slot is a minute away: the page gets 429 with that time, and nothing is sent."""
+    clock = VirtualClock()
+    quota = Quota.interface(ask_per_organization=Limit(1, per=60), mode="wait")
+    async with LocalService(clock=clock) as service, service.session(quota=quota) as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        answered = await relay.open(request_of({"messages": [user_message("q")]}))
+        await answered.close()
+        began = clock.now()
+        response = await relay.respond(request_of({"messages": [user_message("q")]}))
+        assert clock.now() - began <= 2
+        assert response.status_code == 429
+        assert 55 < int(response.headers["retry-after"]) <= 62
+        assert service.requests.count("ask") == 1
+
+
+async def test_an_app_may_retry_for_less():
+    """A session whose policy stops earlier keeps it."""
+    async with LocalService() as service, service.session(retry=RetryPolicy(within=0)) as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        service.script.ask(status=429, headers={"Retry-After": "1"}, times=None)
+        response = await relay.respond(request_of({"messages": [user_message("q")]}))
+        assert response.status_code == 429
+        assert service.requests.count("ask") == 1
 
 
 async def test_no_answer_is_502():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import string
 
 import pytest
@@ -63,6 +64,29 @@ def test_another_users_seal_is_foreign():
     """The user is inside: to lend a seal is of no use."""
     seal = sealed()
     assert reason(seal, seal.seal(THREAD, "ada"), "bob") == "foreign"
+
+
+def test_another_sites_seal_is_foreign():
+    """The site is inside, too: its service's address and its domain."""
+    seal = sealed()
+    here = seal.at("https://api.example", "acme")
+    token = here.seal(THREAD, "ada")
+    assert here.open(token, "ada") == THREAD
+    assert seal.at("https://api.example", "acme").open(token, "ada") == THREAD
+    for base_url, domain in (("https://api.example", "other"), ("https://eu.example", "acme"), ("", "")):
+        assert reason(seal.at(base_url, domain), token) == "foreign"
+    assert reason(seal, token) == "foreign"
+
+
+def test_a_pseudonym_names_one_user():
+    """Always the same, another one with another first secret, and of one length."""
+    seal, other = sealed(), sealed(NEW_SECRET)
+    users = ["ada", "ada@example.com", "Ada", "a" * 10_000, "\u00e9", "\ud83d"]
+    names = [seal.pseudonym(user) for user in users]
+    assert names == [sealed(SECRET, NEW_SECRET).pseudonym(user) for user in users]
+    assert len({*names, *map(other.pseudonym, users)}) == 2 * len(users)
+    for name in names:
+        assert re.fullmatch(r"[A-Za-z0-9_-]{43}", name)
 
 
 @pytest.mark.parametrize("user", ["ada", "bob"])

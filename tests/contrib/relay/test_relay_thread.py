@@ -39,7 +39,7 @@ async def test_the_thread_survives_a_stop():
         async with here.page.request() as response:
             line = await response.content.readline()
         token = json.loads(line[6:])["messageMetadata"]["threadId"]
-        assert ThreadSeal([SECRET]).open(token, "ada") == Thread("thread_77", "thread_key_0123456789")
+        assert here.seal.open(token, "ada") == Thread("thread_77", "thread_key_0123456789")
 
 
 async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
@@ -49,7 +49,7 @@ async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
         here.service.script.ask(events=[*HEAD, named], done=False)
         seen = await here.page.ask(user_message("q"))
         assert [event["type"] for event in events(seen)][-2:] == ["message-metadata", "error"]
-        assert ThreadSeal([SECRET]).open(thread_token(seen), "ada") == Thread("thread_77")
+        assert here.seal.open(thread_token(seen), "ada") == Thread("thread_77")
 
 
 async def test_an_answer_that_never_began_is_an_error_alone():
@@ -65,7 +65,7 @@ async def test_an_answer_that_never_began_is_an_error_alone():
 async def test_the_latest_seal_counts():
     """The last assistant message with a token names the thread; later ones without a token do not end it."""
     async with desk() as here:
-        seal = ThreadSeal([SECRET])
+        seal = here.seal
         tokens = [seal.seal(Thread(f"thread_{name}"), "ada") for name in ("old", "new")]
         history = [
             user_message("1"),
@@ -93,7 +93,7 @@ async def test_the_latest_seal_counts():
 async def test_a_seal_that_does_not_open_is_refused(spoil, user, status):
     """Another user's token is a 404, a changed one a 400; nothing is asked."""
     async with desk() as here:
-        token = spoil.format(ThreadSeal([SECRET]).seal(Thread("thread_1"), "ada"))
+        token = spoil.format(here.seal.seal(Thread("thread_1"), "ada"))
         answer = {"id": "a", "role": "assistant", "parts": [], "metadata": {"threadId": token}}
         body = {"id": "c", "messages": [user_message("1"), answer, user_message("2", "u2")]}
         got, text, _ = await here.other(user).post(body)
@@ -109,7 +109,8 @@ async def test_an_expired_seal_is_refused():
             return 1_000_000_000.0
 
     async with desk() as here:
-        token = ThreadSeal([SECRET], clock=Past()).seal(Thread("thread_1"), "ada")
+        past = ThreadSeal([SECRET], clock=Past()).at(here.session.base_url, here.session.options.domain)
+        token = past.seal(Thread("thread_1"), "ada")
         status, text, _ = await here.page.post(
             {"id": "c", "messages": [user_message("1")], "threadId": token}
         )
@@ -128,12 +129,38 @@ async def test_the_thread_never_shows(place, mode):
     async with desk(service={"threads": style}, mode=mode) as here:
         body = await here.page.ask(user_message("How do I log in?"))
         (thread,) = here.service.threads.values()
-        assert ThreadSeal([SECRET]).open(thread_token(body), "ada") == Thread(thread.id, thread.key)
+        assert here.seal.open(thread_token(body), "ada") == Thread(thread.id, thread.key)
 
 
 async def test_a_thread_that_is_gone_is_404():
     """A thread that the service no longer has is a 404."""
     async with desk() as here:
-        token = ThreadSeal([SECRET]).seal(Thread("thread_gone", "k"), "ada")
+        token = here.seal.seal(Thread("thread_gone", "k"), "ada")
         status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})
         assert status == 404
+
+
+@pytest.mark.parametrize("elsewhere", ["domain", "base_url", "asked domain"])
+async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
+    """One secret may serve several sites: a token of another one is refused like another user's."""
+    async with desk(ask={"domain": "other-docs"} if elsewhere == "asked domain" else None) as here:
+        base_url, domain = here.session.base_url, here.session.options.domain
+        if elsewhere == "domain":
+            domain = "other-docs"
+        elif elsewhere == "base_url":
+            base_url = "https://api.eu.example"
+        token = ThreadSeal([SECRET]).at(base_url, domain).seal(Thread("thread_1"), "ada")
+        status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})
+        assert status == 404
+        assert here.service.requests == []
+
+
+async def test_an_apps_question_to_another_site_goes_on_there():
+    """With ask={"domain": ...} the tokens are those of that site."""
+    async with desk(service={"domain": None}, ask={"domain": "other-docs"}) as here:
+        token = thread_token(await here.page.ask(user_message("1")))
+        (thread,) = here.service.threads.values()
+        seal = ThreadSeal([SECRET]).at(here.session.base_url, "other-docs")
+        assert seal.open(token, "ada") == Thread(thread.id, thread.key)
+        await here.page.ask(user_message("2"), threadId=token)
+        assert here.asked["threadId"] == thread.id

@@ -1,0 +1,412 @@
+"""Bodies that no page sends: each is refused, or costs no more than a bound that is counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("fastapi")
+
+from relay_desk import TURN, desk, x_user
+from relay_kit import SECRET, request_of, user_message
+
+import mintlify_async
+from mintlify_async import ConfigurationError, MintlifySession
+from mintlify_async.contrib.relay import Relay, RelayLimits, request_body
+from mintlify_async.contrib.relay.json_structure import JSONStructure
+from mintlify_async.testing import LocalService
+
+MIB = 1024 * 1024
+FULL = 4 * MIB
+
+
+def text_of(kind: str, times: int) -> bytes:
+    """Return *times* of a small piece of JSON, after each other in a list or an object."""
+    if "%d" in kind:
+        return b"{" + b",".join(kind.encode().replace(b"%d", b"%d" % n) for n in range(times)) + b"}"
+    return b"[" + b",".join([kind.encode()] * times) + b"]"
+
+
+SMALL = ["[]", "{}", '""', "0", "1.5e-300", '{"a":{}}', "[[[]]]", '"%d":1', '{"type":"step-start"}']
+
+
+@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("within", ["messages", "ignored"])
+async def test_four_mebibytes_of_small_values_are_never_parsed(kind, within, monkeypatch):
+    """The values are counted while the body arrives: it is refused before a parser sees any of it."""
+    parsed: list[int] = []
+    monkeypatch.setattr(request_body.json, "loads", lambda text, **more: parsed.append(len(text)))
+    times = (FULL - 100_000) // (len(kind) + (7 if "%d" in kind else 1))
+    many = text_of(kind, times)
+    message = json.dumps(user_message("q")).encode()
+    bodies = {
+        "messages": b'{"messages":[%b,%b]}' % (message, many),
+        "ignored": b'{"messages":[%b],"ignored":%b}' % (message, many),
+    }
+    body = bodies[within]
+    assert FULL // 2 < len(body) < FULL
+    async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        response = await relay.respond(request_of(body))
+    assert response.status_code == 413
+    assert parsed == []
+
+
+async def test_escaped_characters_are_counted_like_values(monkeypatch):
+    """Each is a step of the parser: four mebibytes of them are refused before it begins."""
+    parsed: list[int] = []
+    monkeypatch.setattr(request_body.json, "loads", lambda text, **more: parsed.append(len(text)))
+    async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        for escape in (rb"\n", rb"a\n", rb"\\", rb"\"", rb"\u00e9"):
+            body = b'{"messages":[],"a":"%b"}' % (escape * ((FULL - 100) // len(escape)))
+            assert (await relay.respond(request_of(body))).status_code == 413
+    assert parsed == []
+
+
+async def test_a_refused_body_is_not_read_to_its_end():
+    """Most of a hostile body never has to arrive."""
+    taken = 0
+
+    async def receive() -> Any:
+        nonlocal taken
+        taken += 1
+        return {"type": "http.request", "body": b"[]," * 21_000, "more_body": True}
+
+    async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        response = await relay.respond(request_of(b"", receive=receive))
+    assert response.status_code == 413
+    assert taken == 2  # of 66 that four mebibytes have
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["9" * 26, "-" + "9" * 4000, "0." + "1" * 40, "1" * 5000 + ".5", "1e" + "0" * 50, "NaN", "Infinity"],
+)
+async def test_a_number_is_no_longer_than_those_of_browsers(number):
+    """Reading one takes the square of its length; JavaScript writes 24 characters at most."""
+    async with desk() as here:
+        body = b'{"messages":[%b],"n":%b}' % (json.dumps(user_message("q")).encode(), number.encode())
+        assert (await here.page.post(body))[0] == 400
+        assert here.service.requests == []
+
+
+async def test_ordinary_numbers_pass():
+    """Those that JSON.stringify writes reach the app as they are."""
+    seen: list[Any] = []
+    numbers = [0, -7, 2**53, 0.1, -1.7976931348623157e308, 5e-324]
+
+    def ask(request: Any, fields: Any) -> dict[str, Any]:
+        seen.extend(fields["n"])
+        return {}
+
+    async with desk(ask=ask) as here:
+        await here.page.ask(user_message("q"), n=numbers)
+    assert seen == numbers
+    assert [type(number) for number in seen] == [type(number) for number in numbers]
+
+
+# --- What is made of a body that is within the limits ------------------------------------------------
+
+
+def searched(turn: int, results: int, size: int) -> list[dict[str, Any]]:
+    """Return a turn as ``useChat`` keeps it, with *results* search results of *size* bytes each."""
+    content = ('Log in with `POST /v1/login`, "once".\n\n```json\n{"user": [1, 2]}\n```\n' * size)[:size]
+    output = [
+        {
+            "path": f"/p{n}",
+            "metadata": {"title": "Log in", "section": "SSO"},
+            "content": content,
+            "score": 0.25,
+        }
+        for n in range(results)
+    ]
+    tool = {
+        "type": "tool-search",
+        "toolCallId": f"c{turn}",
+        "state": "output-available",
+        "input": {"query": "q"},
+    }
+    sources = [
+        {"type": "source-url", "sourceId": f"s{n}", "url": f"/p{n}", "title": "Log in"} for n in range(5)
+    ]
+    parts = [
+        {"type": "step-start"},
+        {**tool, "output": {"results": output}},
+        {"type": "step-start"},
+        *sources,
+        {"type": "text", "text": "Press the button. " * 200, "state": "done"},
+        {"type": "data-note", "data": {"a": [1, 2, 3]}},
+    ]
+    return [
+        user_message("How do I log in?", f"u{turn}"),
+        {"id": f"a{turn}", "role": "assistant", "parts": parts},
+    ]
+
+
+@pytest.mark.parametrize(("results", "size"), [(10, 9_000), (100, 800), (200, 350)])
+async def test_an_ordinary_history_passes(results, size):
+    """Twelve turns with 100 KB of search results each, in few large results or in many small ones."""
+    history = [message for turn in range(12) for message in searched(turn, results, size)]
+    history.append(user_message("And by SSO?", "last"))
+    body = json.dumps({"id": "chat-1", "messages": history, "trigger": "submit-message"}).encode()
+    assert len(body) > 1.1e6
+    async with desk() as here:
+        status, text, _ = await here.page.post(body)
+        assert (status, text[:200] if status != 200 else b"") == (200, b"")
+        assert len(here.asked["messages"]) == 25
+
+
+LONG_SOURCE = {"type": "source-url", "sourceId": "s" * 900, "url": "/" + "a" * 900}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": [user_message("q", parts=[{"type": "text", "text": "x"}] * 1_501)]},
+        {
+            "messages": [
+                user_message("q", f"u{n}", parts=[{"type": "text", "text": "x"}] * 16) for n in range(100)
+            ]
+        },
+        {"messages": [user_message("x" * 30_000, f"u{n}") for n in range(20)]},
+        {"messages": [user_message("q", f"u{n}") for n in range(201)]},
+        {"messages": [{"id": "a", "role": "assistant", "parts": [LONG_SOURCE] * 300}, user_message("q")]},
+    ],
+    ids=[
+        "parts of a message",
+        "parts of all messages",
+        "characters of all messages",
+        "messages",
+        "addresses",
+    ],
+)
+async def test_what_the_session_would_take_long_for_never_reaches_it(body, monkeypatch):
+    """The session reads each part and writes each character: their number is bounded over all messages."""
+    asked: list[object] = []
+    monkeypatch.setattr(MintlifySession, "ask", lambda *args, **more: asked.append(args))
+    async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        assert (await relay.respond(request_of(body))).status_code == 413
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"context": [{"type": "code", "value": "x"}] * 51},
+        {"context": [{"type": "code", "value": "x" * 20_000, "path": "y" * 20_000}]},
+        {"context": [{"type": "code", "value": "x", "elementId": ["y"] * 100}]},
+        {"filter": {"version": "x" * 1_001}},
+        {"filter": {"language": "x" * 1_001}},
+        {"filter": json.loads('{"a":' * 63 + "1" + "}" * 63)},
+        {"context": json.loads("[" * 63 + "]" * 63)},
+    ],
+    ids=lambda fields: json.dumps(fields)[:40],
+)
+async def test_fields_that_a_page_may_choose_are_bounded(fields):
+    """Items, characters and nesting: each is a 4xx with a short text, and nothing is asked."""
+    async with desk(page_fields=["filter", "context"]) as here:
+        status, text, _ = await here.page.post({"messages": [user_message("q")], **fields})
+        assert status in (400, 413)
+        assert len(text) < 200
+        assert here.service.requests == []
+
+
+def part(kind: str, **fields: Any) -> dict[str, Any]:
+    usual = {
+        "source-url": {"sourceId": "s", "url": "/a", "title": "A"},
+        "file": {"mediaType": "image/png", "url": "data:image/png;base64,AA=="},
+    }
+    return {"type": kind, **usual[kind], **fields}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        part("source-url", sourceId="s" * 1_001),
+        part("source-url", url="/" + "a" * 2_000),
+        part("source-url", title="t" * 1_001),
+        part("source-url", url="javascript:alert(1)"),
+        part("source-url", url="JavaScript:alert(1)"),
+        part("source-url", url=" javascript:alert(1)"),
+        part("source-url", url="java\nscript:alert(1)"),
+        part("source-url", url="java\tscript:alert(1)"),
+        part("source-url", url="\x01javascript:alert(1)"),
+        part("source-url", url="data:text/html,<script>"),
+        part("source-url", url="vbscript:x"),
+        part("source-url", url="file:///etc/passwd"),
+        part("source-url", url="blob:https://a/b"),
+        part("file", url="javascript:alert(1)"),
+        part("file", url="/relative"),
+        part("file", url="https:alert(1)"),
+        part("file", url="https://a/\n"),
+        part("file", url="https://a/" + "b" * 2_000),
+        part("file", url="data:text/plain,é"),
+        part("file", filename="n" * 1_001),
+        part("file", mediaType="m" * 1_001),
+    ],
+    ids=lambda bad: str(bad)[:60],
+)
+async def test_addresses_and_names_are_bounded(bad):
+    """Long ones and addresses that are no web addresses are refused, in an answer of the history, too."""
+    for role in ("user", "assistant"):
+        message = {"id": "m", "role": role, "parts": [bad, {"type": "text", "text": "q"}]}
+        async with desk() as here:
+            status, text, _ = await here.page.post({"messages": [message, user_message("q", "last")]})
+            assert (status, len(text) < 100) == (400, True)
+            assert here.service.requests == []
+
+
+@pytest.mark.parametrize(
+    "url", ["/a#b", "https://docs.example/a?b=c:d", "HTTP://a/b", "//a/b", "a/b", "?a:b", "#a:b", "", "/é"]
+)
+async def test_web_addresses_and_paths_pass(url):
+    """What the service names as sources, whole or as a path of the site."""
+    async with desk() as here:
+        message = {"id": "m", "role": "assistant", "parts": [part("source-url", url=url)]}
+        await here.page.ask(message, user_message("q", "last"))
+        assert here.asked["messages"][0]["parts"][0]["url"] == url
+
+
+@pytest.mark.parametrize("place", ["chat", "message"])
+@pytest.mark.parametrize("id", ["", "x" * 201, "a\nb", 7, ["a"]])
+async def test_ids_are_short_and_printable(place, id):
+    """They end in logs and databases."""
+    body = {"id": "c", "messages": [user_message("q")]}
+    (body if place == "chat" else body["messages"][0])["id"] = id
+    async with desk() as here:
+        assert (await here.page.post(body))[0] == 400
+        assert here.service.requests == []
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [user_message("1", "u"), user_message("2", "u")],
+        [user_message("1", "u"), {"id": "u", "role": "assistant", "parts": []}, user_message("2", "v")],
+        [user_message("")],
+        [user_message(" \n\t\u2003")],
+        [user_message("1", "u"), user_message("", "v", parts=[{"type": "text", "text": ""}] * 3)],
+        [user_message("", parts=[part("source-url")])],
+    ],
+    ids=["two ids", "an answer with a question's id", "nothing", "blanks", "empty parts", "a source alone"],
+)
+async def test_empty_questions_and_ids_that_occur_twice_are_refused(history):
+    """A question says something, or has a file; each message is named once."""
+    async with desk() as here:
+        assert (await here.page.post({"messages": history}))[0] == 400
+        assert here.service.requests == []
+
+
+async def test_a_file_alone_is_a_question():
+    """As useChat sends a picture without a word."""
+    async with desk() as here:
+        await here.page.ask(user_message("", parts=[part("file")]))
+        assert here.asked["messages"][0]["parts"] == [part("file")]
+
+
+def test_limits_that_cannot_hold_together_are_named():
+    """One address has a quarter of the memory for uploads, which one body must fit in."""
+    with pytest.raises(ConfigurationError) as caught:
+        RelayLimits(upload_bytes=10 * MIB)
+    assert caught.value.field == "upload_bytes"
+    assert RelayLimits(upload_bytes=10 * MIB, body_bytes=2 * MIB)
+
+
+def test_the_page_about_the_relay_names_each_limit():
+    """The documentation's table has every field with its default."""
+    page = (Path(mintlify_async.__file__).parent / "docs/how-to/relay.mdx").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)`.*?\| ([^|;,]*(?:,\d{3})*)", page, re.MULTILINE))
+    limits = attrs.asdict(RelayLimits())
+    assert {name: rows[name].split(" ")[0] for name in limits} == {
+        name: f"{value // MIB if value >= MIB else int(value):,}" for name, value in limits.items()
+    }
+
+
+# --- Counting ----------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.text(alphabet='\\"[]{},:\n', max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(alphabet='\\"[]{},:é', max_size=3), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def marks(value: object) -> int:
+    """Return how many commas, colons and opening brackets JSON needs for *value*."""
+    if isinstance(value, dict):
+        return 1 + max(0, len(value) - 1) + len(value) + sum(map(marks, value.values()))
+    if isinstance(value, list):
+        return 1 + max(0, len(value) - 1) + sum(map(marks, value))
+    return 0
+
+
+def depth(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+@given(JSON, st.booleans(), st.lists(st.integers(1, 9), min_size=1, max_size=20), st.sampled_from([None, 2]))
+def test_values_are_counted_rightly_however_the_body_is_cut(value, ascii, sizes, indent):
+    """The counts are those of the value itself, whatever its strings hold and wherever the pieces end."""
+    body = json.dumps(value, ensure_ascii=ascii, indent=indent).encode("utf-8", "surrogatepass")
+    structure, place, turn = JSONStructure(), 0, 0
+    while place < len(body):
+        size = sizes[turn % len(sizes)]
+        assert structure.feed(body[place : place + size], 10_000)
+        place, turn = place + size, turn + 1
+    assert (structure.marks, structure.deepest) == (marks(value), depth(value))
+    assert structure.escapes == body.count(b"\\")
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='\\"[]{},:1 ').map(str.encode), st.integers(0, 8))
+def test_no_body_makes_more_values_than_were_counted(body, most):
+    """Whatever the bytes, a parser makes at most as many values as there are marks, and one."""
+    made = 0
+
+    def count(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal made
+        made += len(pairs)
+
+    counted = JSONStructure().feed(body, most)
+    try:
+        value = json.loads(body.decode(), object_pairs_hook=lambda pairs: count(pairs) or dict(pairs))
+    except (ValueError, RecursionError):
+        return
+    if counted:
+        assert marks(value) <= most
+        assert made <= most
+
+
+async def test_the_service_gets_what_the_page_sent_through_pieces_of_any_size():
+    """A body that arrives in single bytes is asked as any other."""
+    body = json.dumps({"messages": [user_message('a "quoted" \\ word, 😀')]}).encode()
+    pieces = [{"type": "http.request", "body": body[n : n + 1], "more_body": True} for n in range(len(body))]
+    pieces[-1]["more_body"] = False
+    left = iter(pieces)
+
+    async def receive() -> Any:
+        for piece in left:
+            return piece
+        return await asyncio.Event().wait()
+
+    async with LocalService() as service, service.session() as session:
+        service.script.ask(events=TURN)
+        relay = Relay(session, secrets=[SECRET], user=x_user)
+        opened = await relay.open(request_of(b"", receive=receive))
+        await opened.close()
+        assert service.requests[-1].json["messages"][0]["parts"][0]["text"] == 'a "quoted" \\ word, 😀'
