@@ -19,6 +19,8 @@ from ..messages import FilePart, Message, MessagePart, TextPart, clean_text
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
+__all__ = ["Contents", "HistoryBounds", "messages_to_send"]
+
 HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 

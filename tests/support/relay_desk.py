@@ -66,6 +66,7 @@ async def desk(
         relay = Relay(asking, **settings)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
+        app.add_route("/api/chat/{chat_id:path}", relay.history, methods=["GET"])
         async with serving(app) as address, aiohttp.ClientSession() as http:
             made = Desk(local, asking, Page(http, address), relay)
             yield made

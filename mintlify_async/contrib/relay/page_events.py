@@ -345,6 +345,16 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     return b"data: %b\n\n" % text.encode("ascii")
 
 
+def message_json(message: Wire, hider: ThreadHider) -> bytes:
+    """Return a stored message as JSON for a page, with the same strings hidden and masked as in events."""
+    rest = dict(hider.hide(message))
+    parts = [(part["type"], _strict_json(part)) for part in rest.pop("parts")]
+    shown = ",".join(text if kind in _TEXTS else masked(text) for kind, text in parts)
+    return f'{masked(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
+
+
+_TEXTS = ("text", "reasoning")  # of the model; see frame
+
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 

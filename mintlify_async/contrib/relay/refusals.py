@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,11 +18,17 @@ from mintlify_async import (
     MintlifyError,
     QuotaExceededError,
     StateError,
+    StoreConflictError,
     StreamInterruptedError,
 )
 
+from .page_events import masked
+from .punctual_store import StoreError
+
 if TYPE_CHECKING:
     from starlette.responses import Response
+
+log = logging.getLogger("mintlify_async.relay")
 
 AT_FAULT = "The assistant is not available at the moment."
 BUSY = "The assistant is busy at the moment. Please try again later."
@@ -29,6 +36,10 @@ TOO_MANY = "Too many questions. Please wait a moment and try again."
 CUT = "The answer was interrupted. Please try again."
 FAILED = "The assistant could not finish this answer. Please try again."
 SLOW = "The assistant did not answer in time. Please try again."
+AT_WORK = "The assistant is still answering in this conversation. Please wait until it has finished."
+CHANGED = "This conversation was changed in another tab. Please reload the page."
+UNREADABLE = "This conversation cannot be opened at the moment. Please try again later."
+UNSAVED = "This answer could not be saved, so it will be gone after a reload. Please try again."
 
 
 class RelayRefusal(HTTPException):
@@ -49,21 +60,37 @@ class RelayRefusal(HTTPException):
         return PlainTextResponse(self.detail, self.status_code, headers)
 
 
-def refusal_for(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
-    """Return the refusal for an error before the answer; with *in_thread*, a 404 is about the thread."""
+def refusal_for(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer."""
     match error:
         case APIStatusError():
-            return _for_status(error, in_thread=in_thread)
+            return _for_status(error)
         case QuotaExceededError():
             return RelayRefusal(429, TOO_MANY, retry_after(error.retry_after))
         case APITimeoutError():
             return RelayRefusal(504, SLOW)
+        case StoreConflictError():
+            return RelayRefusal(409, CHANGED)
+        case StoreError():
+            return RelayRefusal(503, UNREADABLE)
         case StateError():
             return RelayRefusal(503, AT_FAULT)
         case ConfigurationError():
             return RelayRefusal(500, AT_FAULT)
         case _:
             return RelayRefusal(502, AT_FAULT)
+
+
+def logged_refusal(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer, and log the error unless it is the page's."""
+    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
+        # The page sent them; the app set all other fields.
+        return RelayRefusal(400, "The assistant does not accept this question.")
+    refusal = refusal_for(error)
+    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
+    told = (refusal.status_code, type(error).__name__, masked(str(error)))
+    log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)
+    return refusal
 
 
 _ANSWERS_BY_STATUS = {
@@ -77,9 +104,7 @@ _ANSWERS_BY_STATUS = {
 }
 
 
-def _for_status(error: APIStatusError, *, in_thread: bool) -> RelayRefusal:
-    if error.status == 404 and in_thread:
-        return RelayRefusal(404, "This conversation is no longer there. Please start a new one.")
+def _for_status(error: APIStatusError) -> RelayRefusal:
     # For every other status our key or domain is wrong, or the service failed: the reader cannot fix either.
     status, text = _ANSWERS_BY_STATUS.get(error.status, (502, AT_FAULT))
     return RelayRefusal(status, text, retry_after(error.retry_after) if status in (429, 503) else None)
@@ -99,5 +124,7 @@ def cut_text(error: MintlifyError) -> str:
             return SLOW
         case StreamInterruptedError() | APIConnectionError():
             return CUT
+        case StoreConflictError() | StoreError():
+            return UNSAVED
         case _:
             return FAILED
