@@ -176,7 +176,7 @@ class Relay:
         self._limits = limits or RelayLimits()
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
-        self._chats = stored_chats(session, store, self._clock, self._limits.messages)
+        self._chats = stored_chats(self._session, store, self._clock, self._limits.messages)
         self._user = user
         self._rate = rate
         self._ask = ask

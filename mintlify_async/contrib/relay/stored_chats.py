@@ -10,6 +10,7 @@ import uuid
 import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from attrs import define, evolve, field, frozen
 from starlette.responses import StreamingResponse
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
     from mintlify_async.runtime.clock import Clock
     from mintlify_async.storage import ConversationStore
 
-BUSY_SECONDS = (
-    2.0  # how long a question waits for the answer before it, which may be ending: Stop, or a reload
-)
+# How long a question waits for the answer before it, which may be ending: Stop, or a reload.
+BUSY_SECONDS = 2.0
 LOOK_SECONDS = 0.05  # between two looks at that
 
 _NOT_THERE = "This conversation is not there."
@@ -44,7 +44,7 @@ class KeptAnswer:
     """Makes the answer that the store keeps: with the id that the page knows, without what no page may see.
 
     Args:
-        taken: The ids of the messages before it.
+        before: The conversation's messages, with the question.
 
     Attributes:
         id: The answer's id, once the page has it.
@@ -52,7 +52,7 @@ class KeptAnswer:
         reply: The answer. It owns this.
     """
 
-    _taken: Collection[str] = field(alias="taken")
+    before: Sequence[Message]
     id: str = field(default="", init=False)
     hider: ThreadHider = field(factory=ThreadHider, init=False)
     reply: weakref.ref[Reply] | None = field(default=None, init=False)
@@ -63,21 +63,30 @@ class KeptAnswer:
             return [wire] if self.id else [*self.named({"type": "start"}), wire]
         if not self.id:
             given: str = wire.get("messageId") or ""
-            fits = 0 < len(given) <= MAX_ID_CHARACTERS and given not in self._taken
-            self.id = given if fits else str(uuid.uuid4())
+            taken = any(message.id == given for message in self.before)
+            self.id = given if 0 < len(given) <= MAX_ID_CHARACTERS and not taken else str(uuid.uuid4())
         return [{**wire, "messageId": self.id}]
 
     def kept(self, message: Message) -> Message:
         """Return what the store keeps of *message*."""
         reply = self.reply() if self.reply is not None else None
-        if reply is not None and reply.thread is not None:
-            self.hider.learn(
-                reply.thread.id, reply.thread.key
-            )  # perhaps the last event is the first to name it
+        if reply is not None:
+            self.hide(reply.thread)  # perhaps the last event is the first to name it
         message = evolve(message, id=self.id or message.id)
         wire = message.to_wire()
         hidden = self.hider.hide(wire)
         return message if hidden is wire else Message.from_wire(hidden)
+
+    def hide(self, thread: Thread | None) -> None:
+        """Hide *thread* from now on."""
+        if thread is not None:
+            self.hider.learn(thread.id, thread.key)
+
+    @property
+    def being_written(self) -> bool:
+        """Whether the answer was begun and has not ended."""
+        reply = self.reply() if self.reply is not None else None
+        return reply is not None and not reply.closed
 
 
 @frozen(kw_only=True)
@@ -127,6 +136,7 @@ class StoredChats:
         self._store = PunctualStore(store, clock)
         self._clock = clock
         self._most = most
+        self._answers: WeakValueDictionary[tuple[str, str], KeptAnswer] = WeakValueDictionary()
 
     async def begin(self, question: Question, user: str, options: Mapping[str, Any]) -> StoredQuestion:
         """Find the place of *question* in its conversation.
@@ -136,7 +146,8 @@ class StoredChats:
         """
         more = dict(options)
         chat = self._chat(question.chat_id, user, fp=user, domain=more.pop("domain", None))
-        await self._wait_until_free(chat)
+        if not await self._is_free(chat):
+            raise RelayRefusal(409, AT_WORK)
         await self._load(chat, last=self._most)
         target = question.message_id
         named = {message["id"] for message in question.messages} | {target}
@@ -148,9 +159,8 @@ class StoredChats:
             asked = _question_of(contents, target)
         replacing = _earliest(chat, {*named, asked[0].id})
         before = contents.before(replacing) or contents
-        answer = KeptAnswer(taken=before.ids() | {message.id for message in asked})
-        if chat.thread is not None:
-            answer.hider.learn(chat.thread.id, chat.thread.key)
+        self._answers[user, chat.id] = answer = KeptAnswer(before=(*before.messages, *asked))
+        answer.hide(chat.thread)
         sent = messages_to_send(before, asked, HistoryBounds(max_messages=self._most), chat.system)
         return StoredQuestion(
             question=evolve(question, messages=[message.to_wire() for message in sent]),
@@ -166,6 +176,8 @@ class StoredChats:
     async def history(self, chat_id: str, user: str) -> StreamingResponse:
         """Return the conversation's newest messages as a JSON list of UIMessages.
 
+        If an answer is being written here, its question is the last one.
+
         Raises:
             RelayRefusal: *user* has no such conversation, or the store cannot be read.
         """
@@ -173,11 +185,17 @@ class StoredChats:
             chat = self._chat(chat_id, user)
         except RelayRefusal:
             raise RelayRefusal(404, _NOT_THERE) from None
-        await self._load(chat, last=self._most)
-        if not chat.revision:
-            raise RelayRefusal(404, _NOT_THERE)
+        answer = self._answers.get((user, chat_id))
+        if answer is None or not answer.being_written:
+            await self._is_free(chat)  # what has just been stopped, for instance by a reload, is being saved
+            await self._load(chat, last=self._most)
+            if not chat.revision:
+                raise RelayRefusal(404, _NOT_THERE)
+            answer = KeptAnswer(before=chat.messages)
+            answer.hide(chat.thread)
+        body = _json_list(answer.before[-self._most :], answer.hider)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-        return StreamingResponse(_json_list(chat), headers=headers, media_type="application/json")
+        return StreamingResponse(body, headers=headers, media_type="application/json")
 
     def _chat(self, id: str | None, user: str, **settings: Any) -> Conversation:
         try:
@@ -194,12 +212,12 @@ class StoredChats:
                 raise
         raise RelayRefusal(400, f"The chat's id must be a text of 1 to {MAX_ID_CHARACTERS} characters.")
 
-    async def _wait_until_free(self, chat: Conversation) -> None:
+    async def _is_free(self, chat: Conversation) -> bool:
+        """Return whether no answer of *chat* is being written or saved, perhaps after a moment."""
         until = self._clock.now() + BUSY_SECONDS
-        while chat.busy:
-            if self._clock.now() >= until:
-                raise RelayRefusal(409, AT_WORK)
+        while chat.busy and self._clock.now() < until:
             await self._clock.sleep(LOOK_SECONDS)
+        return not chat.busy
 
     async def _load(self, chat: Conversation, *, last: int | None = None) -> None:
         try:
@@ -233,12 +251,9 @@ def _question_of(contents: Contents, target: str | None) -> list[Message]:
     return asked
 
 
-async def _json_list(chat: Conversation) -> AsyncIterator[bytes]:
-    hider = ThreadHider()
-    if chat.thread is not None:
-        hider.learn(chat.thread.id, chat.thread.key)
+async def _json_list(messages: Sequence[Message], hider: ThreadHider) -> AsyncIterator[bytes]:
     before = b"["
-    for message in chat.messages:
+    for message in messages:
         if message.role in ("user", "assistant"):  # an app's instructions are not for pages
             yield before + message_json(message.to_wire(), hider)
             before = b","

@@ -275,6 +275,29 @@ async def test_an_id_that_the_service_repeats_is_given_once():
         assert await say(here, again(messageId="m1")) == "m1"
 
 
+async def test_a_question_that_is_being_answered_is_in_the_history(store):
+    """A tab that is opened meanwhile sees it, without an answer; afterwards the store has both."""
+    async with desk(store=store) as here:
+        first = await say(here, form("one"))
+        here.service.script.ask(events=[*HEAD, 60.0])
+        async with here.page.request(form("two", "u2")) as response:
+            await response.content.readuntil(b"Hello ")
+            assert [id for id, _ in await shown(here)] == ["u1", first, "u2"]
+            assert (await here.other("bob").history())[0] == 404
+        await here.all_closed()
+        here.service.script.ask(events=[*HEAD, 60.0])
+        async with here.page.request(form("edited")) as response:
+            await response.content.readuntil(b"Hello ")
+            assert await shown(here) == [("u1", "edited")]
+        await here.all_closed()
+        assert await shown(here) == [
+            ("u1", "one"),
+            (first, (await shown(here))[1][1]),
+            ("u2", "two"),
+            ("m1", "Hello "),
+        ]
+
+
 async def test_hooks_see_what_they_saw(store):
     """The hook gets the messages that were sent, the answer and the thread with its key."""
     told: list[RelayedAnswer] = []

@@ -53,6 +53,25 @@ async def test_the_next_question_may_come_at_once(store):
         assert len(await shown(here)) == 20
 
 
+async def test_the_history_waits_for_what_is_being_saved():
+    """A page that is loaded again at once gets the part that was there, however slow the store is."""
+
+    class Slow(MemoryConversationStore):
+        async def save(self, *args: Any, **options: Any) -> Any:
+            saving.set()
+            await asyncio.sleep(0.2)
+            return await super().save(*args, **options)
+
+    saving = asyncio.Event()
+    async with desk(store=Slow()) as here:
+        here.page.user = USER
+        here.service.script.ask(events=[*HEAD, 60.0])
+        async with here.page.request(form("one")) as response:
+            await response.content.readuntil(b"Hello ")
+        await saving.wait()
+        assert [text for _, text in await shown(here)] == ["one", "Hello "]
+
+
 async def test_two_workers_do_not_mix_their_answers(tmp_path):
     """The worker whose answer ends second tells its page that it was not saved; the store has the first."""
     told: list[RelayedAnswer] = []
