@@ -471,6 +471,11 @@ async def test_edit_and_answer_again(release):
         both = (["Question 1", "Question 2"], ["Answer 1", "Better"])
         assert (await here.questions(), await here.answers()) == both
 
+        await here.page.get_by_role("button", name="Edit").last.click()
+        await here.shows("What follows the question will be replaced.")
+        await here.click("Cancel")
+        assert await here.page.get_by_label("Your question").input_value() == ""
+
         here.service.script.ask(status=400)
         await here.page.get_by_role("button", name="Edit").first.click()
         assert await here.page.get_by_label("Your question").input_value() == "Question 1"

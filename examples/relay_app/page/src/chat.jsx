@@ -76,7 +76,7 @@ export function Chat({ id, saved, newChat }) {
                     key={index}
                     message={message}
                     live={busy && message === last}
-                    again={!busy && message === last ? again : undefined}
+                    again={status === "ready" && !incomplete && message === last ? again : undefined}
                     chatId={id}
                     rating={ratings[message.id]}
                     onRated={rated}
@@ -86,6 +86,7 @@ export function Chat({ id, saved, newChat }) {
               {status === "submitted" && last?.role === "user" && <Searching />}
               {status === "error" && <Notice text={reasonOf(error)} retry={retry} failed />}
               {status === "ready" && incomplete && <Notice text="This answer is not complete." retry={retry} />}
+              {editing && <Notice text="What follows the question will be replaced." label="Cancel" retry={() => edit(null)} />}
             </div>
           </div>
           {!scroll.isAtBottom && (
@@ -144,11 +145,11 @@ function Searching() {
   return <p className="searching">{SEARCHING}</p>;
 }
 
-function Notice({ text, retry, failed }) {
+function Notice({ text, label = "Retry", retry, failed }) {
   return (
     <div className={failed ? "notice failed" : "notice"} role={failed ? "alert" : undefined}>
       <span>{text}</span>
-      <button type="button" className="plain" onClick={retry}>Retry</button>
+      <button type="button" className="plain" onClick={retry}>{label}</button>
     </div>
   );
 }

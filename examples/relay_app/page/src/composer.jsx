@@ -7,9 +7,8 @@ export function Composer({ busy, ask, stop, editing }) {
   const box = useRef(null);
 
   useEffect(() => {
-    if (!editing) return;
-    setDraft(textOf(editing));
-    box.current.focus();
+    setDraft(editing ? textOf(editing) : "");
+    if (editing) box.current.focus();
   }, [editing]);
 
   useLayoutEffect(() => {
