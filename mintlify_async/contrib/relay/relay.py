@@ -306,7 +306,7 @@ class Relay:
             thread = self._thread(question, user)
             ask: Callable[..., Reply] = partial(self._session.ask, question.messages, fp=user, **options)
         else:
-            stored = await self._chats.begin(question, user, options)
+            stored = await self._chats.begin(question, user, options, fp=user)
             question, thread, ask = stored.question, stored.thread, stored.ask
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         try:

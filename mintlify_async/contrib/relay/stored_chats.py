@@ -138,14 +138,22 @@ class StoredChats:
         self._most = most
         self._answers: WeakValueDictionary[tuple[str, str], KeptAnswer] = WeakValueDictionary()
 
-    async def begin(self, question: Question, user: str, options: Mapping[str, Any]) -> StoredQuestion:
+    async def begin(
+        self, question: Question, user: str, options: Mapping[str, Any], *, fp: str
+    ) -> StoredQuestion:
         """Find the place of *question* in its conversation.
+
+        Args:
+            question: What the page sent.
+            user: Owns the conversation.
+            options: Further arguments of ``session.ask``.
+            fp: Names the user to the service.
 
         Raises:
             RelayRefusal: It has none, an answer is being written there, or the store cannot be read.
         """
         more = dict(options)
-        chat = self._chat(question.chat_id, user, fp=user, domain=more.pop("domain", None))
+        chat = self._chat(question.chat_id, user, fp=fp, domain=more.pop("domain", None))
         if not await self._is_free(chat):
             raise RelayRefusal(409, AT_WORK)
         await self._load(chat, last=self._most)

@@ -438,7 +438,7 @@ async def test_a_browser_with_a_forged_cookie_gets_its_own():
 
 
 async def test_storage_that_is_off():
-    """The browser's storage has the verdicts only: without it the page works, and the chat outlives a reload."""
+    """The browser keeps verdicts only: without storage the page works, and the chat outlives a reload."""
     async with shop(NEWEST) as here:
         off = "Storage.prototype.setItem = Storage.prototype.getItem = () => { throw new Error('off') }"
         await here.page.add_init_script(off)
@@ -455,7 +455,7 @@ async def test_storage_that_is_off():
 
 @every_release
 async def test_edit_and_answer_again(release):
-    """An edited question takes the place of what followed it, here and after a reload; so does a new answer."""
+    """An edited question takes the place of what followed it, and a new answer that of the old one."""
     async with shop(release) as here:
         for number in (1, 2):
             here.service.script.ask(text=f"Answer {number}")

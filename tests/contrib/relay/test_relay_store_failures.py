@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, TURN, desk
-from relay_kit import events, until
+from relay_desk import HEAD, TURN, desk, page_of, x_user
+from relay_kit import SECRET, events, until
 from relay_store_kit import USER, again, form, say, shown
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
-from mintlify_async.contrib.relay import RelayedAnswer, stored_chats
+from mintlify_async.contrib.relay import Relay, RelayedAnswer, stored_chats
 from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
-from mintlify_async.testing import VirtualClock
+from mintlify_async.testing import LocalService, VirtualClock
 
 
 async def test_one_answer_at_a_time(store, monkeypatch):
@@ -70,6 +75,25 @@ async def test_the_history_waits_for_what_is_being_saved():
             await response.content.readuntil(b"Hello ")
         await saving.wait()
         assert [text for _, text in await shown(here)] == ["one", "Hello "]
+
+
+async def test_an_answer_that_is_never_sent_frees_its_conversation():
+    """A handler that opened an answer and dropped it does not block the chat."""
+    store = MemoryConversationStore()
+    async with LocalService() as service, service.session() as session:
+        relay = Relay(session, secrets=[SECRET], user=x_user, store=store)
+
+        async def forgetful(request: Request) -> Response:
+            await relay.open(request)
+            return Response("forgotten")
+
+        app = Starlette(routes=[Route("/api/chat", forgetful, methods=["POST"])])
+        async with page_of(app) as page:
+            service.script.ask(events=[*HEAD, 60.0], times=2)
+            for _ in range(2):
+                assert (await page.post(form("one")))[1] == b"forgotten"
+                gc.collect()
+                await until(lambda: not relay.streaming and not service.answering)
 
 
 async def test_two_workers_do_not_mix_their_answers(tmp_path):
