@@ -72,6 +72,7 @@ async def desk(
             yield made
             await made.all_closed()
         assert_nothing_shown(local, made.page.seen)
+        assert made.page.user == "ada" or made.page.user.encode() not in made.page.seen
 
 
 def assert_nothing_shown(service: LocalService, seen: bytes) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from oracle_data import ORACLE
 from relay_desk import HEAD, TURN, desk, page_of, x_user
 from relay_kit import SECRET, user_message
 from relay_store_kit import USER, again, asked, form, say, shown
@@ -456,3 +457,21 @@ async def test_the_routes_of_a_store(framework):
                     assert (await page.history())[0] in (404, 405)
                 async with page.http.get(f"{page.address}/api/chat/chat-1/stream") as response:
                     assert response.status == 204
+
+
+@pytest.mark.parametrize("version", ["v5", "v6", "v7"])
+async def test_what_the_published_transports_post(version):
+    """Pages that post their whole history, as captured from the transports, are answered from the store."""
+    captured = json.loads((ORACLE / "http" / f"{version}.json").read_text(encoding="utf-8"))["requests"]
+    bodies = [
+        (shape, json.loads(request["body"]) if isinstance(request["body"], str) else request["body"])
+        for shape, requests in captured.items()
+        for request in requests
+        if request["method"] == "POST"
+    ]
+    async with desk(store=MemoryConversationStore()) as here:
+        for shape, body in bodies:
+            status, content, _ = await here.page.post(body)
+            last = body["messages"][-1]["role"]
+            assert (status, shape) == (200 if last == "user" and body.get("id") else 400, shape), content
+        assert len(here.service.requests) == 9
