@@ -6,6 +6,7 @@ It uses Starlette only; :mod:`.router` adds the parts for FastAPI.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -183,6 +184,7 @@ class Relay:
         self._on_feedback = on_feedback
         self._page_fields = frozenset(page_fields)
         self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
+        self._loading = _Places(max_concurrent, max_concurrent_per_user, Counter())  # histories, in memory
         self._answer_settings = AnswerSettings(
             mode=mode,
             clock=self._clock,
@@ -250,13 +252,17 @@ class Relay:
             if self._chats is None:
                 raise RelayRefusal(404, "Conversations are not kept here.")
             who = await self._who(request, user)
-            self._places.enter(who)
+            self._loading.enter(who)
+            leave = partial(self._loading.leave, who)
             try:
-                return await self._chats.history(request.path_params["chat_id"], who)
-            finally:
-                self._places.leave(who)
+                response = await self._chats.history(request.path_params["chat_id"], who)
+            except BaseException:
+                leave()
+                raise
+            weakref.finalize(response, leave)
         except RelayRefusal as refusal:
             return refusal.response()
+        return response
 
     async def resume(self, request: Request) -> Response:
         """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""

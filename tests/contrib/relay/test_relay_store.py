@@ -407,6 +407,34 @@ async def test_the_thread_shows_in_no_history(place, mode):
             assert secret.encode() not in here.page.seen
 
 
+async def test_odd_texts_of_the_service_end_no_conversation(store):
+    """Half a character, infinity and names that a page's parser rejects are stored and read again."""
+    async with desk(store=store) as here:
+        odd = {"type": "data-x", "data": {"__proto__": {"a": 1}, "half": "\ud83d", "n": 1}}
+        body = b"".join(
+            b"data: %b\n\n" % json.dumps(event).replace('"n": 1', '"n": 1e400').encode()
+            for event in [TURN[0], odd, TURN[1], {**TURN[2], "delta": "Hello \ud83d"}, {"type": "finish"}]
+        )
+        here.service.script.ask(chunks=[body])
+        await say(here, form("one"))
+        for id in ("u2", "u3"):
+            await say(here, form("two", id))
+        _, messages = await here.page.history()
+        assert messages[1]["parts"][0]["data"] == {"half": "\ud83d", "n": None}
+        assert messages[1]["parts"][1]["text"].startswith("Hello ")
+
+
+async def test_a_history_has_places_of_its_own():
+    """Someone who has no place left for another answer can still open the chat."""
+    async with desk(store=MemoryConversationStore(), max_concurrent_per_user=1) as here:
+        here.page.user = USER
+        here.service.script.ask(events=[*HEAD, 60.0])
+        async with here.page.request(form("one")) as response:
+            await response.content.readuntil(b"Hello ")
+            for _ in range(3):
+                assert await shown(here) == [("u1", "one")]
+
+
 async def test_what_is_not_for_pages_is_left_out():
     """Instructions that an app has put into the conversation stay on the server."""
     store = MemoryConversationStore()
