@@ -105,6 +105,10 @@ class AnswerSettings:
     on_unfinished: AnswerHook | None
     error_text: Callable[[MintlifyError], str] | None
 
+    def page_events(self) -> PageEvents:
+        """Return what turns the events of one answer into those for the page."""
+        return SafeEvents() if self.mode == "safe" else ModernEvents()
+
     def public_text(self, error: MintlifyError) -> str:
         """Return the text that the page shows for *error*."""
         if self.error_text is not None:
@@ -171,7 +175,7 @@ class OpenReply:
         self.question = question
         self.settings = settings
         self._leave = weakref.finalize(self, leave)  # runs once, also when this is never closed
-        self._events: PageEvents = SafeEvents() if settings.mode == "safe" else ModernEvents()
+        self._events = settings.page_events()
         self._kept = kept
         self._hider = ThreadHider() if kept is None else kept.hider
         self._hider.learn(key)

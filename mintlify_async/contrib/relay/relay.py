@@ -255,7 +255,8 @@ class Relay:
             self._loading.enter(who)
             leave = partial(self._loading.leave, who)
             try:
-                response = await self._chats.history(request.path_params["chat_id"], who)
+                events = self._answer_settings.page_events()
+                response = await self._chats.history(request.path_params["chat_id"], who, events)
             except BaseException:
                 leave()
                 raise

@@ -21,7 +21,7 @@ from mintlify_async.protocol.object_checks import CONVERSATION_STORE
 
 from .feedback import MAX_ID_CHARACTERS
 from .json_values import Wire
-from .page_events import ThreadHider, message_json
+from .page_events import PageEvents, ThreadHider, message_json
 from .punctual_store import PunctualStore
 from .question import Question
 from .refusals import AT_WORK, RelayRefusal, logged_refusal
@@ -181,7 +181,7 @@ class StoredChats:
             options=more,
         )
 
-    async def history(self, chat_id: str, user: str) -> StreamingResponse:
+    async def history(self, chat_id: str, user: str, events: PageEvents) -> StreamingResponse:
         """Return the conversation's newest messages as a JSON list of UIMessages.
 
         If an answer is being written here, its question is the last one.
@@ -201,7 +201,7 @@ class StoredChats:
                 raise RelayRefusal(404, _NOT_THERE)
             answer = KeptAnswer(before=chat.messages)
             answer.hide(chat.thread)
-        body = _json_list(answer.before[-self._most :], answer.hider)
+        body = _json_list(answer.before[-self._most :], events, answer.hider)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
         return StreamingResponse(body, headers=headers, media_type="application/json")
 
@@ -259,11 +259,13 @@ def _question_of(contents: Contents, target: str | None) -> list[Message]:
     return asked
 
 
-async def _json_list(messages: Sequence[Message], hider: ThreadHider) -> AsyncIterator[bytes]:
+async def _json_list(
+    messages: Sequence[Message], events: PageEvents, hider: ThreadHider
+) -> AsyncIterator[bytes]:
     before = b"["
     for message in messages:
         if message.role in ("user", "assistant"):  # an app's instructions are not for pages
-            yield before + message_json(message.to_wire(), hider)
+            yield before + message_json(message.to_wire(), events, hider)
             before = b","
             await asyncio.sleep(0)
     yield b"]" if before == b"," else b"[]"
