@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -22,13 +21,10 @@ from mintlify_async import (
     StreamInterruptedError,
 )
 
-from .page_events import masked
 from .punctual_store import StoreError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
-
-log = logging.getLogger("mintlify_async.relay")
 
 AT_FAULT = "The assistant is not available at the moment."
 BUSY = "The assistant is busy at the moment. Please try again later."
@@ -79,18 +75,6 @@ def refusal_for(error: MintlifyError) -> RelayRefusal:
             return RelayRefusal(500, AT_FAULT)
         case _:
             return RelayRefusal(502, AT_FAULT)
-
-
-def logged_refusal(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer, and log the error unless it is the page's."""
-    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        # The page sent them; the app set all other fields.
-        return RelayRefusal(400, "The assistant does not accept this question.")
-    refusal = refusal_for(error)
-    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
-    told = (refusal.status_code, type(error).__name__, masked(str(error)))
-    log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)
-    return refusal
 
 
 _ANSWERS_BY_STATUS = {

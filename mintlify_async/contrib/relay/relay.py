@@ -23,8 +23,9 @@ from mintlify_async.runtime.clock import Clock, SystemClock
 
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
 from .feedback import RelayFeedback, read_feedback
+from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
-from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, logged_refusal, retry_after
+from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .seal import DAY, SealError, ThreadSeal
 from .stored_chats import StoredQuestion, stored_chats
 
@@ -263,6 +264,8 @@ class Relay:
             weakref.finalize(response, leave)
         except RelayRefusal as refusal:
             return refusal.response()
+        except MintlifyError as error:
+            return _logged_refusal(error).response()
         return response
 
     async def resume(self, request: Request) -> Response:
@@ -309,19 +312,19 @@ class Relay:
         stored: StoredQuestion | None = None
         question = await read_question(request, self._limits, self._clock, stored=self._chats is not None)
         options = await self._options(request, question)
-        if self._chats is None:
-            thread = self._thread(question, user)
-            ask: Callable[..., Reply] = partial(self._session.ask, question.messages, fp=user, **options)
-        else:
-            stored = await self._chats.begin(question, user, options, fp=user)
-            question, thread, ask = stored.question, stored.thread, stored.ask
-        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         try:
+            if self._chats is None:
+                thread = self._thread(question, user)
+                ask: Callable[..., Reply] = partial(self._session.ask, question.messages, fp=user, **options)
+            else:
+                stored = await self._chats.begin(question, user, options, fp=user)
+                question, thread, ask = stored.question, stored.thread, stored.ask
+            question = evolve(question, fields={})  # parsed, they can take twenty times their size
             reply = await _ask_while_there(ask, thread, request)
         except MintlifyError as error:
             if stored is not None and stored.is_busy(error):
                 raise RelayRefusal(409, AT_WORK) from None
-            raise logged_refusal(error) from None
+            raise _logged_refusal(error) from None
         return OpenReply(
             reply,
             question=question,
@@ -424,3 +427,15 @@ async def _open_while_there(reply: Reply, request: Request) -> None:
         with anyio.CancelScope(shield=True):
             await reply.close()
         raise ClientDisconnect
+
+
+def _logged_refusal(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer, and log the error unless it is the page's."""
+    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
+        # The page sent them; the app set all other fields.
+        return RelayRefusal(400, "The assistant does not accept this question.")
+    refusal = refusal_for(error)
+    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
+    told = (refusal.status_code, type(error).__name__, masked(str(error)))
+    log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)
+    return refusal

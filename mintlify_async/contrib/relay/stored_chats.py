@@ -24,7 +24,7 @@ from .json_values import Wire
 from .page_events import PageEvents, ThreadHider, message_json
 from .punctual_store import PunctualStore
 from .question import Question
-from .refusals import AT_WORK, RelayRefusal, logged_refusal
+from .refusals import AT_WORK, RelayRefusal
 
 if TYPE_CHECKING:
     from mintlify_async import Conversation, MintlifyError, MintlifySession, Reply, Thread
@@ -150,17 +150,18 @@ class StoredChats:
             fp: Names the user to the service.
 
         Raises:
-            RelayRefusal: It has none, an answer is being written there, or the store cannot be read.
+            RelayRefusal: It has none, or an answer is being written there.
+            StateError: The store cannot be read.
         """
         more = dict(options)
         chat = self._chat(question.chat_id, user, fp=fp, domain=more.pop("domain", None))
         if not await self._is_free(chat):
             raise RelayRefusal(409, AT_WORK)
-        await self._load(chat, last=self._most)
+        await chat.load(last=self._most)
         target = question.message_id
         named = {message["id"] for message in question.messages} | {target}
         if target is not None and not chat.complete and _earliest(chat, named) is None:
-            await self._load(chat)
+            await chat.load()
         contents = Contents().with_messages(chat.messages)
         asked = [Message.from_wire(message) for message in question.messages]
         if not asked:  # a page that wants another answer need not repeat the question
@@ -187,7 +188,8 @@ class StoredChats:
         If an answer is being written here, its question is the last one.
 
         Raises:
-            RelayRefusal: *user* has no such conversation, or the store cannot be read.
+            RelayRefusal: *user* has no such conversation.
+            StateError: The store cannot be read.
         """
         try:
             chat = self._chat(chat_id, user)
@@ -196,7 +198,7 @@ class StoredChats:
         answer = self._answers.get((user, chat_id))
         if answer is None or not answer.being_written:
             await self._is_free(chat)  # what has just been stopped, for instance by a reload, is being saved
-            await self._load(chat, last=self._most)
+            await chat.load(last=self._most)
             if not chat.revision:
                 raise RelayRefusal(404, _NOT_THERE)
             answer = KeptAnswer(before=chat.messages)
@@ -226,12 +228,6 @@ class StoredChats:
         while chat.busy and self._clock.now() < until:
             await self._clock.sleep(LOOK_SECONDS)
         return not chat.busy
-
-    async def _load(self, chat: Conversation, *, last: int | None = None) -> None:
-        try:
-            await chat.load(last=last)
-        except StateError as error:
-            raise logged_refusal(error) from None
 
 
 def stored_chats(
