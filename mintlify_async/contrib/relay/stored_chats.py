@@ -19,7 +19,6 @@ from mintlify_async import ConfigurationError, Message, StateError
 from mintlify_async.conversation.history import Contents, HistoryBounds, messages_to_send
 from mintlify_async.protocol.object_checks import CONVERSATION_STORE
 
-from .feedback import MAX_ID_CHARACTERS
 from .json_values import Wire
 from .page_events import PageEvents, ThreadHider, message_json
 from .punctual_store import PunctualStore
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from mintlify_async.runtime.clock import Clock
     from mintlify_async.storage import ConversationStore
 
+MAX_ID_CHARACTERS = 200  # as stores allow for a conversation, and pages send back
 # How long a question waits for the answer before it, which may be ending: Stop, or a reload.
 BUSY_SECONDS = 2.0
 LOOK_SECONDS = 0.05  # between two looks at that
