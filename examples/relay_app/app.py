@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
-from mintlify_async import MintlifySession
+from mintlify_async import MintlifySession, SQLiteConversationStore
 from mintlify_async.contrib.relay import RelayFeedback, relay_router
 
 PAGE = Path(__file__).parent / "page" / "dist"
@@ -39,9 +39,9 @@ def create_app(
     page: Path = PAGE,
     **more: Any,
 ) -> FastAPI:
-    """Return the app. *env* has RELAY_SECRET and DOCS_SITE, as README.md says; *more* is for the relay."""
+    """Return the app. *env* has the settings that README.md lists; *more* is for the relay."""
     session = session or MintlifySession()
-    secret = env["RELAY_SECRET"]
+    secret, chats = env["RELAY_SECRET"], env.get("CHATS", "chats.sqlite")
     index = (page / "index.html").read_text("utf-8")
     site = html.escape(env.get("DOCS_SITE", ""))
     index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{site}"')
@@ -62,7 +62,7 @@ def create_app(
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    settings = {"user": user, "on_feedback": store_feedback, **more}
+    settings = {"user": user, "store": SQLiteConversationStore(chats), "on_feedback": store_feedback, **more}
     app.include_router(relay_router(session, secrets=[secret], **settings))
     app.mount("/assets", StaticFiles(directory=page / "assets"))
 

@@ -21,11 +21,11 @@ from ..model.json_text import as_object
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..protocol.argument_checks import check_messages, check_thread
-from ..protocol.object_checks import CONVERSATION_STORE, SESSION
+from ..protocol.object_checks import CONVERSATION_STORE, SESSION, check_function
 from ..protocol.requests import new_message_id
 from ..storage.conversations import ConversationStore
 from .history import Contents, HistoryBounds, check_bound, messages_to_send
-from .transcript import Transcript, read_contents, seed_messages, system_message
+from .transcript import Asked, Transcript, read_contents, seed_messages, system_message
 from .turn import ConversationTurn
 from .turn_lock import busy_error
 
@@ -168,7 +168,7 @@ class Conversation:
     def unanswered(self) -> Message | None:
         """The last question, when its turn did not finish; :meth:`retry` asks it again."""
         failed = self._transcript.failed
-        return failed[0][-1] if failed is not None else None
+        return failed.question[-1] if failed is not None else None
 
     @property
     def busy(self) -> bool:
@@ -186,7 +186,14 @@ class Conversation:
 
     # Turns ----------------------------------------------------------------------------------
 
-    def ask(self, question: Question, **options: Unpack[AskOptions]) -> Reply:
+    def ask(
+        self,
+        question: Question,
+        *,
+        replacing: str | None = None,
+        kept: Callable[[Message], Message] | None = None,
+        **options: Unpack[AskOptions],
+    ) -> Reply:
         """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
 
         When the answer's ``finish`` has arrived, question, answer and thread are committed
@@ -196,12 +203,18 @@ class Conversation:
         Args:
             question: Text; or messages, the last of them a user's. Only what is new:
                 the history is added here.
+            replacing: The id of a message of the conversation, to edit a question or to have it answered
+                again: the turn of that message, and all that follow, make room for this one when it is
+                committed, and stay if it is not. The question goes out with what was said before them, in
+                a new thread, since the old one remembers them. ``commit="partial"`` has no effect on it.
+            kept: A plain function that makes the answer that is committed of the one that arrived.
             options: Further arguments of ``session.ask``: ``context``, ``filter``,
                 ``current_path``, ``retrieval_page_size``, ``site``, ``timeout``, ``timeouts``,
                 ``headers``, ``extra_body``. ``timeout`` limits the wait in line, too.
 
         Raises:
-            ConfigurationError: An argument is invalid; nothing is sent.
+            ConfigurationError: An argument is invalid; nothing is sent. For *replacing* perhaps only when
+                the reply is entered.
             StateError: When the reply is entered: another turn is under way, or, with ``busy="queue"``,
                 one that the same task has begun.
             APITimeoutError: When the reply is entered: ``timeout`` has passed; nothing was sent.
@@ -214,15 +227,15 @@ class Conversation:
                 async for text in reply.text_stream:
                     print(text, end="")
         """
+        check_function(kept, "kept")
         failed = self._transcript.failed
-        if isinstance(question, str) and failed is not None and _same(failed[0], question):
-            messages = failed[0]
+        if isinstance(question, str) and failed is not None and _same(failed, question, replacing):
+            messages = failed.question
         else:
             messages = tuple(check_messages(question, new_message_id))
         if messages[-1].role != "user":
             raise ConfigurationError("the question's last message must be a user's", field="messages")
-        self._transcript.check_new(messages)
-        return self._reply(messages, options)
+        return self._reply(Asked(question=messages, options=options, replacing=replacing, kept=kept))
 
     def retry(self, **options: Unpack[AskOptions]) -> Reply:
         """Ask the question again whose turn did not finish: the same message, with the same id.
@@ -236,27 +249,29 @@ class Conversation:
         failed = self._transcript.failed
         if failed is None:
             raise StateError("there is no question to ask again: the last turn finished")
-        messages, before = failed
-        return self._reply(messages, options or before)
+        return self._reply(evolve(failed, options=options or failed.options))
 
-    def _reply(self, question: tuple[Message, ...], options: Mapping[str, Any]) -> Reply:
-        def prepare() -> PreparedQuestion:
-            contents = self._transcript.contents
+    def _reply(self, asked: Asked) -> Reply:
+        def prepare(before: Contents) -> PreparedQuestion:
             return self._prepare(
-                messages_to_send(contents, question, self._settings.bounds, self.system),
-                thread=self.thread,
+                messages_to_send(before, asked.question, self._settings.bounds, self.system),
+                thread=before.thread,
                 fp=self.fp,
                 domain=self._settings.domain,
-                **options,
+                **asked.options,
             )
 
-        first = prepare()
+        transcript = self._transcript
+        whole = transcript.loaded and transcript.contents.complete
+        # What is to be replaced may not have been read yet: the turn looks for it when it begins.
+        before = transcript.before(asked) if whole or asked.replacing is None else Contents()
+        first = prepare(before)
         turn = ConversationTurn(
-            self._transcript,
-            question,
-            options,
+            transcript,
+            asked,
             prepare,
             first=first,
+            before=before,
             partial=self._settings.commit == "partial",
             queue=self._queue,
         )
@@ -411,5 +426,7 @@ def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         )
 
 
-def _same(question: tuple[Message, ...], text: str) -> bool:
-    return len(question) == 1 and question[0] == evolve(Message.user(text), id=question[0].id)
+def _same(failed: Asked, text: str, replacing: str | None) -> bool:
+    if len(failed.question) != 1 or failed.replacing != replacing:
+        return False
+    return failed.question[0] == evolve(Message.user(text), id=failed.question[0].id)

@@ -19,6 +19,8 @@ from ..messages import FilePart, Message, MessagePart, TextPart, clean_text
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
+__all__ = ["Contents", "HistoryBounds", "messages_to_send"]
+
 HISTORY_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 
@@ -121,12 +123,23 @@ class Contents:
         """Return these contents without the last question and all that follows; None if there is none."""
         places = reversed(range(len(self.turns)))
         asked = next((at for at in places if self.turns[at].messages[0].role == "user"), None)
-        if asked is None:
-            return None
-        taken = {message.id for turn in self.turns[asked:] for message in turn.messages}
+        return None if asked is None else self._until(asked)
+
+    def before(self, id: str | None) -> Contents | None:
+        """Return what was before the turn of message *id*; None if no turn has it. With None, all.
+
+        Without the thread, which remembers what followed.
+        """
+        if id is None:
+            return self
+        places = range(len(self.turns))
+        at = next((at for at in places if any(one.id == id for one in self.turns[at].messages)), None)
+        return None if at is None else evolve(self._until(at), thread=None)
+
+    def _until(self, at: int) -> Contents:
+        taken = {message.id for turn in self.turns[at:] for message in turn.messages}
         system = tuple(message for message in self.system_messages if message.id not in taken)
-        end = self.turns[asked].number
-        return evolve(self, turns=self.turns[:asked], end=end, system_messages=system)
+        return evolve(self, turns=self.turns[:at], end=self.turns[at].number, system_messages=system)
 
     def first_kept(self, most: int | None) -> int:
         """Return the lowest number of a turn among the newest *most* messages; the last turn always is."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message, coerce_messages
@@ -41,6 +41,23 @@ CANCELLED_STORE_SECONDS: Final = 5.0
 """How long a cancelled task waits for a store that does not heed the cancellation, in seconds."""
 
 
+@frozen(kw_only=True, eq=False)
+class Asked:
+    """What a turn asks, and what becomes of its answer.
+
+    Args:
+        question: The new messages.
+        options: Further arguments of ``session.ask``.
+        replacing: The id of a message: its turn, and all that follow, make room for this one. None for none.
+        kept: Makes the answer that is committed of the one that arrived; None commits that one.
+    """
+
+    question: tuple[Message, ...]
+    options: Mapping[str, Any]
+    replacing: str | None = None
+    kept: Callable[[Message], Message] | None = None
+
+
 class Transcript:
     """One conversation in memory, and its place in a store; at most *keep* messages are kept, None for all.
 
@@ -53,7 +70,7 @@ class Transcript:
         lock: Lets one turn run at a time.
         revision: The revision of the store that this object has; 0 for none.
         loaded: Whether the store was read, or need not be.
-        failed: The last question and its options, when its turn did not finish.
+        failed: What the last turn asked, when it did not finish.
         active: Whether a turn of this very object is under way.
         saved: What was last given to :meth:`save` and taken over, or None.
     """
@@ -84,7 +101,7 @@ class Transcript:
         self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
         self.revision = 0
         self.loaded = store is None
-        self.failed: tuple[tuple[Message, ...], Mapping[str, Any]] | None = None
+        self.failed: Asked | None = None
 
     def require_store(self) -> ConversationStore:
         """Return the store; raises StateError if there is none."""
@@ -92,14 +109,19 @@ class Transcript:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self._store
 
-    async def check_store(self, *, refresh: bool = False) -> None:
+    async def check_store(self, *, refresh: bool = False, replacing: str | None = None) -> None:
         """Read the store the first time, and when more is to be sent; else, check that its revision is this.
 
-        Another revision is a ``StoreConflictError``; with *refresh* it is taken over.
+        Another revision is a ``StoreConflictError``; with *refresh* it is taken over. What is sent is what
+        goes before the message *replacing*, None for all.
         """
         if self._store is None:
             return
-        enough = partial(fills, bounds=self._bounds)
+
+        def enough(contents: Contents) -> bool:
+            before = contents.before(replacing)
+            return before is not None and fills(before, self._bounds)
+
         if self.loaded:
             found = await self._step(
                 partial(self._store.load, self.id, owner=self.owner, last=0), patience=0.0
@@ -243,15 +265,26 @@ class Transcript:
             return self.contents
         raise StateError("this conversation was not read whole from its store: `await chat.load()` first")
 
-    def check_new(self, question: Sequence[Message]) -> None:
-        """Raise ConfigurationError if a message of *question* is in the conversation already."""
-        known = self.contents.ids()
-        for index, message in enumerate(question):
+    def before(self, asked: Asked) -> Contents:
+        """Return the contents that *asked* follows.
+
+        Raises:
+            ConfigurationError: The message to replace is not there, or a new one is there already.
+        """
+        before = self.contents.before(asked.replacing)
+        if before is None:
+            raise ConfigurationError(
+                f"replacing={printable(repr(asked.replacing), 80)} is no message of this conversation",
+                field="replacing",
+            )
+        known = before.ids()
+        for index, message in enumerate(asked.question):
             if message.id in known:
                 raise ConfigurationError(
                     f"messages[{index}].id is in this conversation already; pass only what is new",
                     field=f"messages[{index}].id",
                 )
+        return before
 
 
 def seed_messages(messages: object) -> tuple[Message, ...]:

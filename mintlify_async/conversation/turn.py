@@ -7,7 +7,7 @@ when the answer ends in any other way. Until it is over, no other turn of the co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from attrs import define, evolve, field
@@ -19,7 +19,7 @@ from ..model.thread import Thread
 from ..protocol.requests import new_message_id
 from ..runtime.cancellation import Deadline, cancel_requests
 from .history import Contents
-from .transcript import Transcript
+from .transcript import Asked, Transcript
 
 
 @define(eq=False, repr=False)
@@ -28,22 +28,21 @@ class ConversationTurn:
 
     Args:
         transcript: What the turn is committed to.
-        question: The new messages.
-        options: What the question is asked with; kept for ``retry``.
-        prepare: Returns the question to send, with the history as it is at that moment.
+        asked: What it asks.
+        prepare: Returns the question to send, after the contents that it is given.
         first: What *prepare* returned when the reply was made.
+        before: The contents at that moment.
         partial: Whether an answer that was broken off is committed when it has text.
         queue: Whether to wait in line while another turn is under way.
     """
 
     transcript: Transcript
-    question: tuple[Message, ...]
-    options: Mapping[str, Any]
-    prepare: Callable[[], PreparedQuestion]
+    asked: Asked
+    prepare: Callable[[Contents], PreparedQuestion]
     _first: PreparedQuestion | None = field(alias="first")
+    _before: Contents = field(alias="before")  # what was said before this turn
     partial: bool
     queue: bool
-    _before: Contents = field(init=False)  # what was said before this turn
     _committed: tuple[Message, Thread | None] | None = field(default=None, init=False)  # answer, thread
     _answer_id: str = field(default="", init=False)
     _store_error: Exception | None = field(default=None, init=False)
@@ -53,26 +52,22 @@ class ConversationTurn:
     _under_way: bool = field(default=False, init=False)
     _settled: bool = field(default=False, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        """Change nothing yet."""
-        self._before = self.transcript.contents
-
     async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:
         """Take the lock and check the store; return the question anew if the history has changed."""
         transcript = self.transcript
-        first = self._first or self.prepare()  # an observer that failed lets it be entered again
+        first = self._first or self.prepare(self._before)  # an observer that failed lets it be entered again
         total, clock = first.asker.timeouts.total, first.settings.clock
         deadline = None if total is None else clock.now() + total
-        await self._begin(Deadline(clock, deadline), total)
+        before = await self._begin(Deadline(clock, deadline), total)
         self._under_way = transcript.active = True
         self._settled = False
         self._task = asyncio.current_task()
         self._close_reply = close_if_unused
         prepared, self._first = first, None
-        if transcript.contents is not self._before:
-            self._before = transcript.contents
+        if before is not self._before:
+            self._before = before
             try:
-                prepared = self.prepare()
+                prepared = self.prepare(before)
             except BaseException:
                 self._roll_back()
                 self.left()
@@ -82,24 +77,22 @@ class ConversationTurn:
             prepared = PreparedQuestion(asker, prepared.request, prepared.settings, prepared.message)
         return None if prepared is first else prepared
 
-    async def _begin(self, limit: Deadline, total: float | None) -> None:
-        """Wait in line and check the store, until *limit*."""
+    async def _begin(self, limit: Deadline, total: float | None) -> Contents:
+        """Wait in line and check the store, until *limit*; return what was said before this turn."""
         transcript = self.transcript
         try:
             with limit:
                 await transcript.lock.acquire(self.release_if_over, queue=self.queue)
                 try:
                     # Turns that were ahead in line have run: their revision is not a conflict.
-                    await transcript.check_store(refresh=self.queue)
-                    transcript.check_new(self.question)
+                    await transcript.check_store(refresh=self.queue, replacing=self.asked.replacing)
+                    return transcript.before(self.asked)
                 except BaseException:
                     transcript.lock.release()
                     raise
         except TimeoutError:
             if total is None or not limit.ended:
                 raise  # the store's own
-        else:
-            return
         raise APITimeoutError(
             f"ask: not sent within {total:g} s (total timeout): the turns before it, or the conversation's "
             "store, took that long",
@@ -142,7 +135,9 @@ class ConversationTurn:
         if self._gave_up and cancel_requests() > 0:  # else only one step of the reply was cancelled
             return False
         has_text = message is not None and bool(message.text)
-        return self._committed is not None or whole or (self.partial and has_text)
+        # A part of an answer never takes the place of a whole one.
+        partial = self.partial and has_text and self.asked.replacing is None
+        return self._committed is not None or whole or partial
 
     def left(self) -> None:
         """Let the next turn begin."""
@@ -156,13 +151,15 @@ class ConversationTurn:
         if message is None:
             return
         before = self._before
+        if self.asked.kept is not None:
+            message = self.asked.kept(message)
         if not self._answer_id:
-            taken = before.ids() | {one.id for one in self.question}
+            taken = before.ids() | {one.id for one in self.asked.question}
             self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
         answer = evolve(message, id=self._answer_id, role="assistant")
         if (answer, thread) == self._committed:
             return
-        contents = before.with_messages((*self.question, answer))
+        contents = before.with_messages((*self.asked.question, answer))
         contents = evolve(contents, thread=thread or before.thread)
         try:
             # A task that was cancelled while it read the answer is in a hurry as well.
@@ -172,7 +169,7 @@ class ConversationTurn:
                 self._committed = (answer, thread)
 
     def _roll_back(self) -> None:
-        self.transcript.failed = (self.question, self.options)
+        self.transcript.failed = self.asked
 
     def release_if_over(self) -> bool:
         """Let the next turn begin if this one is over or abandoned; return whether it did.

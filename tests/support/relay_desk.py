@@ -71,11 +71,13 @@ async def desk(
         relay = Relay(asking, **settings)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
+        app.add_route("/api/chat/{chat_id:path}", relay.history, methods=["GET"])
         async with serving(app) as address, aiohttp.ClientSession() as http:
             made = Desk(local, asking, Page(http, address), relay)
             yield made
             await made.all_closed()
         assert_nothing_shown(local, made.page.seen)
+        assert made.page.user == "ada" or made.page.user.encode() not in made.page.seen
 
 
 def assert_nothing_shown(service: LocalService, seen: bytes) -> None:

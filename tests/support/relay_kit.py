@@ -124,6 +124,14 @@ class Page:
             self.seen += content + repr(dict(response.headers)).encode()
             return response.status, content, response.headers
 
+    async def history(self, chat_id: str = "chat-1", *, user: str = "") -> tuple[int, Any]:
+        """Return the status and the messages, or the text of a refusal."""
+        headers = {"x-user": user or self.user}
+        async with self.http.get(f"{self.address}/api/chat/{chat_id}", headers=headers) as response:
+            content = await response.read()
+            self.seen += content + repr(dict(response.headers)).encode()
+            return response.status, json.loads(content) if response.status == 200 else content.decode()
+
     async def ask(self, *messages: dict[str, Any], **fields: Any) -> bytes:
         """Return the answer's body."""
         body = {"id": "chat-1", "messages": list(messages), "trigger": "submit-message", **fields}

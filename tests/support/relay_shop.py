@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -96,8 +97,9 @@ AXE = """async () => {
 async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
     """Put everything up, and check at the end that the page's traffic held no secret and no script failed."""
     dist = built(release)
+    folder = tempfile.TemporaryDirectory()
     async with LocalService() as service, browser() as started:
-        env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/"}
+        env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/", "CHATS": f"{folder.name}/chats.sqlite"}
         app = create_app(service.session(), env, dist, **settings)
         traffic = Traffic(app)
         async with serving(traffic) as address:
@@ -111,6 +113,7 @@ async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
             yield Shop(release, service, page)
             await context.close()
             await until(lambda: not service.answering)
+    folder.cleanup()
     secrets = [service.assistant_key, service.admin_key, "thread_key"]
     secrets += [thread.id for thread in service.threads.values()]
     assert [secret for secret in secrets if secret.encode() in traffic.seen] == []

@@ -11,10 +11,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
-from attrs import frozen
+from attrs import evolve, frozen
 from starlette.responses import StreamingResponse
 
-from mintlify_async import AssistantError, MintlifyError
+from mintlify_async import AssistantError, MintlifyError, StoreConflictError
 from mintlify_async.events import ErrorEvent, Finish, StreamEvent
 
 from .json_values import Wire
@@ -30,6 +30,7 @@ from .page_events import (
     frame,
     masked,
 )
+from .punctual_store import StoreError
 from .refusals import cut_text
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from .question import Question
     from .seal import ThreadSeal
+    from .stored_chats import KeptAnswer
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -60,6 +62,7 @@ HEADERS = {
 }
 MOST_FRAMES = 512  # in one piece; between two of them, other tasks get their turn
 _SEALED = ("start", "finish")  # the events whose metadata carries the seal
+_UNSAVED = (StoreError, StoreConflictError)  # errors of a store: the answer itself may be whole
 
 
 @frozen(kw_only=True)
@@ -75,7 +78,8 @@ class RelayedAnswer:
         message: The answer, or the part of it that arrived; None when nothing did.
         thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.
-        error: The error that interrupted the answer, or None.
+        error: The error that interrupted the answer, or for which a finished answer is not in the relay's
+            store, or None.
     """
 
     outcome: Outcome
@@ -100,6 +104,10 @@ class AnswerSettings:
     on_finish: AnswerHook | None
     on_unfinished: AnswerHook | None
     error_text: Callable[[MintlifyError], str] | None
+
+    def page_events(self) -> PageEvents:
+        """Return what turns the events of one answer into those for the page."""
+        return SafeEvents() if self.mode == "safe" else ModernEvents()
 
     def public_text(self, error: MintlifyError) -> str:
         """Return the text that the page shows for *error*."""
@@ -149,7 +157,7 @@ class OpenReply:
     """
 
     # *key* is the service's, which no page may see, even if the service repeats it; *leave* frees the
-    # answer's place among the concurrent ones.
+    # answer's place among the concurrent ones; *kept* makes what a store keeps.
     def __init__(
         self,
         reply: Reply,
@@ -160,14 +168,16 @@ class OpenReply:
         user: str,
         settings: AnswerSettings,
         leave: Callable[[], None],
+        kept: KeptAnswer | None = None,
     ) -> None:
         self.reply = reply
         self.user = user
         self.question = question
         self.settings = settings
         self._leave = weakref.finalize(self, leave)  # runs once, also when this is never closed
-        self._events: PageEvents = SafeEvents() if settings.mode == "safe" else ModernEvents()
-        self._hider = ThreadHider()
+        self._events = settings.page_events()
+        self._kept = kept
+        self._hider = ThreadHider() if kept is None else kept.hider
         self._hider.learn(key)
         self._learn(thread)
         self._sealed: Thread | None = None  # the thread that the page has
@@ -195,6 +205,8 @@ class OpenReply:
         with anyio.CancelScope(shield=True):
             try:
                 await self.reply.close()
+            except MintlifyError as error:  # what had arrived could not be saved
+                self._note(error)
             finally:
                 self._leave()
             await self._tell()
@@ -218,14 +230,20 @@ class OpenReply:
                         await asyncio.sleep(0)
             await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
-            log.warning("an answer was interrupted: %s: %s", type(error).__name__, masked(str(error)))
-            self._error = error
+            self._note(error)
         made += self._ending()
         if made:
             yield b"".join(made)
         await self._tell()
+        if self._kept is not None:
+            await self.reply.close()  # a stored conversation takes the next question then
         self._leave()  # before the page sees the end, at which it may send the next question
         yield DONE
+
+    def _note(self, error: MintlifyError) -> None:
+        level, what = (logging.ERROR, "saved") if isinstance(error, _UNSAVED) else (logging.WARNING, "whole")
+        log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, masked(str(error)))
+        self._error = self._error or error
 
     def _page(self, event: StreamEvent) -> Iterable[bytes]:
         """Return the frames for one event of the service."""
@@ -238,7 +256,9 @@ class OpenReply:
         self._begun = True
         self._learn(self.reply.thread)
         self._finishing = self._finishing or isinstance(event, Finish)
-        return map(self._frame, self._events.page(event.to_wire()))
+        wire = event.to_wire()
+        named = (wire,) if self._kept is None else self._kept.named(wire)
+        return [self._frame(shown) for one in named for shown in self._events.page(one)]
 
     def _frame(self, event: Wire) -> bytes:
         if event["type"] in _SEALED:
@@ -247,9 +267,9 @@ class OpenReply:
 
     def _ending(self) -> Iterator[bytes]:
         """Yield what the page still needs of an unfinished answer: its thread and the error."""
-        failed = self._error is not None or self.reply.aborted
-        self._outcome = "failed" if failed else "finished"
-        if self._begun and self.reply.thread != self._sealed:
+        failed = self._error is not None and not isinstance(self._error, _UNSAVED)
+        self._outcome = "failed" if failed or self.reply.aborted else "finished"
+        if self._begun and self._kept is None and self.reply.thread != self._sealed:
             yield frame(self._with_seal({"type": "message-metadata"}))
         if self._error is not None:
             text = self.settings.public_text(self._error)
@@ -257,7 +277,7 @@ class OpenReply:
 
     def _with_seal(self, event: Wire) -> Wire:
         thread = self.reply.thread
-        if thread is None:
+        if thread is None or self._kept is not None:  # with a store, the page needs no thread
             return event
         self._sealed = thread
         token = self.settings.seal.seal(thread, self.user)
@@ -271,13 +291,16 @@ class OpenReply:
         if self._told:
             return
         self._told = True
+        message = self.reply.message
+        if message is not None and self._kept is not None and self._kept.id:
+            message = evolve(message, id=self._kept.id)  # as the page and the store know it
         await self.settings.tell(
             RelayedAnswer(
                 outcome=self._outcome,
                 user=self.user,
                 chat_id=self.question.chat_id,
                 question=self.question.messages,
-                message=self.reply.message,
+                message=message,
                 thread=self.reply.thread,
                 finish_reason=self.reply.finish_reason,
                 error=self._error,

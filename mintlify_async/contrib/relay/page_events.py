@@ -357,6 +357,31 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     return b"data: %b\n\n" % text.encode("ascii")
 
 
+def message_json(message: Wire, events: PageEvents, hider: ThreadHider) -> bytes:
+    """Return a stored message as JSON for a page, without what *events* and *hider* keep from pages."""
+    rest = dict(hider.hide(message))
+    parts = [kept for part in rest.pop("parts") if (kept := _page_part(part, events)) is not None]
+    texts = [(part["type"], _strict_json(part)) for part in parts]
+    shown = ",".join(text if kind in _TEXTS else masked(text) for kind, text in texts)
+    return f'{masked(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
+
+
+def _page_part(part: Wire, events: PageEvents) -> Wire | None:
+    """Return what a page gets of a stored part; None if *events* drops the event that made it."""
+    kind: str = part["type"]
+    if kind.startswith("tool-") or kind == "dynamic-tool":
+        if not isinstance(part.get("errorText"), str):
+            return part
+        failed = {"type": "tool-output-error", "toolCallId": "", "errorText": part["errorText"]}
+        return {**part, "errorText": events.page(failed)[-1]["errorText"]}
+    if kind in (*_TEXTS, "step-start"):
+        return part
+    made = events.page(part)  # all other parts have the fields of their event
+    return part if made and made[0]["type"] == kind else None
+
+
+_TEXTS = ("text", "reasoning")  # of the model; see frame
+
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 

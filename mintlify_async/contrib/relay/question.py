@@ -33,6 +33,7 @@ class Question:
         messages: The history as JSON objects, with allowed roles and parts only.
         seal: The sealed thread that the page sent, not opened yet, or None.
         chat_id: The id that the page gave the chat, or None.
+        message_id: The message that is to be edited or answered again; None for none and without a store.
         fields: The other fields that the page sent, unchecked, for the relay's ``ask``. Empty after the
             question was asked, because they may be large.
     """
@@ -40,18 +41,19 @@ class Question:
     messages: list[Wire]
     seal: str | None = None
     chat_id: str | None = None
+    message_id: str | None = None
     fields: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
 
 
-async def read_question(request: Request, bodies: BodyReader) -> Question:
-    """Read the question from *request*.
+async def read_question(request: Request, bodies: BodyReader, *, stored: bool = False) -> Question:
+    """Read the question from *request*; only its newest message when the others are *stored*.
 
     Raises:
         RelayRefusal: The request is not JSON, too large, too slow, or not in the form of ``useChat``.
         ClientDisconnect: The reader left before the whole request had arrived.
     """
     body = await bodies.read(request, "question", advice=" Please start a new conversation.")
-    question = _question(body, bodies.limits)
+    question = _newest(body, bodies.limits) if stored else _question(body, bodies.limits)
     await asyncio.sleep(0)  # asking takes its time, too
     return question
 
@@ -104,6 +106,24 @@ def _characters(message: Wire) -> int:
 def _all_characters(message: Wire) -> int:
     """Return the length of the texts, addresses and names of a message, its files aside."""
     return sum(len(value) for part in message["parts"] if part["type"] != "file" for value in part.values())
+
+
+def _newest(body: Wire, limits: RelayLimits) -> Question:
+    """Return the question ``message``, or the last of ``messages``; a page may ask again without either."""
+    history: object = body.get("messages")
+    given: object = body.get("message", history[-1] if is_list(history) and history else None)
+    rest = {name: value for name, value in body.items() if name not in ("message", "messages", "threadId")}
+    target, again = body.get("messageId"), body.get("trigger") == "regenerate-message"
+    if target is not None and not isinstance(target, str):
+        raise RelayRefusal(400, "messageId must be a string.")
+    if given is None and again:
+        chat_id = body.get("id")
+        question = Question(messages=[], chat_id=chat_id if isinstance(chat_id, str) else None, fields=rest)
+    else:
+        question = _question({**rest, "messages": [] if given is None else [given]}, limits)
+        if question.messages[0]["role"] != "user":
+            raise RelayRefusal(400, "The newest message must be the user's.")
+    return evolve(question, message_id=target)
 
 
 def _message(message: object, limits: RelayLimits) -> Wire | None:

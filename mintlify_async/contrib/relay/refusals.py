@@ -17,8 +17,11 @@ from mintlify_async import (
     MintlifyError,
     QuotaExceededError,
     StateError,
+    StoreConflictError,
     StreamInterruptedError,
 )
+
+from .punctual_store import StoreError
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -30,6 +33,10 @@ CUT = "The answer was interrupted. Please try again."
 FAILED = "The assistant could not finish this answer. Please try again."
 STEP_FAILED = "This step of the answer failed."
 SLOW = "The assistant did not answer in time. Please try again."
+AT_WORK = "The assistant is still answering in this conversation. Please wait until it has finished."
+CHANGED = "This conversation was changed in another tab. Please reload the page."
+UNREADABLE = "This conversation cannot be opened at the moment. Please try again later."
+UNSAVED = "This answer could not be saved, so it will be gone after a reload. Please try again."
 
 
 class RelayRefusal(HTTPException):
@@ -50,15 +57,19 @@ class RelayRefusal(HTTPException):
         return PlainTextResponse(self.detail, self.status_code, headers)
 
 
-def refusal_for(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
-    """Return the refusal for an error before the answer; with *in_thread*, a 404 is about the thread."""
+def refusal_for(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer."""
     match error:
         case APIStatusError():
-            return _for_status(error, in_thread=in_thread)
+            return _for_status(error)
         case QuotaExceededError():
             return RelayRefusal(429, TOO_MANY, retry_after(error.retry_after))
         case APITimeoutError():
             return RelayRefusal(504, SLOW)
+        case StoreConflictError():
+            return RelayRefusal(409, CHANGED)
+        case StoreError():
+            return RelayRefusal(503, UNREADABLE)
         case StateError():
             return RelayRefusal(503, AT_FAULT)
         case ConfigurationError():
@@ -78,9 +89,7 @@ _ANSWERS_BY_STATUS = {
 }
 
 
-def _for_status(error: APIStatusError, *, in_thread: bool) -> RelayRefusal:
-    if error.status == 404 and in_thread:
-        return RelayRefusal(404, "This conversation is no longer there. Please start a new one.")
+def _for_status(error: APIStatusError) -> RelayRefusal:
     # For every other status our key or domain is wrong, or the service failed: the reader cannot fix either.
     status, text = _ANSWERS_BY_STATUS.get(error.status, (502, AT_FAULT))
     return RelayRefusal(status, text, retry_after(error.retry_after) if status in (429, 503) else None)
@@ -100,5 +109,7 @@ def cut_text(error: MintlifyError) -> str:
             return SLOW
         case StreamInterruptedError() | APIConnectionError():
             return CUT
+        case StoreConflictError() | StoreError():
+            return UNSAVED
         case _:
             return FAILED

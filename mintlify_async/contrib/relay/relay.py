@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from attrs import define, evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from mintlify_async import ConfigurationError, MintlifyError, QuotaExceededError
+from mintlify_async import ConfigurationError, MintlifyError, NotFoundError, QuotaExceededError
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
@@ -26,13 +27,15 @@ from .feedback import RelayFeedback, read_feedback
 from .limits import RelayLimits
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
-from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
+from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .request_body import BodyReader
 from .seal import DAY, SealError, ThreadSeal
+from .stored_chats import StoredQuestion, stored_chats
 from .uploads import Uploads
 
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
+    from mintlify_async.storage import ConversationStore
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -73,6 +76,7 @@ class RelaySettings(TypedDict, total=False):
     """The arguments that :func:`relay_router` and :func:`relay_routes` pass on to :class:`Relay`."""
 
     secrets: Required[Sequence[str]]
+    store: ConversationStore | None
     rate: RateHook | None
     on_finish: AnswerHook | None
     on_unfinished: AnswerHook | None
@@ -107,6 +111,9 @@ class Relay:
             without an account, of one browser. It stays here: the service gets a pseudonym as ``fp``. To
             refuse the request, raise an ``HTTPException`` or return an empty string. Not needed when every
             call of :meth:`respond` and :meth:`open` passes ``user=``.
+        store: Where conversations are kept, each named by its chat's id and owned by the user. A page then
+            posts its newest message only (of a whole history, only that counts), and gets the history from
+            :meth:`history`. Without a store, pages keep their history and their sealed thread.
         rate: A plain or async function that takes the user and the request, before the body is read. It
             returns None to continue, or the seconds after which the user may ask again (429).
         on_finish: A plain or async function that takes each finished answer, for instance to store it, before
@@ -145,6 +152,7 @@ class Relay:
         *,
         secrets: Sequence[str],
         user: UserHook | None = None,
+        store: ConversationStore | None = None,
         rate: RateHook | None = None,
         on_finish: AnswerHook | None = None,
         on_unfinished: AnswerHook | None = None,
@@ -185,12 +193,14 @@ class Relay:
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._bodies = BodyReader(limits, Uploads(limits), self._clock)
         self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
+        self._chats = stored_chats(self._session, store, self._clock, limits.messages)
         self._user = user
         self._rate = rate
         self._ask = ask
         self._on_feedback = on_feedback
         self._page_fields = frozenset(page_fields)
         self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
+        self._loading = _Places(max_concurrent, max_concurrent_per_user, Counter())  # histories, in memory
         self._answer_settings = AnswerSettings(
             mode=mode,
             clock=self._clock,
@@ -246,6 +256,34 @@ class Relay:
             return Response(status_code=499)
         return Response(status_code=204)
 
+    async def history(self, request: Request, *, user: str | None = None) -> Response:
+        """Return the messages of the user's conversation ``chat_id`` as JSON, for ``useChat({messages})``.
+
+        The newest ones, as many as ``RelayLimits.messages``. 404 if the user has no such conversation.
+
+        Args:
+            request: The page's request, with ``chat_id`` among the parameters of its path.
+            user: The user's id; the user hook is called when it is None.
+        """
+        try:
+            if self._chats is None:
+                raise RelayRefusal(404, "Conversations are not kept here.")
+            who = await self._who(request, user)
+            self._loading.enter(who)
+            leave = partial(self._loading.leave, who)
+            try:
+                events = self._answer_settings.page_events()
+                response = await self._chats.history(request.path_params["chat_id"], who, events)
+            except BaseException:
+                leave()
+                raise
+            weakref.finalize(response, leave)
+        except RelayRefusal as refusal:
+            return refusal.response()
+        except MintlifyError as error:
+            return _logged_refusal(error).response()
+        return response
+
     async def resume(self, request: Request) -> Response:
         """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""
         return Response(status_code=204)
@@ -279,7 +317,7 @@ class Relay:
         who = await self._who(request, user)
         await self._check_rate(who, request)
         self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
-        question = await read_question(request, self._bodies)
+        question = await read_question(request, self._bodies, stored=self._chats is not None)
         options = await self._options(request, question)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         self._places.enter(who)
@@ -300,9 +338,20 @@ class Relay:
     ) -> OpenReply:
         site = options.get("domain") or self._session.options.domain
         settings = evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
-        thread = _thread(question, user, settings.seal)
-        reply = self._reply(question, thread, user, options)
-        await _open_while_there(reply, request, in_thread=thread is not None)
+        fp = self._seal.pseudonym(user)
+        stored: StoredQuestion | None = None
+        try:
+            if self._chats is None:
+                thread = _thread(question, user, settings.seal)
+                ask: Callable[..., Reply] = partial(self._session.ask, question.messages, fp=fp, **options)
+            else:
+                stored = await self._chats.begin(question, user, options, fp=fp)
+                question, thread, ask = stored.question, stored.thread, stored.ask
+            reply = await _ask_while_there(ask, thread, request)
+        except MintlifyError as error:
+            if stored is not None and stored.is_busy(error):
+                raise RelayRefusal(409, AT_WORK) from None
+            raise _logged_refusal(error) from None
         return OpenReply(
             reply,
             question=question,
@@ -311,20 +360,8 @@ class Relay:
             user=user,
             settings=settings,
             leave=leave,
+            kept=None if stored is None else stored.answer,
         )
-
-    def _reply(
-        self, question: Question, thread: Thread | None, user: str, options: Mapping[str, Any]
-    ) -> Reply:
-        try:
-            return self._session.ask(
-                question.messages, thread=thread, fp=self._seal.pseudonym(user), **options
-            )
-        except MintlifyError as error:
-            field = error.field if isinstance(error, ConfigurationError) else None
-            if (field or "").startswith("messages"):  # the page sent them; the app set all other fields
-                raise RelayRefusal(400, "The assistant does not accept this question.") from None
-            raise _logged_refusal(error, in_thread=thread is not None) from None
 
     async def _who(self, request: Request, user: str | None) -> str:
         if user is None:
@@ -352,7 +389,7 @@ class Relay:
             try:
                 wait = await result(self._rate(user, request))
             except QuotaExceededError as error:
-                raise refusal_for(error, in_thread=False) from None
+                raise refusal_for(error) from None
             if wait is None:
                 return
             if isinstance(wait, bool) or not isinstance(wait, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
@@ -384,12 +421,19 @@ def _check(mode: str, page_fields: Collection[str]) -> None:
         raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
 
 
-_SEAL_REFUSALS = {
-    # 404, so that the user does not learn that the conversation exists
-    "foreign": (404, "This conversation is not there. Please start a new one."),
-    "expired": (400, "This conversation has expired. Please start a new one."),
-    "changed": (400, "This conversation cannot be continued. Please start a new one."),
-}
+async def _ask_while_there(ask: Callable[..., Reply], thread: Thread | None, request: Request) -> Reply:
+    """Return the opened reply of *ask*. If the service has lost *thread*, ask once more without it."""
+    while True:
+        try:
+            reply = ask(thread=thread)
+            await _open_while_there(reply, request)
+        except NotFoundError:
+            if thread is None:
+                raise
+            log.info("the service has lost a thread: the question is asked again without it")
+            thread = None
+        else:
+            return reply
 
 
 def _thread(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
@@ -397,12 +441,12 @@ def _thread(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
         return None
     try:
         return seal.open(question.seal, user)
-    except SealError as error:
-        log.info("a page's sealed thread was refused: %s", error.reason)
-        raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
+    except SealError as error:  # also after another secret, or when a reader has signed in
+        log.info("a page's sealed thread is %s: the question is asked without it", error.reason)
+        return None
 
 
-async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:
+async def _open_while_there(reply: Reply, request: Request) -> None:
     """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place."""
     opened = False
     failure: Exception | None = None
@@ -416,9 +460,7 @@ async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) 
         try:
             await reply.__aenter__()
             opened = True
-        except MintlifyError as error:
-            failure = _logged_refusal(error, in_thread=in_thread)
-        except Exception as error:  # the app's own, for instance from its key function; raised below
+        except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:
@@ -429,8 +471,12 @@ async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) 
         raise ClientDisconnect
 
 
-def _logged_refusal(error: MintlifyError, *, in_thread: bool) -> RelayRefusal:
-    refusal = refusal_for(error, in_thread=in_thread)
+def _logged_refusal(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer, and log the error unless it is the page's."""
+    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
+        # The page sent them; the app set all other fields.
+        return RelayRefusal(400, "The assistant does not accept this question.")
+    refusal = refusal_for(error)
     level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
     told = (refusal.status_code, type(error).__name__, masked(str(error)))
     log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)

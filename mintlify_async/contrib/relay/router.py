@@ -51,8 +51,12 @@ def relay_router(
         async def feedback_user(request: Request, user: Any = user) -> Response:
             return await relay.feedback(request, user=user or "")
 
+        async def history_user(request: Request, user: Any = user) -> Response:
+            return await relay.history(request, user=user or "")
+
         answer: Any = answer_user
         feedback: Any = feedback_user
+        history: Any = history_user
     else:
         relay = Relay(session, user=user, **settings)
 
@@ -62,11 +66,16 @@ def relay_router(
         async def feedback_request(request: Request) -> Response:
             return await relay.feedback(request)
 
-        answer, feedback = answer_request, feedback_request
+        async def history_request(request: Request) -> Response:
+            return await relay.history(request)
+
+        answer, feedback, history = answer_request, feedback_request, history_request
     options: dict[str, Any] = {"response_model": None, "include_in_schema": False}
     router.add_api_route(path, answer, methods=["POST"], **options)
     router.add_api_route(_feedback_path(path), feedback, methods=["POST"], **options)
     router.add_api_route(_resume_path(path), relay.resume, methods=["GET"], **options)
+    if settings.get("store") is not None:
+        router.add_api_route(_history_path(path), history, methods=["GET"], **options)
     return router
 
 
@@ -79,11 +88,14 @@ def relay_routes(
     """
     _check(path, user)
     relay = Relay(session, user=user, **settings)
-    return [
+    routes = [
         Route(path, relay.respond, methods=["POST"]),
         Route(_feedback_path(path), relay.feedback, methods=["POST"]),
         Route(_resume_path(path), relay.resume, methods=["GET"]),
     ]
+    if settings.get("store") is not None:
+        routes.append(Route(_history_path(path), relay.history, methods=["GET"]))
+    return routes
 
 
 def _check(path: str, user: object) -> None:
@@ -103,4 +115,8 @@ def _feedback_path(path: str) -> str:
 
 def _resume_path(path: str) -> str:
     """Return the path at which pages ask to resume; ai 5.0.0 does not encode slashes in the chat's id."""
-    return f"{path.rstrip('/')}/{{chat_id:path}}/stream"
+    return f"{_history_path(path)}/stream"
+
+
+def _history_path(path: str) -> str:
+    return f"{path.rstrip('/')}/{{chat_id:path}}"

@@ -80,6 +80,7 @@ async def test_modern_pages_get_more():
         ({"max_concurrent_per_user": 0}, "max_concurrent_per_user"),
         ({"keep_alive": 0}, "keep_alive"),
         ({"seal_ttl": 0}, "seal_ttl"),
+        ({"store": "chats.sqlite"}, "store"),
     ],
 )
 async def test_bad_settings_are_named(settings, field):

@@ -433,41 +433,84 @@ async def test_a_browser_with_a_forged_cookie_gets_its_own():
             assert await here.alert() == "Please sign in first."
         await here.page.reload()
         here.service.script.ask(text="You")
-        await here.click("Retry")
+        await here.ask("Who am I?")
         await here.shows("You")
         assert here.service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(browser))
         assert len(here.service.requests) == 1
 
 
-async def test_storage_that_is_full_or_off():
-    """A full storage forgets the oldest chats; without one, the page works and forgets."""
+async def test_storage_that_is_off():
+    """The browser keeps verdicts only: without storage the page works, and the chat outlives a reload."""
     async with shop(NEWEST) as here:
-        await here.page.evaluate(
-            """() => {
-                localStorage.setItem('chat:young', JSON.stringify({ at: Date.now(), messages: [] }));
-                let text = 'x'.repeat(4_000_000);
-                for (let step = 2_000_000; step >= 1; step = Math.floor(step / 2))
-                    try {
-                        localStorage.setItem('chat:broken', text + 'x'.repeat(step));
-                        text += 'x'.repeat(step);
-                    } catch {}
-            }"""
-        )
+        off = "Storage.prototype.setItem = Storage.prototype.getItem = () => { throw new Error('off') }"
+        await here.page.add_init_script(off)
+        await here.page.reload()
         here.service.script.ask(text="Kept")
         await here.ask("Keep me")
+        await here.status("ready")
+        await here.click("Good answer")
+        await here.page.locator(".thumb[aria-pressed=true]").wait_for()
+        await here.page.reload()
         await here.shows("Kept")
+        assert await here.page.locator(".thumb[aria-pressed=true]").count() == 0
+
+
+@every_release
+async def test_edit_and_answer_again(release):
+    """An edited question takes the place of what followed it, and a new answer that of the old one."""
+    async with shop(release) as here:
+        for number in (1, 2):
+            here.service.script.ask(text=f"Answer {number}")
+            await here.ask(f"Question {number}")
+            await here.shows(f"Answer {number}")
+            await here.status("ready")
+        here.service.script.ask(text="Better")
+        await here.click("Answer again")
+        await here.shows("Better")
         await here.status("ready")
-        id = here.page.url.partition("?chat=")[2]
-        await until_true(here, f"localStorage.getItem('chat:{id}')?.includes('Kept')")
-        assert await here.page.evaluate("Object.keys(localStorage).sort()") == sorted(
-            ["chat:young", f"chat:{id}"]
-        )
-        await here.page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error('off') } }")
-        await here.click("New chat")
-        here.service.script.ask(text="Short")
-        await here.ask("Little")
-        await here.shows("Short")
+        await here.page.reload()
+        await here.shows("Better")
+        both = (["Question 1", "Question 2"], ["Answer 1", "Better"])
+        assert (await here.questions(), await here.answers()) == both
+
+        await here.page.get_by_role("button", name="Edit").last.click()
+        await here.shows("What follows the question will be replaced.")
+        await here.click("Cancel")
+        assert await here.page.get_by_label("Your question").input_value() == ""
+
+        here.service.script.ask(status=400)
+        await here.page.get_by_role("button", name="Edit").first.click()
+        assert await here.page.get_by_label("Your question").input_value() == "Question 1"
+        await here.ask("Question one")
+        assert await here.alert() == "The assistant does not accept this question."
+        await here.page.reload()
+        await here.shows("Better")
+        assert (await here.questions(), await here.answers()) == both  # a refusal has lost nothing
+
+        here.service.script.ask(text="Other")
+        await here.page.get_by_role("button", name="Edit").first.click()
+        await here.ask("Question one")
+        await here.shows("Other")
         await here.status("ready")
+        await here.page.reload()
+        await here.shows("Other")
+        assert (await here.questions(), await here.answers()) == (["Question one"], ["Other"])
+        sent = [message["parts"][0]["text"] for message in here.service.requests[-1].json["messages"]]
+        assert sent == ["Question one"]
+
+
+async def test_a_store_that_is_away():
+    """The page says that the chat cannot be opened; when the store is back, the chat is there."""
+    async with shop(NEWEST) as here:
+        here.service.script.ask(text="Kept")
+        await here.ask("Keep me")
+        await here.status("ready")
+        await here.page.route("**/api/chat/*", lambda route: route.fulfill(status=503, body="Later, please."))
+        await here.page.reload()
+        await here.shows("Later, please.")
+        await here.page.unroute("**/api/chat/*")
+        await here.page.reload()
+        await here.shows("Kept")
 
 
 def test_no_lock_file_names_a_registry():

@@ -16,6 +16,7 @@ from mintlify_async.contrib.relay.page_events import (
     ThreadHider,
     delta_frame,
     frame,
+    message_json,
 )
 from mintlify_async.contrib.relay.refusals import STEP_FAILED
 from mintlify_async.events import ReasoningDelta, TextDelta
@@ -358,3 +359,58 @@ def test_modern_pages_get_everything():
         assert modern.page(event) == [event]
     assert modern.page({"type": "start", "messageMetadata": "x"}) == [{"type": "start"}]
     assert modern.page({"type": "message-metadata", "messageMetadata": "x"}) == []  # nothing is left of it
+
+
+STORED = [
+    {"type": "step-start"},
+    {"type": "reasoning", "text": "mint_0123456789", "id": "0"},
+    {
+        "type": "tool-x",
+        "toolCallId": "c",
+        "state": "output-error",
+        "input": 1,
+        "errorText": "mint_0123456789",
+    },
+    {"type": "dynamic-tool", "toolName": "x", "toolCallId": "d", "state": "input-available", "input": None},
+    {"type": "source-url", "sourceId": "s", "url": "/a", "title": "thread-77"},
+    {"type": "source-document", "sourceId": "s", "mediaType": "a/b", "title": "t"},
+    {"type": "file", "mediaType": "image/png", "url": "https://docs.example/a.png"},
+    {"type": "data-x", "data": {"threadKey": "k", "a": 1}, "id": "1"},
+    {"type": "text", "text": "mint_0123456789 is not masked", "state": "done"},
+    {"type": "source-url", "sourceId": 1, "url": "/a"},
+    {"type": "custom", "kind": "a.b"},
+]
+
+
+def test_a_stored_message_is_what_its_events_were():
+    """What is dropped, masked and hidden of the events is so of the stored parts."""
+    hider = ThreadHider()
+    hider.learn("thread-77")
+    message = {"id": "m", "role": "assistant", "metadata": {"a": "mint_0123456789"}, "parts": STORED}
+    safe = json.loads(message_json(message, SafeEvents(), hider))
+    assert list(safe) == ["id", "role", "metadata", "parts"]
+    assert safe["metadata"] == {"a": "mint_***"}
+    assert [part["type"] for part in safe["parts"]] == [part["type"] for part in STORED[:-2]]
+    assert safe["parts"][1] == STORED[1]
+    assert safe["parts"][2]["errorText"] != STORED[2]["errorText"]
+    assert safe["parts"][4]["title"] == "[hidden]"
+    assert safe["parts"][7] == {"type": "data-x", "data": {"a": 1}, "id": "1"}
+    assert safe["parts"][8] == STORED[8]
+    modern = json.loads(message_json(message, ModernEvents(), hider))
+    assert modern["parts"][-1] == STORED[-1]
+
+
+class Strict(SafeEvents):
+    """Drops addresses and replaces texts that the other events let pass."""
+
+    def page(self, wire):
+        if wire["type"] == "file":
+            return []
+        return [{**event, "errorText": "failed"} for event in super().page(wire)]
+
+
+def test_stored_parts_follow_the_rules_of_events():
+    """A rule for events is one for the history, with nothing to add there."""
+    parts = json.loads(message_json({"id": "m", "parts": STORED}, Strict(), ThreadHider()))["parts"]
+    assert "file" not in {part["type"] for part in parts}
+    assert parts[2]["errorText"] == "failed"

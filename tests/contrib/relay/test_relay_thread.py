@@ -14,6 +14,8 @@ from relay_kit import SECRET, events, thread_token, user_message
 from mintlify_async import Thread
 from mintlify_async.contrib.relay import ThreadSeal
 
+TEXT = [{"type": "text", "text": "An answer"}]
+
 
 async def test_the_thread_goes_on():
     """The page sends back the token it was given; the service gets the thread's id and key."""
@@ -82,27 +84,26 @@ async def test_the_latest_seal_counts():
 
 
 @pytest.mark.parametrize(
-    ("spoil", "user", "status"),
-    [
-        ("{}", "bob", 404),
-        ("{}x", "ada", 400),
-        ("thread_1", "ada", 400),
-        ("", "ada", 400),
-    ],
+    ("spoil", "user"),
+    [("{}", "bob"), ("{}x", "ada"), ("thread_1", "ada"), ("", "ada"), ("old secret", "ada")],
 )
-async def test_a_seal_that_does_not_open_is_refused(spoil, user, status):
-    """Another user's token is a 404, a changed one a 400; nothing is asked."""
+async def test_a_seal_that_does_not_open_is_left_behind(spoil, user):
+    """Another user's token, one of another secret or a changed one: asked without it, with the history."""
     async with desk() as here:
-        token = spoil.format(here.seal.seal(Thread("thread_1"), "ada"))
-        answer = {"id": "a", "role": "assistant", "parts": [], "metadata": {"threadId": token}}
-        body = {"id": "c", "messages": [user_message("1"), answer, user_message("2", "u2")]}
-        got, text, _ = await here.other(user).post(body)
-        assert (got, text.endswith(b"Please start a new one.")) == (status, True)
-        assert here.service.requests == []
+        old = spoil == "old secret"
+        seal = ThreadSeal([SECRET[::-1]]).at(here.session.base_url, here.session.options.domain)
+        token = ("{}" if old else spoil).format((seal if old else here.seal).seal(Thread("thread_1"), "ada"))
+        answer = {"id": "a", "role": "assistant", "parts": TEXT, "metadata": {"threadId": token}}
+        here.service.script.ask(events=TURN)
+        shown = await here.other(user).ask(user_message("1"), answer, user_message("2", "u2"))
+        (request,) = here.service.requests
+        assert "threadId" not in request.json
+        assert [message["id"] for message in request.json["messages"]] == ["u1", "a", "u2"]
+        assert here.seal.open(thread_token(shown), user) == Thread("thread_77")
 
 
-async def test_an_expired_seal_is_refused():
-    """An expired token is a 400."""
+async def test_an_expired_seal_is_left_behind():
+    """A conversation that lay for longer than seal_ttl goes on in a new thread, with its history."""
 
     class Past:
         def wall(self) -> float:
@@ -111,12 +112,11 @@ async def test_an_expired_seal_is_refused():
     async with desk() as here:
         past = ThreadSeal([SECRET], clock=Past()).at(here.session.base_url, here.session.options.domain)
         token = past.seal(Thread("thread_1"), "ada")
-        status, text, _ = await here.page.post(
-            {"id": "c", "messages": [user_message("1")], "threadId": token}
-        )
-        assert status == 400
-        assert b"expired" in text
-        assert here.service.requests == []
+        answer = {"id": "a", "role": "assistant", "parts": TEXT, "metadata": {"threadId": token}}
+        await here.page.ask(user_message("1"), answer, user_message("2", "u2"))
+        (request,) = here.service.requests
+        assert "threadId" not in request.json
+        assert len(request.json["messages"]) == 3
 
 
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
@@ -132,27 +132,43 @@ async def test_the_thread_never_shows(place, mode):
         assert here.seal.open(thread_token(body), "ada") == Thread(thread.id, thread.key)
 
 
-async def test_a_thread_that_is_gone_is_404():
-    """A thread that the service no longer has is a 404."""
+async def test_a_thread_that_is_gone_is_left_behind():
+    """A thread that the service has lost: one further POST, with the same history and in a new thread."""
     async with desk() as here:
-        token = here.seal.seal(Thread("thread_gone", "k"), "ada")
+        token = here.seal.seal(Thread("thread_gone", "thread_key"), "ada")
+        answer = {"id": "a", "role": "assistant", "parts": TEXT, "metadata": {"threadId": token}}
+        history = [user_message("1"), answer, user_message("2", "u2")]
+        shown = await here.page.ask(*history)
+        first, second = (request.json for request in here.service.requests)
+        assert first.pop("threadId") == "thread_gone"
+        assert first.pop("threadKey") == "thread_key"
+        assert first == second
+        (thread,) = here.service.threads.values()
+        assert here.seal.open(thread_token(shown), "ada").id == thread.id
+
+
+async def test_a_404_that_is_not_about_the_thread_ends():
+    """A wrong domain answers every question with 404: two POSTs in all, and a 502 for the page."""
+    async with desk() as here:
+        here.service.script.ask(status=404, times=None)
+        token = here.seal.seal(Thread("thread_1", "k"), "ada")
         status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})
-        assert status == 404
+        assert (status, len(here.service.requests)) == (502, 2)
 
 
 @pytest.mark.parametrize("elsewhere", ["domain", "base_url", "asked domain"])
 async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
-    """One secret may serve several sites: a token of another one is refused like another user's."""
+    """One secret may serve several sites: a token of another one is left behind like another user's."""
     async with desk(ask={"domain": "other-docs"} if elsewhere == "asked domain" else None) as here:
         base_url, domain = here.session.base_url, here.session.options.domain
         if elsewhere == "domain":
             domain = "other-docs"
         elif elsewhere == "base_url":
             base_url = "https://api.eu.example"
+        here.service.domain = None  # it answers for every site
         token = ThreadSeal([SECRET]).at(base_url, domain).seal(Thread("thread_1"), "ada")
-        status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})
-        assert status == 404
-        assert here.service.requests == []
+        await here.page.ask(user_message("q"), threadId=token)
+        assert "threadId" not in here.asked
 
 
 async def test_an_apps_question_to_another_site_goes_on_there():

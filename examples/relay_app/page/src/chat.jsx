@@ -1,8 +1,6 @@
 // One chat: the relay streams each answer into useChat, and this shows it.
-// The page holds no key and no thread: the relay encrypts the thread into the message's metadata, and useChat sends
-// that back with the history.
+// The page holds no key, no thread and no history: the app has them all, and useChat posts the newest message only.
 import { useChat } from "@ai-sdk/react";
-import { DefaultChatTransport } from "ai";
 import { memo, useCallback, useEffect, useRef, useState } from "react";
 import { useStickToBottom } from "use-stick-to-bottom";
 import { Composer } from "./composer.jsx";
@@ -10,9 +8,8 @@ import { Announce, CopyButton } from "./copy_button.jsx";
 import { Feedback } from "./feedback.jsx";
 import { Link, Markdown } from "./markdown.jsx";
 import { imagesOf, isSearching, piecesOf, sourcesOf, splitSuggestions, textOf } from "./message.js";
-import { save } from "./saved_chats.js";
+import { saveRatings, transport } from "./stored_chats.js";
 
-const transport = new DefaultChatTransport({ api: "/api/chat" });
 const STARTERS = ["How do I get started?", "How do I log in by SSO?", "What are the limits?"];
 const SEARCHING = "Searching the documentation…";
 const DRAW = 50; // milliseconds between two drawings of a growing answer
@@ -29,21 +26,13 @@ export function Chat({ id, saved, newChat }) {
   const [incomplete, setIncomplete] = useState(saved.incomplete); // stopped, or cut by a reload
   const [ratings, setRatings] = useState(saved.ratings);
   const rated = useCallback((messageId, value) => setRatings((all) => ({ ...all, [messageId]: value })), []);
+  const [editing, edit] = useState(null); // the question that the reader is changing
+  const again = useCallback((messageId) => regenerate({ messageId }), [regenerate]);
   const scroll = useStickToBottom({ initial: "instant", resize: "instant" });
   const last = messages.at(-1);
 
-  const kept = useRef(null);
-  kept.current = { messages, incomplete: busy || incomplete || status === "error", ratings };
-  useEffect(() => save(id, kept.current), [status, incomplete, ratings]);
-  useEffect(() => {
-    const keep = () => save(id, kept.current);
-    addEventListener("pagehide", keep); // a reload in the middle of an answer keeps the part that there is
-    return () => {
-      removeEventListener("pagehide", keep);
-      keep();
-      stop();
-    };
-  }, []);
+  useEffect(() => saveRatings(id, ratings), [ratings]);
+  useEffect(() => () => void stop(), []);
 
   const [spoken, announce] = useSpoken(status, incomplete, scroll.contentRef);
 
@@ -51,7 +40,8 @@ export function Chat({ id, saved, newChat }) {
     if (busy) return;
     history.replaceState(null, "", `?chat=${id}`);
     setIncomplete(false);
-    sendMessage({ text });
+    sendMessage({ text, messageId: editing?.id }); // with a message's id, it takes the place of that message
+    edit(null);
     scroll.scrollToBottom("instant");
   }
 
@@ -80,12 +70,13 @@ export function Chat({ id, saved, newChat }) {
               {messages.length === 0 && <Welcome ask={ask} />}
               {messages.map((message, index) =>
                 message.role === "user" ? (
-                  <Asked key={index} message={message} />
+                  <Asked key={index} message={message} edit={busy ? undefined : edit} />
                 ) : (
                   <Answer
                     key={index}
                     message={message}
                     live={busy && message === last}
+                    again={status === "ready" && !incomplete && message === last ? again : undefined}
                     chatId={id}
                     rating={ratings[message.id]}
                     onRated={rated}
@@ -95,6 +86,7 @@ export function Chat({ id, saved, newChat }) {
               {status === "submitted" && last?.role === "user" && <Searching />}
               {status === "error" && <Notice text={reasonOf(error)} retry={retry} failed />}
               {status === "ready" && incomplete && <Notice text="This answer is not complete." retry={retry} />}
+              {editing && <Notice text="What follows the question will be replaced." label="Cancel" retry={() => edit(null)} />}
             </div>
           </div>
           {!scroll.isAtBottom && (
@@ -103,7 +95,7 @@ export function Chat({ id, saved, newChat }) {
             </button>
           )}
           <p role="status" className="unseen">{spoken}</p>
-          <Composer busy={busy} ask={ask} stop={stopAnswer} />
+          <Composer busy={busy} ask={ask} stop={stopAnswer} editing={editing} />
         </main>
       </div>
     </Announce>
@@ -153,25 +145,26 @@ function Searching() {
   return <p className="searching">{SEARCHING}</p>;
 }
 
-function Notice({ text, retry, failed }) {
+function Notice({ text, label = "Retry", retry, failed }) {
   return (
     <div className={failed ? "notice failed" : "notice"} role={failed ? "alert" : undefined}>
       <span>{text}</span>
-      <button type="button" className="plain" onClick={retry}>Retry</button>
+      <button type="button" className="plain" onClick={retry}>{label}</button>
     </div>
   );
 }
 
-const Asked = memo(function Asked({ message }) {
+const Asked = memo(function Asked({ message, edit }) {
   return (
     <article className="user">
       <h2 className="unseen">You asked</h2>
       <p>{textOf(message)}</p>
+      <button type="button" className="edit" disabled={!edit} onClick={() => edit(message)}>Edit</button>
     </article>
   );
 });
 
-const Answer = memo(function Answer({ message, live, chatId, rating, onRated }) {
+const Answer = memo(function Answer({ message, live, again, chatId, rating, onRated }) {
   const { text, suggestions } = splitSuggestions(textOf(message), live);
   const images = imagesOf(message);
   return (
@@ -189,6 +182,7 @@ const Answer = memo(function Answer({ message, live, chatId, rating, onRated }) 
           <Links label="Read on" kind="suggestions" links={suggestions} />
           <div className="actions">
             {text && <CopyButton label="Copy answer" text={() => text} />}
+            {again && <button type="button" className="small" onClick={() => again(message.id)}>Answer again</button>}
             <Feedback chatId={chatId} messageId={message.id} rating={rating} onRated={onRated} />
           </div>
         </>

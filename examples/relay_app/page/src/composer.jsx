@@ -1,9 +1,15 @@
 // Where the reader types: Enter sends, Shift+Enter begins a new line, and the box grows with its text.
-import { useLayoutEffect, useRef, useState } from "react";
+import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { textOf } from "./message.js";
 
-export function Composer({ busy, ask, stop }) {
+export function Composer({ busy, ask, stop, editing }) {
   const [draft, setDraft] = useState("");
   const box = useRef(null);
+
+  useEffect(() => {
+    setDraft(editing ? textOf(editing) : "");
+    if (editing) box.current.focus();
+  }, [editing]);
 
   useLayoutEffect(() => {
     box.current.style.height = "auto";

@@ -5,7 +5,7 @@ import { generateId } from "ai";
 import { useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { Chat } from "./chat.jsx";
-import { load } from "./saved_chats.js";
+import { load } from "./stored_chats.js";
 import "./page.css";
 
 function chatInAddress() {
@@ -16,6 +16,7 @@ function chatInAddress() {
 function App() {
   const [id, setId] = useState(chatInAddress);
   const [saved, setSaved] = useState(null);
+  const [failure, setFailure] = useState(null);
 
   useEffect(() => {
     const back = () => setId(chatInAddress());
@@ -25,7 +26,10 @@ function App() {
 
   useEffect(() => {
     let wanted = true;
-    load(id).then((chat) => wanted && setSaved({ ...chat, id }));
+    const show = (chat) => wanted && setSaved({ ...chat, id });
+    const isNew = new URLSearchParams(location.search).get("chat") !== id;
+    if (isNew) show({ messages: [], incomplete: false, ratings: {} });
+    else load(id).then(show, (error) => wanted && setFailure(error.message));
     return () => {
       wanted = false;
     };
@@ -36,6 +40,7 @@ function App() {
     setId(generateId());
   }
 
+  if (failure !== null) return <p role="alert" className="failure">{failure}</p>;
   // A chat is mounted with its messages, once: useChat takes them only then.
   return saved?.id === id ? <Chat key={id} id={id} saved={saved} newChat={newChat} /> : null;
 }
