@@ -8,7 +8,7 @@ import logging
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 from attrs import frozen
@@ -174,6 +174,8 @@ class OpenReply:
         self._begun = self._finishing = self._closed = self._told = False
         self._outcome: Outcome = "left"
         self._error: MintlifyError | None = None
+        self._cut_by: MintlifyError | None = None
+        self._stopped = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -201,6 +203,14 @@ class OpenReply:
 
     aclose = close
 
+    async def cut(self, error: MintlifyError | None = None) -> None:
+        """End the answer at the service now, while :meth:`frames` is being read by another task.
+
+        The frames then end with *error* or, without one, as an answer that its reader stopped.
+        """
+        self._cut_by, self._stopped = error, error is None
+        await self.reply.close()
+
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield server-sent events for the page, those of one read in one piece; ``[DONE]`` is the last."""
         self._learn(self.reply.thread)
@@ -218,8 +228,12 @@ class OpenReply:
                         await asyncio.sleep(0)
             await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
-            log.warning("an answer was interrupted: %s: %s", type(error).__name__, masked(str(error)))
-            self._error = error
+            if not self._stopped:
+                self._error = self._cut_by or error
+                told = (type(self._error).__name__, masked(str(self._error)))
+                log.warning("an answer was interrupted: %s: %s", *told)
+        else:
+            self._stopped = False  # it was whole already
         made += self._ending()
         if made:
             yield b"".join(made)
@@ -247,12 +261,14 @@ class OpenReply:
     def _ending(self) -> Iterator[bytes]:
         """Yield what the page still needs of an unfinished answer: its thread and the error."""
         failed = self._error is not None or self.reply.aborted
-        self._outcome = "failed" if failed else "finished"
+        self._outcome = "left" if self._stopped else "failed" if failed else "finished"
         if self._begun and self.reply.thread != self._sealed:
             yield frame(self._with_seal({"type": "message-metadata"}))
         if self._error is not None:
             text = self.settings.public_text(self._error)
             yield frame({"type": "error", "errorText": text}, self._hider)
+        if self._stopped:
+            yield frame({"type": "abort"})
 
     def _with_seal(self, event: Wire) -> Wire:
         thread = self.reply.thread
@@ -284,23 +300,40 @@ class OpenReply:
         )
 
 
+class Readable(Protocol):
+    """What a response streams: the frames of an answer, and how to leave it."""
+
+    settings: AnswerSettings
+
+    def frames(self) -> AsyncGenerator[bytes]:
+        """Yield server-sent events; ``[DONE]`` is the last."""
+        ...
+
+    async def close(self) -> None:
+        """Leave the answer."""
+        ...
+
+
 class RelayResponse(StreamingResponse):
     """Streams an open reply to a page, and closes the reply when the answer ends or the reader leaves.
 
     Args:
         opened: The result of :meth:`Relay.open` or of the :meth:`Relay.opened` dependency.
+        leave: Called when the response has ended.
     """
 
-    def __init__(self, opened: OpenReply) -> None:
+    def __init__(self, opened: Readable, leave: Callable[[], None] = lambda: None) -> None:
         self._frames = opened.frames()
         super().__init__(self._frames, headers=HEADERS)
         self._opened = opened
+        self._leave = weakref.finalize(self, leave)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send each frame as it arrives, and stop when the reader leaves."""
         try:
             await self._send_while_there(scope, receive, _Sender(send, self._opened.settings.clock))
         finally:
+            self._leave()
             await self._opened.close()
         if self.background is not None:
             await self.background()

@@ -20,15 +20,19 @@ from mintlify_async import ConfigurationError, MintlifyError
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
-from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
+from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse, gone, result
 from .feedback import RelayFeedback, read_feedback
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
+from .running_answers import RunningAnswers
 from .seal import DAY, SealError, ThreadSeal
 
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
+
+    from ..stream_store import MemoryStreamStore, SharedStreamStore
+    from .live_answer import LiveAnswer
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -77,6 +81,7 @@ class RelaySettings(TypedDict, total=False):
     stall: float | None
     seal_ttl: float
     error_text: Callable[[MintlifyError], str] | None
+    streams: MemoryStreamStore | SharedStreamStore | None
     clock: Clock | None
 
 
@@ -119,6 +124,9 @@ class Relay:
         seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
         error_text: Returns the text that the page shows for the error that interrupted an answer; short fixed
             sentences by default.
+        streams: Where answers that run are kept, so that a page can go on with its answer after a reload, and
+            only a page that asks to stop it ends it at once: a ``MemoryStreamStore`` for one worker, a
+            ``RedisStreamStore`` for several. None: an answer ends when its reader leaves.
         clock: The source of time.
 
     Raises:
@@ -145,6 +153,7 @@ class Relay:
         stall: float | None = 60.0,
         seal_ttl: float = 30 * DAY,
         error_text: Callable[[MintlifyError], str] | None = None,
+        streams: MemoryStreamStore | SharedStreamStore | None = None,
         clock: Clock | None = None,
     ) -> None:
         _check(mode, page_fields)
@@ -186,6 +195,8 @@ class Relay:
             on_unfinished=on_unfinished,
             error_text=error_text,
         )
+        self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
+        self._running = RunningAnswers(streams, self._answer_settings) if streams is not None else None
 
     @property
     def streaming(self) -> int:
@@ -200,6 +211,9 @@ class Relay:
             user: The user's id; the user hook is called when it is None.
         """
         try:
+            if self._running is not None:
+                opening = partial(self._admit, request, user)
+                return RelayResponse(await self._running.ask(request, opening))
             return (await self.open(request, user=user)).response()
         except RelayRefusal as refusal:
             return refusal.response()
@@ -230,8 +244,42 @@ class Relay:
             return Response(status_code=499)
         return Response(status_code=204)
 
-    async def resume(self, request: Request) -> Response:
-        """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""
+    async def resume(self, request: Request, *, user: str | None = None) -> Response:
+        """Return the running answer of the path's ``chat_id`` from its beginning; 204 when there is none.
+
+        An answer that has just ended is given to a page that has not got it: one whose query has ``after``,
+        the id of the last message that it shows, and that is the question of the answer.
+
+        Args:
+            request: The page's request.
+            user: The user's id; the user hook is called when it is None.
+        """
+        if self._running is None:
+            return Response(status_code=204)
+        try:
+            who = await self._who(request, user)
+            after = request.query_params.get("after")
+            found = await self._running.find(who, request.path_params["chat_id"], after)
+            if found is None:
+                return Response(status_code=204)
+            self._resumed.enter(who)
+            return RelayResponse(found, partial(self._resumed.leave, who))
+        except RelayRefusal as refusal:
+            return refusal.response()
+
+    async def stop(self, request: Request, *, user: str | None = None) -> Response:
+        """Stop the running answer of the path's ``chat_id`` at the service; return 204, with or without one.
+
+        Args:
+            request: The page's request.
+            user: The user's id; the user hook is called when it is None.
+        """
+        try:
+            who = await self._who(request, user)
+            if self._running is not None:
+                await self._running.stop(who, request.path_params["chat_id"])
+        except RelayRefusal as refusal:
+            return refusal.response()
         return Response(status_code=204)
 
     async def opened(self, request: Request) -> AsyncIterator[OpenReply]:
@@ -260,23 +308,31 @@ class Relay:
                 service.
             ClientDisconnect: The reader left before the answer began.
         """
+        return await self._admit(request, user)
+
+    async def _admit(self, request: Request, user: str | None, live: LiveAnswer | None = None) -> OpenReply:
+        """Open the answer: until the reader leaves or, as *live*, until it is stopped."""
         who = await self._who(request, user)
         await self._check_rate(who)
         self._places.enter(who)  # before the body is read, which takes memory
         leave = partial(self._places.leave, who)
         try:
-            return await self._open(request, who, leave)
+            return await self._open(request, who, leave, live)
         except BaseException:
             leave()
             raise
 
-    async def _open(self, request: Request, user: str, leave: Callable[[], None]) -> OpenReply:
+    async def _open(
+        self, request: Request, user: str, leave: Callable[[], None], live: LiveAnswer | None
+    ) -> OpenReply:
         question = await read_question(request, self._limits, self._clock)
         thread = self._thread(question, user)
         options = await self._options(request, question)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         reply = self._reply(question, thread, user, options)
-        await _open_while_there(reply, request, in_thread=thread is not None)
+        if live is not None and self._running is not None:
+            await self._running.begin(live, user, question.chat_id, question.messages[-1]["id"])
+        await _open_while_there(reply, request if live is None else None, in_thread=thread is not None)
         return OpenReply(
             reply,
             question=question,
@@ -359,17 +415,21 @@ _SEAL_REFUSALS = {
 }
 
 
-async def _open_while_there(reply: Reply, request: Request, *, in_thread: bool) -> None:
-    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place."""
+async def _open_while_there(reply: Reply, request: Request | None, *, in_thread: bool) -> None:
+    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place.
+
+    Without a request, open it whether the reader leaves or not.
+    """
     opened = False
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
-        async def watch() -> None:
+        async def watch(request: Request) -> None:
             await gone(request.receive)
             tasks.cancel_scope.cancel()
 
-        tasks.start_soon(watch)
+        if request is not None:
+            tasks.start_soon(watch, request)
         try:
             await reply.__aenter__()
             opened = True

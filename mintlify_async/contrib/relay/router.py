@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from starlette.requests import Request
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from mintlify_async import MintlifySession
+
+Handler = Callable[..., Awaitable[Response]]
 
 
 def relay_router(
@@ -42,31 +45,21 @@ def relay_router(
 
     _check(path, user)
     router = APIRouter()
-    if isinstance(user, Depends):
-        relay = Relay(session, **settings)
+    depends = isinstance(user, Depends)
+    relay = Relay(session, user=None if depends else user, **settings)
 
-        async def answer_user(request: Request, user: Any = user) -> Response:
-            return await relay.respond(request, user=user or "")
+    def route(handler: Handler) -> Any:
+        async def with_user(request: Request, user: Any = user) -> Response:
+            return await handler(request, user=user or "")
 
-        async def feedback_user(request: Request, user: Any = user) -> Response:
-            return await relay.feedback(request, user=user or "")
+        async def without(request: Request) -> Response:
+            return await handler(request)
 
-        answer: Any = answer_user
-        feedback: Any = feedback_user
-    else:
-        relay = Relay(session, user=user, **settings)
+        return with_user if depends else without
 
-        async def answer_request(request: Request) -> Response:
-            return await relay.respond(request)
-
-        async def feedback_request(request: Request) -> Response:
-            return await relay.feedback(request)
-
-        answer, feedback = answer_request, feedback_request
     options: dict[str, Any] = {"response_model": None, "include_in_schema": False}
-    router.add_api_route(path, answer, methods=["POST"], **options)
-    router.add_api_route(_feedback_path(path), feedback, methods=["POST"], **options)
-    router.add_api_route(_resume_path(path), relay.resume, methods=["GET"], **options)
+    for method, at, handler in _routes(path, relay):
+        router.add_api_route(at, route(handler), methods=[method], **options)
     return router
 
 
@@ -79,11 +72,7 @@ def relay_routes(
     """
     _check(path, user)
     relay = Relay(session, user=user, **settings)
-    return [
-        Route(path, relay.respond, methods=["POST"]),
-        Route(_feedback_path(path), relay.feedback, methods=["POST"]),
-        Route(_resume_path(path), relay.resume, methods=["GET"]),
-    ]
+    return [Route(at, handler, methods=[method]) for method, at, handler in _routes(path, relay)]
 
 
 def _check(path: str, user: object) -> None:
@@ -97,10 +86,13 @@ def _check(path: str, user: object) -> None:
         )
 
 
-def _feedback_path(path: str) -> str:
-    return f"{path.rstrip('/')}/feedback"
-
-
-def _resume_path(path: str) -> str:
-    """Return the path at which pages ask to resume; ai 5.0.0 does not encode slashes in the chat's id."""
-    return f"{path.rstrip('/')}/{{chat_id:path}}/stream"
+def _routes(path: str, relay: Relay) -> list[tuple[str, str, Handler]]:
+    """Return the method, path and handler of each route."""
+    base = path.rstrip("/")
+    stream = f"{base}/{{chat_id:path}}/stream"  # ai 5.0.0 does not encode slashes in the chat's id
+    return [
+        ("POST", path, relay.respond),
+        ("POST", f"{base}/feedback", relay.feedback),
+        ("GET", stream, relay.resume),
+        ("DELETE", stream, relay.stop),
+    ]
