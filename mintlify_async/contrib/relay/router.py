@@ -55,10 +55,10 @@ def relay_router(
         async def without(request: Request) -> Response:
             return await handler(request)
 
-        return with_user if depends else without
+        return with_user if depends and handler is not _nothing_runs else without
 
     options: dict[str, Any] = {"response_model": None, "include_in_schema": False}
-    for method, at, handler in _routes(path, relay):
+    for method, at, handler in _routes(path, relay, streams=settings.get("streams") is not None):
         router.add_api_route(at, route(handler), methods=[method], **options)
     return router
 
@@ -72,7 +72,8 @@ def relay_routes(
     """
     _check(path, user)
     relay = Relay(session, user=user, **settings)
-    return [Route(at, handler, methods=[method]) for method, at, handler in _routes(path, relay)]
+    routes = _routes(path, relay, streams=settings.get("streams") is not None)
+    return [Route(at, handler, methods=[method]) for method, at, handler in routes]
 
 
 def _check(path: str, user: object) -> None:
@@ -86,13 +87,19 @@ def _check(path: str, user: object) -> None:
         )
 
 
-def _routes(path: str, relay: Relay) -> list[tuple[str, str, Handler]]:
+def _routes(path: str, relay: Relay, *, streams: bool) -> list[tuple[str, str, Handler]]:
     """Return the method, path and handler of each route."""
     base = path.rstrip("/")
     stream = f"{base}/{{chat_id:path}}/stream"  # ai 5.0.0 does not encode slashes in the chat's id
-    return [
+    routes: list[tuple[str, str, Handler]] = [
         ("POST", path, relay.respond),
         ("POST", f"{base}/feedback", relay.feedback),
-        ("GET", stream, relay.resume),
-        ("DELETE", stream, relay.stop),
     ]
+    if not streams:
+        return [*routes, ("GET", stream, _nothing_runs)]
+    return [*routes, ("GET", stream, relay.resume), ("DELETE", stream, relay.stop)]
+
+
+async def _nothing_runs(request: Request) -> Response:
+    """Answer a page that asks to resume a stream, where no answer outlives its reader."""
+    return Response(status_code=204)

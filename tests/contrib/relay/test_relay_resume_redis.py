@@ -207,7 +207,14 @@ async def test_redis_gets_what_pages_get_and_nothing_else(redis_client: Any):
                 held = await (redis_client.xrange(key) if kind == b"stream" else redis_client.hgetall(key))
                 seen += key + repr(held).encode()
             assert b"Hello " in seen
-            secrets = ["thread_77", "thread_key_77", here.service.assistant_key, page.user, "chat-1", "log in"]
+            secrets = [
+                "thread_77",
+                "thread_key_77",
+                here.service.assistant_key,
+                page.user,
+                "chat-1",
+                "log in",
+            ]
             assert [secret for secret in secrets if secret.encode() in seen] == []
             await page.stop()
 
