@@ -178,12 +178,7 @@ async def test_redis_leaves_in_the_middle(own_redis: Any, caplog: pytest.LogCapt
             await until(lambda: "other workers cannot read an answer" in caplog.text)
             assert (await other.resume())[0] == 204
             server.start()
-
-            async def shared() -> bool:
-                return await client.exists(f"mintlify:streams:{{{chat_key(user, 'chat-1')}}}:frames")
-
-            while not await shared():
-                await asyncio.sleep(0.05)
+            await until_shared(client)
             async with other.stream() as second:
                 assert await second.content.readuntil(b"Hello ") == head
                 gate.open.set()

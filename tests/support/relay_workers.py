@@ -1,0 +1,107 @@
+"""Workers of an app with the relay and pages of the AI SDK, each in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from child_process import child_environment
+from relay_browser import installed
+
+from mintlify_async.testing import LocalService
+
+HERE = Path(__file__).parent
+PIPES: Any = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+SECONDS = 300
+
+
+class Worker:
+    """One worker, which may be killed and started again, at another address."""
+
+    def __init__(self, service: LocalService, redis: str, page: str = "") -> None:
+        self.address = ""
+        self._service = service
+        self._arguments = (redis, page)
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        program = [sys.executable, str(HERE / "relay_worker.py"), *self._arguments]
+        env = child_environment(self._service)
+        self._process = await asyncio.create_subprocess_exec(*program, env=env, **PIPES)
+        assert self._process.stdout is not None
+        self.address = f"http://127.0.0.1:{int(await self._process.stdout.readline())}"
+
+    async def kill(self) -> None:
+        """End it at once, as ``kill -9`` does."""
+        if self._process is not None:
+            self._process.kill()
+            await self._process.communicate()
+            self._process = None
+
+
+@asynccontextmanager
+async def workers(service: LocalService, *, redis: str, count: int = 2) -> AsyncIterator[list[Worker]]:
+    """Start workers; end them all afterwards."""
+    made = [Worker(service, redis) for _ in range(count)]
+    try:
+        await asyncio.gather(*(worker.start() for worker in made))
+        yield made
+    finally:
+        await asyncio.gather(*(worker.kill() for worker in made))
+
+
+class Pages:
+    """Pages of one release of ai; tells stories to them, and returns what each shows at its end."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    async def tell(self, chat: str, *lives: dict[str, Any]) -> dict[str, Any]:
+        """Return the status, the error and the messages of the page of *chat* at the end of *lives*."""
+        assert self._process.stdin is not None
+        self._waiting[chat] = told = asyncio.get_running_loop().create_future()
+        story = {"chat": chat, "lives": [{"milliseconds": None, "stop": None, **life} for life in lives]}
+        self._process.stdin.write(json.dumps(story).encode() + b"\n")
+        async with asyncio.timeout(SECONDS):
+            return await told
+
+    async def listen(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            shown = json.loads(line)
+            self._waiting.pop(shown["chat"]).set_result(shown)
+        for told in self._waiting.values():
+            told.set_exception(RuntimeError("the pages have ended"))
+
+
+@asynccontextmanager
+async def pages(release: str) -> AsyncIterator[Pages]:
+    """Start the pages; end them afterwards."""
+    folder = installed(release)
+    program = folder / "relay_pages.mjs"
+    shutil.copyfile(HERE / program.name, program)
+    process = await asyncio.create_subprocess_exec(
+        "node", program.name, cwd=folder, env=dict(os.environ), limit=2**24, **PIPES
+    )
+    made = Pages(process)
+    listening = asyncio.create_task(made.listen())
+    try:
+        yield made
+        assert process.stdin is not None
+        process.stdin.close()
+        await listening
+        assert await process.wait() == 0
+    finally:
+        listening.cancel()
+        await asyncio.wait([listening])
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
