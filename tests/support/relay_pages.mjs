@@ -3,7 +3,8 @@
 //   { chat, lives: [{ address, milliseconds | null, stop: address | null }] }
 // A life is a page between two loads. The first asks; each later one resumes, with the messages that were stored.
 // After its milliseconds a life ends as by a reload: its connections are cut. With `stop`, a request to that
-// address stops the answer instead, as from another tab, so long after it began. null: the life lasts until the answer ends.
+// address stops the answer instead, as from another tab, so long after it began. null: the life lasts until the
+// answer ends. The first life's time begins when the service has the question, of which a line { arrived: chat } tells.
 import { AbstractChat, DefaultChatTransport } from "ai";
 import { createInterface } from "node:readline";
 
@@ -27,6 +28,8 @@ class Chat extends AbstractChat {
 }
 
 const headers = { "x-user": "ada" };
+const arrived = new Map(); // by chat: called when the service has its question
+const arrival = (chat) => new Promise((resolve) => arrived.set(chat, resolve));
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 async function told({ chat: id, lives }) {
@@ -58,6 +61,7 @@ async function told({ chat: id, lives }) {
     while (number === 0 && chat.messages.length === 0) await pause(0);
     if (number === 0) stored = structuredClone(chat.messages.slice(0, 1));
     if (milliseconds !== null) {
+      if (number === 0) await arrival(id);
       if (stop) await begun;
       await Promise.race([finished, pause(milliseconds)]);
       if (stop) await fetch(`${stop}/api/chat/${id}/stream`, { method: "DELETE", headers });
@@ -75,6 +79,8 @@ process.on("unhandledRejection", (error) => {
 });
 const running = [];
 for await (const line of createInterface({ input: process.stdin })) {
-  running.push(told(JSON.parse(line)).then((shown) => process.stdout.write(`${JSON.stringify(shown)}\n`)));
+  const said = JSON.parse(line);
+  if (said.arrived) arrived.get(said.arrived)?.();
+  else running.push(told(said).then((shown) => process.stdout.write(`${JSON.stringify(shown)}\n`)));
 }
 await Promise.all(running);

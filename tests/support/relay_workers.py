@@ -73,6 +73,18 @@ class Pages:
         async with asyncio.timeout(SECONDS):
             return await told
 
+    async def note_arrivals(self, service: LocalService) -> None:
+        """Tell the pages which questions the service has: a page that leaves before may not have sent its."""
+        assert self._process.stdin is not None
+        seen = 0
+        while True:
+            for request in service.requests[seen:]:
+                text: str = request.json["messages"][-1]["parts"][0]["text"]
+                arrived = {"arrived": text.removeprefix("question of ")}
+                self._process.stdin.write(json.dumps(arrived).encode() + b"\n")
+                seen += 1
+            await asyncio.sleep(0.005)
+
     async def listen(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
@@ -83,7 +95,7 @@ class Pages:
 
 
 @asynccontextmanager
-async def pages(release: str) -> AsyncIterator[Pages]:
+async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
     """Start the pages; end them afterwards."""
     folder = installed(release)
     program = folder / "relay_pages.mjs"
@@ -93,15 +105,18 @@ async def pages(release: str) -> AsyncIterator[Pages]:
     )
     made = Pages(process)
     listening = asyncio.create_task(made.listen())
+    noting = asyncio.create_task(made.note_arrivals(service))
     try:
         yield made
+        noting.cancel()
         assert process.stdin is not None
         process.stdin.close()
         await listening
         assert await process.wait() == 0
     finally:
         listening.cancel()
-        await asyncio.wait([listening])
+        noting.cancel()
+        await asyncio.wait([listening, noting])
         if process.returncode is None:
             process.kill()
         await process.communicate()

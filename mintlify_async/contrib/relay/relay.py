@@ -247,8 +247,8 @@ class Relay:
     async def resume(self, request: Request, *, user: str | None = None) -> Response:
         """Return the running answer of the path's ``chat_id`` from its beginning; 204 when there is none.
 
-        An answer that has just ended is given to a page that has not got it: one whose query has ``after``,
-        the id of the last message that it shows, and that is the question of the answer.
+        A page says in its query what it has: ``after`` is the id of the last message that it has whole. Then
+        it gets the answer to that message only, also when that has ended meanwhile.
 
         Args:
             request: The page's request.
@@ -258,7 +258,7 @@ class Relay:
             return Response(status_code=204)
         try:
             who = await self._who(request, user)
-            after = request.query_params.get("after")
+            after = request.query_params.get("after") or None
             found = await self._running.find(who, request.path_params["chat_id"], after)
             if found is None:
                 return Response(status_code=204)

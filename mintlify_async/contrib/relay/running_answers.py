@@ -99,13 +99,16 @@ class RunningAnswers:
     async def find(self, user: str, chat_id: str, after: str | None) -> Readable | None:
         """Return a reader of the chat's answer, from its beginning; None when there is nothing to read.
 
-        An answer that has ended is read only by a page that shows its question last: *after* is the id of
-        the last message that the page has.
+        Args:
+            user: The user's id.
+            chat_id: The id that the page gave the chat.
+            after: The id of the last message that the page has whole. Only the answer to that message is
+                read, also one that has ended. None: any answer that runs.
         """
         chat = chat_key(user, chat_id)
         live = self._here.get(chat)
         if live is not None:
-            return LiveReader(live) if not live.ended or live.question == after else None
+            return LiveReader(live) if _wanted(live.question, after, not live.ended) else None
         if self._shared is None:
             return None
         try:
@@ -113,7 +116,7 @@ class RunningAnswers:
         except StateError as error:
             log.warning("an answer cannot be resumed: %s", error)
             return None
-        if found is None or not (found.running or found.lost or found.question == after):
+        if found is None or not _wanted(found.question, after, found.running or found.lost):
             return None
         return SharedReader(self._shared, chat, found, self._settings, user, chat_id)
 
@@ -173,6 +176,10 @@ class RunningAnswers:
             self._forget(chat, live)
         else:
             self._forget_later(chat, live)
+
+
+def _wanted(question: str, after: str | None, running: bool) -> bool:
+    return running if after is None else question == after
 
 
 def chat_key(user: str, chat_id: str) -> str:

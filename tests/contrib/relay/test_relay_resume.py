@@ -39,6 +39,19 @@ async def test_a_reload_goes_on_with_the_answer():
         assert [answer.outcome for answer in told.answers] == ["finished"]
 
 
+async def test_a_page_that_has_the_answer_does_not_get_it_twice():
+    """What the page says to have decides: another worker may learn of the end a moment later."""
+    async with resumable(service={"clock": Gate()}) as here:
+        here.service.script.ask(events=HELD)
+        async with here.page.request() as response:
+            await response.content.readuntil(b"Hello ")
+            assert (await here.page.resume(params={"after": "m1"}))[0] == 204
+            for has in ({"after": "u1"}, {"after": ""}, {}):
+                async with here.page.stream(params=has) as resumed:
+                    assert resumed.status == 200
+            await here.page.stop()
+
+
 async def test_a_second_tab_reads_the_same_answer():
     """Both tabs get the same bytes, whenever they came."""
     gate = Gate()

@@ -46,6 +46,8 @@ ANSWER: list[Any] = [
     {"type": "finish-step"},
     {"type": "finish", "finishReason": "stop", "threadId": "thread_77"},
 ]
+IDLE = {release: ["ready"] for release in RELEASES}
+IDLE["5.0.0"].append("submitted")  # where this release stays when there was nothing to resume
 LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
 
 stores = pytest.mark.parametrize("store", ["memory", "redis"])
@@ -93,7 +95,7 @@ async def test_reloads(release: str, store: str, redis_server: RedisServer):
     async with (
         LocalService() as service,
         serving(store, redis_server, service) as served,
-        pages(release) as made,
+        pages(release, service) as made,
     ):
 
         def somewhere() -> dict[str, Any]:
@@ -108,7 +110,8 @@ async def test_reloads(release: str, store: str, redis_server: RedisServer):
                 {**somewhere(), "milliseconds": dice.uniform(0, LASTS / 2)} for _ in range(dice.randint(1, 3))
             ]
             shown = await made.tell(chat, *lives, somewhere())
-            assert (shown["status"], answer_of(shown, chat)) == ("ready", expected), lives
+            assert shown["status"] in IDLE[release], lives
+            assert answer_of(shown, chat) == expected, lives
 
         await in_turns([story(number) for number in range(RELOADS)])
         await until(lambda: not service.answering)
@@ -124,7 +127,7 @@ async def test_stops(release: str, store: str, redis_server: RedisServer):
     async with (
         LocalService() as service,
         serving(store, redis_server, service) as served,
-        pages(release) as made,
+        pages(release, service) as made,
     ):
 
         async def story(number: int) -> None:
@@ -149,7 +152,7 @@ async def test_kills(release: str, redis_server: RedisServer):
     async with (
         LocalService() as service,
         serving("redis", redis_server, service) as (one, other),
-        pages(release) as made,
+        pages(release, service) as made,
     ):
         for number in range(KILLS):
             chat = f"chat-{number}"
