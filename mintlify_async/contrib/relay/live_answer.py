@@ -43,7 +43,8 @@ class LiveAnswer:
     Attributes:
         pieces: What the page gets, without the last ``[DONE]``.
         ended: Whether nothing more will come.
-        question: The id of the message that it answers; "" until that is known.
+        chat: What a store knows its chat by; "" for an answer that no page can find again.
+        question: The id of the message that it answers.
     """
 
     def __init__(self, settings: AnswerSettings, *, grace: float, max_bytes: int) -> None:
@@ -52,7 +53,7 @@ class LiveAnswer:
         self.grace = grace
         self.pieces: list[bytes] = []
         self.ended = False
-        self.question = ""
+        self.chat = self.question = ""
         self.asked: asyncio.Future[None] = loop.create_future()
         self.opened: asyncio.Future[None] = loop.create_future()
         for outcome in (self.asked, self.opened):

@@ -326,12 +326,14 @@ class Relay:
         self, request: Request, user: str, leave: Callable[[], None], live: LiveAnswer | None
     ) -> OpenReply:
         question = await read_question(request, self._limits, self._clock)
+        if live is not None and self._running is not None:
+            await self._running.make_way(live, user, question.chat_id)
         thread = self._thread(question, user)
         options = await self._options(request, question)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         reply = self._reply(question, thread, user, options)
         if live is not None and self._running is not None:
-            await self._running.begin(live, user, question.chat_id, question.messages[-1]["id"])
+            await self._running.begin(live, question.messages[-1]["id"])
         await _open_while_there(reply, request if live is None else None, in_thread=thread is not None)
         return OpenReply(
             reply,

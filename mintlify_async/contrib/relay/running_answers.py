@@ -81,20 +81,33 @@ class RunningAnswers:
             raise
         return reader
 
-    async def begin(self, live: LiveAnswer, user: str, chat_id: str | None, question: str) -> None:
-        """Make *live* the answer of its chat, and stop the one before; then the question is asked."""
-        if chat_id is None:
-            live.grace = 0.0  # no page can ask for it again
-        else:
-            chat = chat_key(user, chat_id)
-            live.question = question
+    async def make_way(self, live: LiveAnswer, user: str, chat_id: str | None) -> None:
+        """Stop the answer that runs in the chat, and let its hooks be called, before *live* is asked for."""
+        live.chat = chat_key(user, chat_id) if chat_id is not None else ""
+        clock = self._settings.clock
+        try:
+            with suppress(TimeoutError):
+                async with clock.deadline(clock.now() + MAKE_WAY):
+                    while live.chat and await self._stop(live.chat):
+                        await clock.sleep(TICK)
+        except StateError as error:
+            self._leave_alone(live, error)
+
+    async def begin(self, live: LiveAnswer, question: str) -> None:
+        """Let readers of its chat find *live*, the answer to the message whose id is *question*."""
+        live.question = question
+        if live.chat:
             try:
-                await self._make_way(chat)
-                await self._show(chat, live)
+                await self._show(live.chat, live)
             except StateError as error:
-                log.warning("an answer goes to its reader alone: %s", error)
-                live.grace = 0.0
+                self._leave_alone(live, error)
+        if not live.chat:
+            live.grace = 0.0  # no page can find it again
         live.asked.set_result(None)
+
+    def _leave_alone(self, live: LiveAnswer, error: StateError) -> None:
+        log.warning("an answer goes to its reader alone: %s", error)
+        live.chat = ""
 
     async def find(self, user: str, chat_id: str, after: str | None) -> Readable | None:
         """Return a reader of the chat's answer, from its beginning; None when there is nothing to read.
@@ -107,8 +120,8 @@ class RunningAnswers:
         """
         chat = chat_key(user, chat_id)
         live = self._here.get(chat)
-        if live is not None:
-            return LiveReader(live) if _wanted(live.question, after, not live.ended) else None
+        if live is not None and _wanted(live.question, after, not live.ended):
+            return LiveReader(live)
         if self._shared is None:
             return None
         try:
@@ -116,9 +129,13 @@ class RunningAnswers:
         except StateError as error:
             log.warning("an answer cannot be resumed: %s", error)
             return None
-        if found is None or not _wanted(found.question, after, found.running or found.lost):
+        if found is None:
             return None
-        return SharedReader(self._shared, chat, found, self._settings, user, chat_id)
+        reader = SharedReader(self._shared, chat, found, self._settings, user, chat_id)
+        if _wanted(found.question, after, found.running or found.lost):
+            return reader
+        await reader.tell_of_loss()
+        return None
 
     async def stop(self, user: str, chat_id: str) -> None:
         """Stop the chat's answer, if one runs.
@@ -140,21 +157,6 @@ class RunningAnswers:
             return not live.ended
         return self._shared is not None and await self._shared.stop(chat)
 
-    async def _make_way(self, chat: str) -> None:
-        clock = self._settings.clock
-        with suppress(TimeoutError):
-            async with clock.deadline(clock.now() + MAKE_WAY):
-                while await self._stop(chat):
-                    await clock.sleep(TICK)
-
-    def _forget(self, chat: str, live: LiveAnswer) -> None:
-        if self._here.get(chat) is live:
-            del self._here[chat]
-
-    def _forget_later(self, chat: str, live: LiveAnswer) -> None:
-        clock = self._settings.clock
-        clock.call_at(clock.now() + self._store.keep, partial(self._forget, chat, live))
-
     async def _show(self, chat: str, live: LiveAnswer) -> None:
         """Let readers find *live*, on this worker and, with a shared store, on others."""
         if self._shared is None:
@@ -169,6 +171,14 @@ class RunningAnswers:
         if before is not None:
             before.stop()  # asked at the same moment
         self._here[chat] = live
+
+    def _forget(self, chat: str, live: LiveAnswer) -> None:
+        if self._here.get(chat) is live:
+            del self._here[chat]
+
+    def _forget_later(self, chat: str, live: LiveAnswer) -> None:
+        clock = self._settings.clock
+        clock.call_at(clock.now() + self._store.keep, partial(self._forget, chat, live))
 
     def _written(self, chat: str, live: LiveAnswer, task: asyncio.Task[bool]) -> None:
         self._writing.discard(task)

@@ -135,22 +135,23 @@ class SharedReader:
 
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield what the page gets; ``[DONE]`` is the last."""
-        clock, found = self.settings.clock, self._found
+        clock = self.settings.clock
         seen = clock.now()
         while True:
-            if found.lost:
-                await self._tell_of_loss(found.answer)
-            if found.frames:
-                yield found.frames
-            if not found.running:
+            await self.tell_of_loss()
+            if self._found.frames:
+                yield self._found.frames
+            if not self._found.running:
                 break
             await clock.sleep(TICK)
             try:
-                newer = await self._store.read(self._chat, found.answer, found.place, if_lost=INTERRUPTED)
+                newer = await self._store.read(
+                    self._chat, self._found.answer, self._found.place, if_lost=INTERRUPTED
+                )
                 seen = clock.now()
             except StateError as error:
                 if clock.now() - seen < PATIENCE:
-                    found = evolve(found, frames=b"", lost=False)
+                    self._found = evolve(self._found, frames=b"")
                     continue
                 log.warning("an answer on another worker cannot be read: %s", error)
                 yield INTERRUPTED
@@ -158,17 +159,19 @@ class SharedReader:
             if newer is None:  # the chat has a newer answer
                 yield STOPPED
                 break
-            found = newer
+            self._found = newer
         yield DONE
 
     async def close(self) -> None:
         """Leave: the other worker notices that the looks have ended."""
 
-    async def _tell_of_loss(self, answer: str) -> None:
-        """Tell the app's hook of an answer whose worker has died, with the part that there is."""
+    async def tell_of_loss(self) -> None:
+        """If this reader is the first to notice that the worker has died, tell the app's hook of the part."""
+        if not self._found.lost:
+            return
         log.warning("an answer was interrupted: its worker has died")
         with suppress(StateError):
-            whole = await self._store.read(self._chat, answer, 0, if_lost=b"")
+            whole = await self._store.read(self._chat, self._found.answer, 0, if_lost=b"")
             if whole is not None:
                 told = answer_of(whole.frames, self.settings, self._user, self._chat_id)
                 await self.settings.tell(told)
