@@ -1,6 +1,8 @@
-"""One worker of an app with the relay, as a process of its own: ``python relay_worker.py [redis url]``.
+"""One worker of an app with the relay, as a process of its own.
 
-It prints its port. The service is found by the environment; the user is in a header or a cookie.
+``python relay_worker.py REDIS PAGE LISTENER``: the URL of a Redis, or ""; the folder of a page, or "";
+the number of an open listening socket, which workers may share, or "". It prints its port. The service is
+found by the environment; the user is in a header or a cookie.
 """
 
 from __future__ import annotations
@@ -48,9 +50,10 @@ async def main(listener: socket.socket, redis: str, page: str) -> None:
 
 
 if __name__ == "__main__":
-    listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    *arguments, shared = sys.argv[1:]
+    listening = socket.socket(fileno=int(shared)) if shared else socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
     threading.Thread(
         target=lambda: os._exit(bool(sys.stdin.read())), daemon=True
     ).start()  # ends with the test
-    asyncio.run(main(listening, *sys.argv[1:]))
+    asyncio.run(main(listening, *arguments))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,21 +21,48 @@ from mintlify_async.testing import LocalService
 HERE = Path(__file__).parent
 PIPES: Any = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
 SECONDS = 300
+PAUSE = 0.03
+WORDS = [f"word-{number} " for number in range(30)]
+ANSWER: list[Any] = [
+    {"type": "start", "messageId": "m1"},
+    0.1,
+    {"type": "start-step"},
+    {"type": "reasoning-start", "id": "r"},
+    {"type": "reasoning-delta", "id": "r", "delta": "Let me see."},
+    {"type": "reasoning-end", "id": "r"},
+    {"type": "tool-input-start", "toolCallId": "c", "toolName": "search", "dynamic": True},
+    {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": 1, "dynamic": True},
+    {"type": "tool-output-available", "toolCallId": "c", "output": ["found"], "dynamic": True},
+    {"type": "finish-step"},
+    {"type": "start-step"},
+    {"type": "source-url", "sourceId": "s", "url": "https://docs.example/a", "title": "A"},
+    {"type": "text-start", "id": "0"},
+    *({"type": "text-delta", "id": "0", "delta": word} for word in WORDS),
+    {"type": "text-end", "id": "0"},
+    {"type": "finish-step"},
+    {"type": "finish", "finishReason": "stop", "threadId": "thread_77"},
+]
+LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
 
 
 class Worker:
-    """One worker, which may be killed and started again, at another address."""
+    """One worker, which may be killed and started again; with a *listener*, at the same address."""
 
-    def __init__(self, service: LocalService, redis: str, page: str = "") -> None:
+    def __init__(
+        self, service: LocalService, redis: str, page: str = "", listener: socket.socket | None = None
+    ) -> None:
         self.address = ""
         self._service = service
-        self._arguments = (redis, page)
+        self._shared = () if listener is None else (listener.fileno(),)
+        self._arguments = (redis, page, "".join(map(str, self._shared)))
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         program = [sys.executable, str(HERE / "relay_worker.py"), *self._arguments]
         env = child_environment(self._service)
-        self._process = await asyncio.create_subprocess_exec(*program, env=env, **PIPES)
+        self._process = await asyncio.create_subprocess_exec(
+            *program, env=env, pass_fds=self._shared, **PIPES
+        )
         assert self._process.stdout is not None
         self.address = f"http://127.0.0.1:{int(await self._process.stdout.readline())}"
 
@@ -47,14 +75,19 @@ class Worker:
 
 
 @asynccontextmanager
-async def workers(service: LocalService, *, redis: str, count: int = 2) -> AsyncIterator[list[Worker]]:
-    """Start workers; end them all afterwards."""
-    made = [Worker(service, redis) for _ in range(count)]
+async def workers(
+    service: LocalService, *, redis: str, page: str = "", shared: bool = False
+) -> AsyncIterator[list[Worker]]:
+    """Start two workers, or one if there is no *redis*; end them afterwards. *shared*: at one address."""
+    listener = socket.create_server(("127.0.0.1", 0)) if shared else None
+    made = [Worker(service, redis, page, listener) for _ in range(2 if redis else 1)]
     try:
         await asyncio.gather(*(worker.start() for worker in made))
         yield made
     finally:
         await asyncio.gather(*(worker.kill() for worker in made))
+        if listener is not None:
+            listener.close()
 
 
 class Pages:

@@ -17,7 +17,7 @@ pytest.importorskip("fastapi")
 from redis_server import RedisServer
 from relay_browser import RELEASES
 from relay_kit import until
-from relay_workers import pages, workers
+from relay_workers import ANSWER, LASTS, PAUSE, WORDS, pages, workers
 
 from mintlify_async.contrib.relay.refusals import CUT
 from mintlify_async.testing import LocalService
@@ -25,30 +25,8 @@ from mintlify_async.testing import LocalService
 WHOLE = os.environ.get("SWEEPS") == "whole"
 RELOADS, STOPS, KILLS = (200, 50, 20) if WHOLE else (4, 3, 1)
 AT_ONCE = 10
-PAUSE = 0.03
-WORDS = [f"word-{number} " for number in range(30)]
-ANSWER: list[Any] = [
-    {"type": "start", "messageId": "m1"},
-    0.1,
-    {"type": "start-step"},
-    {"type": "reasoning-start", "id": "r"},
-    {"type": "reasoning-delta", "id": "r", "delta": "Let me see."},
-    {"type": "reasoning-end", "id": "r"},
-    {"type": "tool-input-start", "toolCallId": "c", "toolName": "search", "dynamic": True},
-    {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": 1, "dynamic": True},
-    {"type": "tool-output-available", "toolCallId": "c", "output": ["found"], "dynamic": True},
-    {"type": "finish-step"},
-    {"type": "start-step"},
-    {"type": "source-url", "sourceId": "s", "url": "https://docs.example/a", "title": "A"},
-    {"type": "text-start", "id": "0"},
-    *({"type": "text-delta", "id": "0", "delta": word} for word in WORDS),
-    {"type": "text-end", "id": "0"},
-    {"type": "finish-step"},
-    {"type": "finish", "finishReason": "stop", "threadId": "thread_77"},
-]
 IDLE = {release: ["ready"] for release in RELEASES}
 IDLE["5.0.0"].append("submitted")  # where this release stays when there was nothing to resume
-LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
 
 stores = pytest.mark.parametrize("store", ["memory", "redis"])
 releases = pytest.mark.parametrize("release", RELEASES)
@@ -80,11 +58,9 @@ async def in_turns(stories: list[Any]) -> None:
             group.create_task(one(story))
 
 
-def serving(store: str, redis_server: RedisServer, service: LocalService) -> Any:
+def serving(store: str, redis_server: RedisServer, service: LocalService, **settings: Any) -> Any:
     service.script.ask(events=ANSWER, times=None, pause=PAUSE)
-    return workers(
-        service, redis=redis_server.url if store == "redis" else "", count=2 if store == "redis" else 1
-    )
+    return workers(service, redis=redis_server.url if store == "redis" else "", **settings)
 
 
 @releases
