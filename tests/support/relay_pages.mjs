@@ -28,8 +28,9 @@ class Chat extends AbstractChat {
 }
 
 const headers = { "x-user": "ada" };
-const arrived = new Map(); // by chat: called when the service has its question
-const arrival = (chat) => new Promise((resolve) => arrived.set(chat, resolve));
+const arrived = new Map(); // by chat: true when the service has its question, or what to call then
+const arrival = (chat) =>
+  new Promise((resolve) => (arrived.get(chat) === true ? resolve() : arrived.set(chat, resolve)));
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 async function told({ chat: id, lives }) {
@@ -80,7 +81,9 @@ process.on("unhandledRejection", (error) => {
 const running = [];
 for await (const line of createInterface({ input: process.stdin })) {
   const said = JSON.parse(line);
-  if (said.arrived) arrived.get(said.arrived)?.();
-  else running.push(told(said).then((shown) => process.stdout.write(`${JSON.stringify(shown)}\n`)));
+  if (said.arrived) {
+    arrived.get(said.arrived)?.();
+    arrived.set(said.arrived, true);
+  } else running.push(told(said).then((shown) => process.stdout.write(`${JSON.stringify(shown)}\n`)));
 }
 await Promise.all(running);

@@ -68,10 +68,11 @@ class RelayedAnswer:
 
     Attributes:
         outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
-            when the reader pressed Stop or closed the page.
+            when the reader pressed Stop or closed the page or, with ``streams``, stayed away.
         user: The user's id, as your user hook returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
-        question: The messages that were sent to the service, as JSON objects.
+        question: The messages that were sent to the service, as JSON objects. Empty when the worker that knew
+            them has died.
         message: The answer, or the part of it that arrived; None when nothing did.
         thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.

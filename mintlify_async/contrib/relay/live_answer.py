@@ -145,7 +145,8 @@ class LiveAnswer:
         finally:
             if self._cut is not None:
                 await asyncio.wait([self._cut])
-                self._cut.cancelled() or self._cut.exception()
+                if not self._cut.cancelled():
+                    self._cut.exception()  # a store's; the reply has noted it
             self._end()
 
     async def _open(self, opening: Coroutine[Any, Any, OpenReply]) -> OpenReply | None:
@@ -184,6 +185,7 @@ class LiveAnswer:
 
     def _end(self) -> None:
         self.ended = True
+        self._reply = None  # the frames may be kept for a while, but not the message
         for outcome in (self.asked, self.opened):
             outcome.cancel()
         if self._timer is not None:

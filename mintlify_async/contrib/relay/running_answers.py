@@ -63,7 +63,10 @@ class RunningAnswers:
         reader = LiveReader(live)
         live.start(opening(live))
         try:
-            await live.asked  # until then the task reads the request's body, and notices that the reader left
+            await asyncio.wait(
+                [live.asked]
+            )  # until then the task reads the body, and notices a reader who leaves
+            live.asked.result()
             leaving = asyncio.ensure_future(gone(request.receive))
             try:
                 await asyncio.wait((live.opened, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -103,7 +106,8 @@ class RunningAnswers:
                 self._leave_alone(live, error)
         if not live.chat:
             live.grace = 0.0  # no page can find it again
-        live.asked.set_result(None)
+        if not live.asked.done():
+            live.asked.set_result(None)
 
     def _leave_alone(self, live: LiveAnswer, error: StateError) -> None:
         log.warning("an answer goes to its reader alone: %s", error)

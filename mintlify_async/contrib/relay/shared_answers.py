@@ -185,7 +185,7 @@ def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) 
     with suppress(MintlifyError):  # the frames end with the error that they tell of
         while stream.next_event() is not None:
             pass
-    message, thread = stream.message, None
+    message, thread = stream.message if stream.message.parts else None, None
     if message is not None and is_object(message.metadata):
         metadata = dict(message.metadata)
         thread = opened_seal(metadata.pop("threadId", None), settings, user)

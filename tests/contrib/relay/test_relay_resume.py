@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ pytest.importorskip("fastapi")
 from relay_desk import HEAD, TURN, desk
 from relay_kit import events, thread_token, until, user_message
 from relay_resume_kit import HELD, Gate, Told, ask_and_leave, ask_in_vain
+from starlette.requests import Request
 
 from mintlify_async import ConfigurationError
-from mintlify_async.contrib.relay import MemoryStreamStore
+from mintlify_async.contrib.relay import MemoryStreamStore, RelayLimits
 from mintlify_async.testing import VirtualClock, faults
 
 
@@ -254,3 +256,53 @@ def test_wrong_settings_are_named(wrong):
     with pytest.raises(ConfigurationError) as caught:
         MemoryStreamStore(**wrong)
     assert caught.value.field == next(iter(wrong))
+
+
+async def test_a_server_that_gives_up_a_request_ends_what_was_not_asked():
+    """A handler that is cancelled before the question is whole asks nothing; later, its answer goes on."""
+    gate = Gate()
+    async with resumable(service={"clock": gate}, limits=RelayLimits(body_seconds=600)) as here:
+        here.service.script.ask(events=HELD)
+        for messages in ([], [{"type": "http.request", "body": json.dumps(QUESTION).encode()}]):
+            request = Request(SCOPE, Receive(messages))
+            before = len(here.service.requests)
+            handling = asyncio.create_task(here.relay.respond(request, user="ada"))
+            await (until(lambda: here.service.answering) if messages else asyncio.sleep(0.05))
+            handling.cancel()
+            await asyncio.wait([handling])
+            assert handling.cancelled() or messages
+            assert len(here.service.requests) == before + bool(messages)
+        async with here.page.stream() as response:
+            gate.open.set()
+            assert events(await response.read())[-1]["type"] == "finish"
+
+
+async def test_an_app_that_shuts_down_ends_the_answer():
+    """Its readers get an error and the end, and the hook is told."""
+    told = Told()
+    async with resumable(service={"clock": Gate()}, **told.hooks) as here:
+        here.service.script.ask(events=HELD)
+        async with here.page.request() as response:
+            await response.content.readuntil(b"Hello ")
+            for task in asyncio.all_tasks():
+                if "LiveAnswer" in str(task.get_coro()):
+                    task.cancel()
+            assert events(await response.read())[-1]["type"] == "error"
+        assert [answer.outcome for answer in told.answers] == ["left"]
+
+
+QUESTION = {"id": "chat-1", "messages": [user_message("q")], "trigger": "submit-message"}
+SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"application/json")]}
+
+
+class Receive:
+    """The messages of a request, and then silence."""
+
+    def __init__(self, messages: list[dict[str, Any]]) -> None:
+        self.messages = list(messages)
+
+    async def __call__(self) -> dict[str, Any]:
+        if self.messages:
+            return self.messages.pop(0)
+        await asyncio.Event().wait()
+        return {}
