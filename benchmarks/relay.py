@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
+import aiohttp
+
 from .bodies import script
 from .measuring import CONTROL, OURS, Effort, Row, Samples, row_of, shuffled
 from .server import control, running
 from .subjects import ASSISTANT, ASSISTANT_KEY, BODY, MESSAGE
 
-PASS_THROUGH = "pass-through"
+PASS_THROUGH, STORED = "pass-through", "with a memory store"
 PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # as useChat posts it
 PER_READER = 25.0  # events per second
 DELTA = b'"text-delta"'
@@ -24,7 +26,6 @@ Served = tuple[str, int]  # a relay: its address and its process
 
 async def pass_through(upstream: str, listener: socket.socket) -> None:
     """Serve an application that asks as the relay does and passes the bytes on."""
-    import aiohttp
     from aiohttp import web
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -47,19 +48,20 @@ async def pass_through(upstream: str, listener: socket.socket) -> None:
         await asyncio.Event().wait()
 
 
-async def relay(upstream: str, listener: socket.socket) -> None:
-    """Serve this package's relay under uvicorn."""
+async def relay(upstream: str, listener: socket.socket, kind: str) -> None:
+    """Serve this package's relay under uvicorn; STORED answers outlive their readers."""
     import uvicorn
     from fastapi import FastAPI
 
     from mintlify_async import MintlifySession
-    from mintlify_async.contrib.relay import relay_router
+    from mintlify_async.contrib.relay import MemoryStreamStore, relay_router
 
     app = FastAPI(openapi_url=None)
     for shape in ("burst", "held"):
         session = MintlifySession(domain=shape, assistant_key=ASSISTANT_KEY, base_url=upstream)
         settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]}
-        app.include_router(relay_router(session, path=f"/{shape}", **settings))
+        streams = MemoryStreamStore() if kind == STORED else None
+        app.include_router(relay_router(session, path=f"/{shape}", streams=streams, **settings))
     config = uvicorn.Config(app, loop="asyncio", log_level="warning", access_log=False)
     await uvicorn.Server(config).serve(sockets=[listener])
 
@@ -105,9 +107,7 @@ async def live(session: Any, served: Served, upstream: str, small: bool) -> floa
 
 async def measure(effort: Effort) -> list[Samples]:
     """Run both kinds of relay, and the control, side by side; return the samples of both rows."""
-    import aiohttp
-
-    found: list[Samples] = [{label: [] for label in (OURS, PASS_THROUGH, CONTROL)} for _ in range(2)]
+    found: list[Samples] = [{each: [] for each in (OURS, PASS_THROUGH, STORED, CONTROL)} for _ in range(2)]
     async with AsyncExitStack() as stack:
         (upstream, _), connector = stack.enter_context(running()), aiohttp.TCPConnector(limit=0)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
@@ -131,4 +131,4 @@ if __name__ == "__main__":
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(listening.getsockname()[1], flush=True)
     threading.Thread(target=lambda: os._exit(bool(sys.stdin.read())), daemon=True).start()
-    asyncio.run((pass_through if kind == PASS_THROUGH else relay)(asking, listening))
+    asyncio.run(pass_through(asking, listening) if kind == PASS_THROUGH else relay(asking, listening, kind))

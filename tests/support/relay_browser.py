@@ -69,13 +69,20 @@ def installed(release: str) -> Path:
 
 @functools.cache
 def built(release: str) -> Path:
-    """Return the folder with the built page."""
+    """Return the folder with the built page of the example."""
+    return build_page(
+        release,
+        {
+            path.relative_to(SOURCE): path.read_bytes()
+            for path in sorted(SOURCE.rglob("*"))
+            if path.is_file() and not {"node_modules", "dist"} & set(path.relative_to(SOURCE).parts)
+        },
+    )
+
+
+def build_page(release: str, sources: dict[Path, bytes]) -> Path:
+    """Return the folder with the page that is built from *sources*."""
     packages = installed(release)
-    sources = {
-        path.relative_to(SOURCE): path.read_bytes()
-        for path in sorted(SOURCE.rglob("*"))
-        if path.is_file() and not {"node_modules", "dist"} & set(path.relative_to(SOURCE).parts)
-    }
 
     def build(folder: Path) -> None:
         for path, content in sources.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -59,6 +60,7 @@ class Desk:
     async def all_closed(self) -> None:
         """Return when nothing is being answered any more, on either side."""
         await until(lambda: not self.service.answering and not self.relay.streaming)
+        await until(lambda: not any("AnswerWriter" in str(task.get_coro()) for task in asyncio.all_tasks()))
 
 
 @asynccontextmanager
@@ -71,6 +73,8 @@ async def desk(
         relay = Relay(asking, **settings)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
+        app.add_route("/api/chat/{chat_id:path}/stream", relay.resume, methods=["GET"])
+        app.add_route("/api/chat/{chat_id:path}/stream", relay.stop, methods=["DELETE"])
         app.add_route("/api/chat/{chat_id:path}", relay.history, methods=["GET"])
         async with serving(app) as address, aiohttp.ClientSession() as http:
             made = Desk(local, asking, Page(http, address), relay)

@@ -132,6 +132,23 @@ class Page:
             self.seen += content + repr(dict(response.headers)).encode()
             return response.status, json.loads(content) if response.status == 200 else content.decode()
 
+    def stream(self, method: str = "GET", chat: str = "chat-1", **settings: Any) -> Any:
+        """Return the request that resumes or, with ``DELETE``, stops the chat's answer."""
+        url = f"{self.address}/api/chat/{chat}/stream"
+        return self.http.request(method, url, headers={"x-user": self.user}, **settings)
+
+    async def resume(self, **settings: Any) -> tuple[int, bytes]:
+        """Return the status and the whole body of the chat's answer."""
+        async with self.stream(**settings) as response:
+            content = await response.read()
+            self.seen += content + repr(dict(response.headers)).encode()
+            return response.status, content
+
+    async def stop(self, **settings: Any) -> int:
+        """Stop the chat's answer; return the status."""
+        async with self.stream("DELETE", **settings) as response:
+            return response.status
+
     async def ask(self, *messages: dict[str, Any], **fields: Any) -> bytes:
         """Return the answer's body."""
         body = {"id": "chat-1", "messages": list(messages), "trigger": "submit-message", **fields}

@@ -30,7 +30,7 @@ from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, 
 from mintlify_async.protocol.object_checks import Kind
 from mintlify_async.runtime.closing import NothingToClose
 
-Argument = str | int | float
+Argument = str | bytes | int | float
 
 T = TypeVar("T")
 

@@ -21,6 +21,7 @@ nor compress the answer (Starlette's own ``GZipMiddleware`` does not touch ``tex
 from __future__ import annotations
 
 from .. import extra_missing
+from ..stream_store import MemoryStreamStore, SharedPiece, SharedStreamStore, Written
 
 try:
     from .answer import OpenReply, RelayedAnswer, RelayResponse
@@ -35,6 +36,7 @@ except ModuleNotFoundError as error:
     raise extra_missing("relay", error) from None
 
 __all__ = [
+    "MemoryStreamStore",
     "OpenReply",
     "Question",
     "Relay",
@@ -45,7 +47,10 @@ __all__ = [
     "RelaySettings",
     "RelayedAnswer",
     "SealError",
+    "SharedPiece",
+    "SharedStreamStore",
     "ThreadSeal",
+    "Written",
     "relay_router",
     "relay_routes",
 ]

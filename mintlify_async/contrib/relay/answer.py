@@ -8,7 +8,7 @@ import logging
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
 from attrs import evolve, frozen
@@ -71,10 +71,11 @@ class RelayedAnswer:
 
     Attributes:
         outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
-            when the reader pressed Stop or closed the page.
+            when the reader pressed Stop or closed the page or, with ``streams``, stayed away.
         user: The user's id, as your user hook returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
-        question: The messages that were sent to the service, as JSON objects.
+        question: The messages that were sent to the service, as JSON objects. Empty when the worker that knew
+            them has died.
         message: The answer, or the part of it that arrived; None when nothing did.
         thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.
@@ -184,6 +185,8 @@ class OpenReply:
         self._begun = self._finishing = self._closed = self._told = False
         self._outcome: Outcome = "left"
         self._error: MintlifyError | None = None
+        self._cut_by: MintlifyError | None = None
+        self._stopped = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -213,6 +216,17 @@ class OpenReply:
 
     aclose = close
 
+    async def cut(self, error: MintlifyError | None = None) -> None:
+        """End the answer at the service now, while :meth:`frames` is being read by another task.
+
+        The frames then end with *error* or, without one, as an answer that its reader stopped.
+        """
+        self._cut_by, self._stopped = error, error is None
+        try:
+            await self.reply.close()
+        except MintlifyError as unsaved:  # what had arrived could not be saved
+            self._note(unsaved)
+
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield server-sent events for the page, those of one read in one piece; ``[DONE]`` is the last."""
         self._learn(self.reply.thread)
@@ -230,7 +244,10 @@ class OpenReply:
                         await asyncio.sleep(0)
             await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
-            self._note(error)
+            if not self._stopped:
+                self._note(self._cut_by or error)
+        else:
+            self._stopped = False  # it was whole already
         made += self._ending()
         if made:
             yield b"".join(made)
@@ -268,12 +285,15 @@ class OpenReply:
     def _ending(self) -> Iterator[bytes]:
         """Yield what the page still needs of an unfinished answer: its thread and the error."""
         failed = self._error is not None and not isinstance(self._error, _UNSAVED)
-        self._outcome = "failed" if failed or self.reply.aborted else "finished"
+        ended: Outcome = "failed" if failed or self.reply.aborted else "finished"
+        self._outcome = "left" if self._stopped else ended
         if self._begun and self._kept is None and self.reply.thread != self._sealed:
             yield frame(self._with_seal({"type": "message-metadata"}))
         if self._error is not None:
             text = self.settings.public_text(self._error)
             yield frame({"type": "error", "errorText": text}, self._hider)
+        if self._stopped:
+            yield frame({"type": "abort"})
 
     def _with_seal(self, event: Wire) -> Wire:
         thread = self.reply.thread
@@ -308,23 +328,40 @@ class OpenReply:
         )
 
 
+class Readable(Protocol):
+    """What a response streams: the frames of an answer, and how to leave it."""
+
+    settings: AnswerSettings
+
+    def frames(self) -> AsyncGenerator[bytes]:
+        """Yield server-sent events; ``[DONE]`` is the last."""
+        ...
+
+    async def close(self) -> None:
+        """Leave the answer."""
+        ...
+
+
 class RelayResponse(StreamingResponse):
     """Streams an open reply to a page, and closes the reply when the answer ends or the reader leaves.
 
     Args:
         opened: The result of :meth:`Relay.open` or of the :meth:`Relay.opened` dependency.
+        leave: Called when the response has ended.
     """
 
-    def __init__(self, opened: OpenReply) -> None:
+    def __init__(self, opened: Readable, leave: Callable[[], None] = lambda: None) -> None:
         self._frames = opened.frames()
         super().__init__(self._frames, headers=HEADERS)
         self._opened = opened
+        self._leave = weakref.finalize(self, leave)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send each frame as it arrives, and stop when the reader leaves."""
         try:
             await self._send_while_there(scope, receive, _Sender(send, self._opened.settings.clock))
         finally:
+            self._leave()
             await self._opened.close()
         if self.background is not None:
             await self.background()

@@ -22,13 +22,14 @@ from mintlify_async import ConfigurationError, MintlifyError, NotFoundError, Quo
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
-from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
+from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse, gone, result
 from .feedback import RelayFeedback, read_feedback
 from .limits import RelayLimits
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
 from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .request_body import BodyReader
+from .running_answers import RunningAnswers
 from .seal import DAY, SealError, ThreadSeal
 from .stored_chats import StoredQuestion, stored_chats
 from .uploads import Uploads
@@ -36,6 +37,9 @@ from .uploads import Uploads
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
     from mintlify_async.storage import ConversationStore
+
+    from ..stream_store import MemoryStreamStore, SharedStreamStore
+    from .live_answer import LiveAnswer
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -91,6 +95,7 @@ class RelaySettings(TypedDict, total=False):
     stall: float | None
     seal_ttl: float
     error_text: Callable[[MintlifyError], str] | None
+    streams: MemoryStreamStore | SharedStreamStore | None
     clock: Clock | None
 
 
@@ -140,6 +145,9 @@ class Relay:
         seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
         error_text: Returns the text that the page shows for the error that interrupted an answer; short fixed
             sentences by default.
+        streams: Where answers that run are kept, so that a page can go on with its answer after a reload, and
+            only a page that asks to stop it ends it at once: a ``MemoryStreamStore`` for one worker, a
+            ``RedisStreamStore`` for several. None: an answer ends when its reader leaves.
         clock: The source of time.
 
     Raises:
@@ -167,6 +175,7 @@ class Relay:
         stall: float | None = 60.0,
         seal_ttl: float = 30 * DAY,
         error_text: Callable[[MintlifyError], str] | None = None,
+        streams: MemoryStreamStore | SharedStreamStore | None = None,
         clock: Clock | None = None,
     ) -> None:
         _check(mode, page_fields)
@@ -211,6 +220,8 @@ class Relay:
             on_unfinished=on_unfinished,
             error_text=error_text,
         )
+        self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
+        self._running = RunningAnswers(streams, self._answer_settings) if streams is not None else None
 
     @property
     def streaming(self) -> int:
@@ -230,6 +241,9 @@ class Relay:
             user: The user's id; the user hook is called when it is None.
         """
         try:
+            if self._running is not None:
+                opening = partial(self._admit, request, user)
+                return RelayResponse(await self._running.ask(request, opening))
             return (await self.open(request, user=user)).response()
         except RelayRefusal as refusal:
             return refusal.response()
@@ -284,8 +298,42 @@ class Relay:
             return _logged_refusal(error).response()
         return response
 
-    async def resume(self, request: Request) -> Response:
-        """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""
+    async def resume(self, request: Request, *, user: str | None = None) -> Response:
+        """Return the running answer of the path's ``chat_id`` from its beginning; 204 when there is none.
+
+        A page says in its query what it has: ``after`` is the id of the last message that it has whole. Then
+        it gets the answer to that message only, also when that has ended meanwhile.
+
+        Args:
+            request: The page's request.
+            user: The user's id; the user hook is called when it is None.
+        """
+        if self._running is None:
+            return Response(status_code=204)
+        try:
+            who = await self._who(request, user)
+            after = request.query_params.get("after") or None
+            found = await self._running.find(who, request.path_params["chat_id"], after)
+            if found is None:
+                return Response(status_code=204)
+            self._resumed.enter(who)
+            return RelayResponse(found, partial(self._resumed.leave, who))
+        except RelayRefusal as refusal:
+            return refusal.response()
+
+    async def stop(self, request: Request, *, user: str | None = None) -> Response:
+        """Stop the running answer of the path's ``chat_id`` at the service; return 204, with or without one.
+
+        Args:
+            request: The page's request.
+            user: The user's id; the user hook is called when it is None.
+        """
+        try:
+            who = await self._who(request, user)
+            if self._running is not None:
+                await self._running.stop(who, request.path_params["chat_id"])
+        except RelayRefusal as refusal:
+            return refusal.response()
         return Response(status_code=204)
 
     async def opened(self, request: Request) -> AsyncIterator[OpenReply]:
@@ -314,6 +362,10 @@ class Relay:
                 service.
             ClientDisconnect: The reader left before the answer began.
         """
+        return await self._admit(request, user)
+
+    async def _admit(self, request: Request, user: str | None, live: LiveAnswer | None = None) -> OpenReply:
+        """Open the answer: until the reader leaves or, as *live*, until it is stopped."""
         who = await self._who(request, user)
         await self._check_rate(who, request)
         self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
@@ -323,7 +375,7 @@ class Relay:
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
-            return await self._open(request, question, options, who, leave)
+            return await self._open(request, question, options, who, leave, live)
         except BaseException:
             leave()
             raise
@@ -335,11 +387,15 @@ class Relay:
         options: Mapping[str, Any],
         user: str,
         leave: Callable[[], None],
+        live: LiveAnswer | None,
     ) -> OpenReply:
         site = options.get("domain") or self._session.options.domain
         settings = evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
         fp = self._seal.pseudonym(user)
+        running = None if live is None else self._running
         stored: StoredQuestion | None = None
+        if live is not None and running is not None:
+            await running.make_way(live, user, question.chat_id)
         try:
             if self._chats is None:
                 thread = _thread(question, user, settings.seal)
@@ -347,7 +403,9 @@ class Relay:
             else:
                 stored = await self._chats.begin(question, user, options, fp=fp)
                 question, thread, ask = stored.question, stored.thread, stored.ask
-            reply = await _ask_while_there(ask, thread, request)
+            if live is not None and running is not None:
+                await running.begin(live, question.messages[-1]["id"])
+            reply = await _ask_while_there(ask, thread, request if live is None else None)
         except MintlifyError as error:
             if stored is not None and stored.is_busy(error):
                 raise RelayRefusal(409, AT_WORK) from None
@@ -421,7 +479,9 @@ def _check(mode: str, page_fields: Collection[str]) -> None:
         raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
 
 
-async def _ask_while_there(ask: Callable[..., Reply], thread: Thread | None, request: Request) -> Reply:
+async def _ask_while_there(
+    ask: Callable[..., Reply], thread: Thread | None, request: Request | None
+) -> Reply:
     """Return the opened reply of *ask*. If the service has lost *thread*, ask once more without it."""
     while True:
         try:
@@ -446,17 +506,21 @@ def _thread(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
         return None
 
 
-async def _open_while_there(reply: Reply, request: Request) -> None:
-    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place."""
+async def _open_while_there(reply: Reply, request: Request | None) -> None:
+    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place.
+
+    Without a request, open it whether the reader leaves or not.
+    """
     opened = False
     failure: Exception | None = None
     async with anyio.create_task_group() as tasks:
 
-        async def watch() -> None:
+        async def watch(request: Request) -> None:
             await gone(request.receive)
             tasks.cancel_scope.cancel()
 
-        tasks.start_soon(watch)
+        if request is not None:
+            tasks.start_soon(watch, request)
         try:
             await reply.__aenter__()
             opened = True

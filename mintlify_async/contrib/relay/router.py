@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
 from starlette.requests import Request
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from mintlify_async import MintlifySession
+
+Handler = Callable[..., Awaitable[Response]]
 
 
 def relay_router(
@@ -42,40 +45,21 @@ def relay_router(
 
     _check(path, user)
     router = APIRouter()
-    if isinstance(user, Depends):
-        relay = Relay(session, **settings)
+    depends = isinstance(user, Depends)
+    relay = Relay(session, user=None if depends else user, **settings)
 
-        async def answer_user(request: Request, user: Any = user) -> Response:
-            return await relay.respond(request, user=user or "")
+    def route(handler: Handler) -> Any:
+        async def with_user(request: Request, user: Any = user) -> Response:
+            return await handler(request, user=user or "")
 
-        async def feedback_user(request: Request, user: Any = user) -> Response:
-            return await relay.feedback(request, user=user or "")
+        async def without(request: Request) -> Response:
+            return await handler(request)
 
-        async def history_user(request: Request, user: Any = user) -> Response:
-            return await relay.history(request, user=user or "")
+        return with_user if depends and handler is not _nothing_runs else without
 
-        answer: Any = answer_user
-        feedback: Any = feedback_user
-        history: Any = history_user
-    else:
-        relay = Relay(session, user=user, **settings)
-
-        async def answer_request(request: Request) -> Response:
-            return await relay.respond(request)
-
-        async def feedback_request(request: Request) -> Response:
-            return await relay.feedback(request)
-
-        async def history_request(request: Request) -> Response:
-            return await relay.history(request)
-
-        answer, feedback, history = answer_request, feedback_request, history_request
     options: dict[str, Any] = {"response_model": None, "include_in_schema": False}
-    router.add_api_route(path, answer, methods=["POST"], **options)
-    router.add_api_route(_feedback_path(path), feedback, methods=["POST"], **options)
-    router.add_api_route(_resume_path(path), relay.resume, methods=["GET"], **options)
-    if settings.get("store") is not None:
-        router.add_api_route(_history_path(path), history, methods=["GET"], **options)
+    for method, at, handler in _routes(path, relay, settings):
+        router.add_api_route(at, route(handler), methods=[method], **options)
     return router
 
 
@@ -88,14 +72,7 @@ def relay_routes(
     """
     _check(path, user)
     relay = Relay(session, user=user, **settings)
-    routes = [
-        Route(path, relay.respond, methods=["POST"]),
-        Route(_feedback_path(path), relay.feedback, methods=["POST"]),
-        Route(_resume_path(path), relay.resume, methods=["GET"]),
-    ]
-    if settings.get("store") is not None:
-        routes.append(Route(_history_path(path), relay.history, methods=["GET"]))
-    return routes
+    return [Route(at, handler, methods=[method]) for method, at, handler in _routes(path, relay, settings)]
 
 
 def _check(path: str, user: object) -> None:
@@ -109,14 +86,23 @@ def _check(path: str, user: object) -> None:
         )
 
 
-def _feedback_path(path: str) -> str:
-    return f"{path.rstrip('/')}/feedback"
+def _routes(path: str, relay: Relay, settings: RelaySettings) -> list[tuple[str, str, Handler]]:
+    """Return the method, path and handler of each route."""
+    base = path.rstrip("/")
+    chat = f"{base}/{{chat_id:path}}"  # ai 5.0.0 does not encode slashes in the chat's id
+    routes: list[tuple[str, str, Handler]] = [
+        ("POST", path, relay.respond),
+        ("POST", f"{base}/feedback", relay.feedback),
+    ]
+    if settings.get("streams") is None:
+        routes.append(("GET", f"{chat}/stream", _nothing_runs))
+    else:
+        routes += [("GET", f"{chat}/stream", relay.resume), ("DELETE", f"{chat}/stream", relay.stop)]
+    if settings.get("store") is not None:
+        routes.append(("GET", chat, relay.history))
+    return routes
 
 
-def _resume_path(path: str) -> str:
-    """Return the path at which pages ask to resume; ai 5.0.0 does not encode slashes in the chat's id."""
-    return f"{_history_path(path)}/stream"
-
-
-def _history_path(path: str) -> str:
-    return f"{path.rstrip('/')}/{{chat_id:path}}"
+async def _nothing_runs(request: Request) -> Response:
+    """Answer a page that asks to resume a stream, where no answer outlives its reader."""
+    return Response(status_code=204)

@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay import Relay, RelayLimits
 from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import LocalService, faults
 
@@ -77,7 +77,8 @@ async def test_five_hundred_readers_and_a_third_leave():
         return "".join(event.get("delta", "") for event in events(seen))
 
     async with LocalService(clock=Waits()) as service, service.session() as session:
-        relay = Relay(session, secrets=[SECRET], user=x_user, max_concurrent_per_user=count)
+        limits = RelayLimits(uploads_per_address=count)  # all of them have the address of this test
+        relay = Relay(session, secrets=[SECRET], user=x_user, max_concurrent_per_user=count, limits=limits)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
         service.script.ask(events=[*HEAD, 0.5, *TURN[3:]], times=None)

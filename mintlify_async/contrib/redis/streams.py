@@ -1,0 +1,148 @@
+"""Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
+
+An answer is a Redis Stream, whose entries are the frames of a tenth of a second, and a hash with its state.
+The worker that reads the answer from the service writes at least twice a second; by that the others know that
+it lives, and it learns whether there are readers and whether to stop. Redis gets what pages get and nothing
+else: no key of the service and no thread. The names of the keys are hashes of user and chat.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mintlify_async.contrib.stream_store import MAX_BYTES, SharedPiece, Written, check_max_bytes
+from mintlify_async.protocol.argument_checks import check_seconds as check_zero_or_more
+
+from .scripts import Argument, RedisClient, RedisStore, Script, check_seconds, text
+
+_NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+
+# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first?, ended?, ms until the
+# worker counts as dead, ms to keep. An entry's id is the size of the answer up to its end.
+_WRITE = Script(
+    _NOW
+    + """
+local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'ended')
+if held[1] and held[1] ~= ARGV[1] and ARGV[6] == '' then return {-1, 0, 1} end
+if held[1] == ARGV[1] and held[5] then return {held[2], held[3], held[4] or 1} end
+local size = tonumber(held[2] or '0')
+if held[1] ~= ARGV[1] or ARGV[3] == '0' then
+  if held[1] ~= ARGV[1] then redis.call('DEL', KEYS[1]) held = {} end
+  redis.call('DEL', KEYS[2])
+  redis.call('HSET', KEYS[1], 'answer', ARGV[1], 'question', ARGV[2])
+  size = 0
+end
+if size == tonumber(ARGV[3]) then
+  if ARGV[4] ~= '' then redis.call('XADD', KEYS[2], ARGV[5] .. '-0', 'f', ARGV[4]) end
+  size = tonumber(ARGV[5])
+end
+redis.call('HSET', KEYS[1], 'size', size, 'alive', string.format('%.0f', now + ARGV[8]))
+if ARGV[7] ~= '' and size == tonumber(ARGV[5]) then redis.call('HSET', KEYS[1], 'ended', 1) end
+redis.call('PEXPIRE', KEYS[1], ARGV[9])
+redis.call('PEXPIRE', KEYS[2], ARGV[9])
+return {size, held[3] or 0, held[4] or 0}
+"""
+)
+
+# KEYS: state, frames; ARGV: answer (or ""), place, frames that end the answer if its worker has died.
+_READ = Script(
+    _NOW
+    + """
+local held = redis.call('HMGET', KEYS[1], 'answer', 'question', 'ended', 'alive', 'size')
+if not held[1] or (ARGV[1] ~= '' and held[1] ~= ARGV[1]) then return false end
+local lost = 0
+if not held[3] and now > tonumber(held[4]) then
+  lost = 1
+  local size = held[5] + #ARGV[3]
+  redis.call('XADD', KEYS[2], string.format('%.0f-0', size), 'f', ARGV[3])
+  redis.call('HSET', KEYS[1], 'ended', 1, 'size', size)
+end
+if not held[3] then redis.call('HINCRBY', KEYS[1], 'reads', 1) end
+local found, place = {}, ARGV[2]
+for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-0', '+')) do
+  found[#found + 1], place = entry[2][2], string.match(entry[1], '^%d+')
+end
+local running = 1
+if held[3] or lost == 1 then running = 0 end
+return {held[1], held[2], running, lost, table.concat(found), place}
+"""
+)
+
+# KEYS: state.
+_STOP = Script(
+    _NOW
+    + """
+local held = redis.call('HMGET', KEYS[1], 'answer', 'ended', 'alive')
+if not held[1] or held[2] or now > tonumber(held[3]) then return 0 end
+redis.call('HSET', KEYS[1], 'stop', 1)
+return 1
+"""
+)
+
+
+class RedisStreamStore(RedisStore):
+    """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
+
+    Args:
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        namespace: The prefix of every key.
+        timeout: Longest duration of one step, in seconds. When Redis is away, answers go to their reader
+            as they would without a store.
+        grace: Seconds for which an answer goes on without any reader on any worker; then it is stopped at the
+            service.
+        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
+        max_bytes: The largest size of one answer; a larger one ends with an error.
+        lost_after: Seconds without a sign of life from the worker that reads an answer. Then the worker
+            counts as dead, and readers on other workers are told that the answer was interrupted.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    holds = "stream store"
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        namespace: str = "mintlify",
+        timeout: float = 1.0,
+        grace: float = 60.0,
+        keep: float = 60.0,
+        max_bytes: int = MAX_BYTES,
+        lost_after: float = 5.0,
+    ) -> None:
+        super().__init__(client, namespace=namespace, timeout=timeout)
+        check_zero_or_more(grace, "grace", zero=True)
+        check_zero_or_more(keep, "keep", zero=True)
+        self.grace = grace
+        self.keep = keep
+        self.max_bytes = check_max_bytes(max_bytes)
+        self._lost_ms = max(1, round(check_seconds(lost_after, "lost_after") * 1000))
+
+    async def write(
+        self, chat: str, answer: str, frames: bytes, *, at: int, question: str, first: bool, ended: bool
+    ) -> Written:
+        """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
+        kept = self._lost_ms + round(self.keep * 1000)
+        args: list[Argument] = [answer, question, at, frames, at + len(frames)]
+        args += ["1" if first else "", "1" if ended else "", self._lost_ms, kept]
+        size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
+        return Written(int(size), int(reads or 0), bool(int(stopped)))
+
+    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+        """Return what *answer* has after *place*; see :meth:`SharedStreamStore.read`."""
+        found = await self._run(_READ, self._keys(chat), [answer or "", place, if_lost])
+        if found is None:
+            return None
+        name, question, running, lost, frames, reached = found
+        data = frames if isinstance(frames, bytes) else str(frames).encode("ascii")
+        return SharedPiece(text(name), text(question), running == 1, lost == 1, data, int(reached))
+
+    async def stop(self, chat: str) -> bool:
+        """Ask the chat's answer to stop; return whether one runs."""
+        return bool(await self._run(_STOP, self._keys(chat)[:1]))
+
+    def _keys(self, chat: str) -> list[str]:
+        state = f"{self._namespace}:streams:{{{chat}}}"
+        return [state, f"{state}:frames"]

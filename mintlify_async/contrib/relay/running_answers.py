@@ -1,0 +1,202 @@
+"""The answers that run on this worker, and readers of those that run on others.
+
+A page asks here, reads an answer again after a reload, and stops it. An answer belongs to a user and a chat;
+other users find none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from mintlify_async import StateError
+
+from ..stream_store import MemoryStreamStore
+from .answer import gone
+from .live_answer import INTERRUPTED, LiveAnswer, LiveReader
+from .refusals import BUSY, RelayRefusal
+from .shared_answers import TICK, AnswerWriter, SharedReader
+
+if TYPE_CHECKING:
+    from ..stream_store import SharedStreamStore
+    from .answer import AnswerSettings, OpenReply, Readable
+
+log = logging.getLogger("mintlify_async.relay")
+
+MAKE_WAY = 2.0
+"""Seconds that the next question of a chat waits until the running answer has been stopped."""
+
+Opening = Callable[["LiveAnswer"], "Coroutine[Any, Any, OpenReply]"]
+
+
+class RunningAnswers:
+    """The running answers of one relay.
+
+    Args:
+        store: Where they are kept.
+        settings: The relay's settings for answers.
+    """
+
+    def __init__(self, store: MemoryStreamStore | SharedStreamStore, settings: AnswerSettings) -> None:
+        self._store = store
+        self._shared = None if isinstance(store, MemoryStreamStore) else store
+        self._settings = settings
+        self._here: dict[str, LiveAnswer] = {}
+        self._writing: set[asyncio.Task[bool]] = set()
+
+    async def ask(self, request: Request, opening: Opening) -> Readable:
+        """Start *opening* in a task of its own, and return a reader when the answer has begun.
+
+        Raises:
+            RelayRefusal: There is no answer.
+            ClientDisconnect: The reader left. If the question was complete, the answer goes on.
+        """
+        live = LiveAnswer(self._settings, grace=self._store.grace, max_bytes=self._store.max_bytes)
+        reader = LiveReader(live)
+        live.start(opening(live))
+        try:
+            await asyncio.wait(
+                [live.asked]
+            )  # until then the task reads the body, and notices a reader who leaves
+            live.asked.result()
+            leaving = asyncio.ensure_future(gone(request.receive))
+            try:
+                await asyncio.wait((live.opened, leaving), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                leaving.cancel()
+                await asyncio.wait([leaving])
+            if not live.opened.done():
+                raise ClientDisconnect
+            if not live.opened.cancelled():  # it was stopped meanwhile, as its reader is told
+                live.opened.result()
+        except BaseException:
+            await reader.close()
+            if not live.asked.done():
+                live.stop()
+            raise
+        return reader
+
+    async def make_way(self, live: LiveAnswer, user: str, chat_id: str | None) -> None:
+        """Stop the answer that runs in the chat, and let its hooks be called, before *live* is asked for."""
+        live.chat = chat_key(user, chat_id) if chat_id is not None else ""
+        clock = self._settings.clock
+        try:
+            with suppress(TimeoutError):
+                async with clock.deadline(clock.now() + MAKE_WAY):
+                    while live.chat and await self._stop(live.chat):
+                        await clock.sleep(TICK)
+        except StateError as error:
+            self._leave_alone(live, error)
+
+    async def begin(self, live: LiveAnswer, question: str) -> None:
+        """Let readers of its chat find *live*, the answer to the message whose id is *question*."""
+        live.question = question
+        if live.chat:
+            try:
+                await self._show(live.chat, live)
+            except StateError as error:
+                self._leave_alone(live, error)
+        if not live.chat:
+            live.grace = 0.0  # no page can find it again
+        if not live.asked.done():
+            live.asked.set_result(None)
+
+    def _leave_alone(self, live: LiveAnswer, error: StateError) -> None:
+        log.warning("an answer goes to its reader alone: %s", error)
+        live.chat = ""
+
+    async def find(self, user: str, chat_id: str, after: str | None) -> Readable | None:
+        """Return a reader of the chat's answer, from its beginning; None when there is nothing to read.
+
+        Args:
+            user: The user's id.
+            chat_id: The id that the page gave the chat.
+            after: The id of the last message that the page has whole. Only the answer to that message is
+                read, also one that has ended. None: any answer that runs.
+        """
+        chat = chat_key(user, chat_id)
+        live = self._here.get(chat)
+        if live is not None and _wanted(live.question, after, not live.ended):
+            return LiveReader(live)
+        if self._shared is None:
+            return None
+        try:
+            found = await self._shared.read(chat, None, 0, if_lost=INTERRUPTED)
+        except StateError as error:
+            log.warning("an answer cannot be resumed: %s", error)
+            return None
+        if found is None:
+            return None
+        reader = SharedReader(self._shared, chat, found, self._settings, user, chat_id)
+        if _wanted(found.question, after, found.running or found.lost):
+            return reader
+        await reader.tell_of_loss()
+        return None
+
+    async def stop(self, user: str, chat_id: str) -> None:
+        """Stop the chat's answer, if one runs.
+
+        Raises:
+            RelayRefusal: The store cannot be used.
+        """
+        try:
+            await self._stop(chat_key(user, chat_id))
+        except StateError as error:
+            log.warning("an answer cannot be stopped: %s", error)
+            raise RelayRefusal(503, BUSY) from None
+
+    async def _stop(self, chat: str) -> bool:
+        """Stop the chat's answer; return whether it still runs."""
+        live = self._here.get(chat)
+        if live is not None:
+            live.stop()
+            return not live.ended
+        return self._shared is not None and await self._shared.stop(chat)
+
+    async def _show(self, chat: str, live: LiveAnswer) -> None:
+        """Let readers find *live*, on this worker and, with a shared store, on others."""
+        if self._shared is None:
+            live.on_end(partial(self._forget_later, chat, live))
+        else:
+            writer = AnswerWriter(self._shared, live, chat)
+            await writer.write(first=True)
+            task = asyncio.create_task(writer.run())
+            self._writing.add(task)
+            task.add_done_callback(partial(self._written, chat, live))
+        before = self._here.get(chat)
+        if before is not None:
+            before.stop()  # asked at the same moment
+        self._here[chat] = live
+
+    def _forget(self, chat: str, live: LiveAnswer) -> None:
+        if self._here.get(chat) is live:
+            del self._here[chat]
+
+    def _forget_later(self, chat: str, live: LiveAnswer) -> None:
+        clock = self._settings.clock
+        clock.call_at(clock.now() + self._store.keep, partial(self._forget, chat, live))
+
+    def _written(self, chat: str, live: LiveAnswer, task: asyncio.Task[bool]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled() and task.result():
+            self._forget(chat, live)
+        else:
+            self._forget_later(chat, live)
+
+
+def _wanted(question: str, after: str | None, running: bool) -> bool:
+    return running if after is None else question == after
+
+
+def chat_key(user: str, chat_id: str) -> str:
+    """Return the name of a chat in a store, from which neither user nor chat can be read."""
+    text = "mintlify-async answers\0" + json.dumps([user, chat_id])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,208 @@
+"""Shows a running answer to other workers, and reads one that runs on another worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from mintlify_async import MintlifyError, StateError, StreamInterruptedError
+from mintlify_async.assistant.stream import MessageStream
+
+from .answer import AnswerSettings, RelayedAnswer
+from .json_values import is_object
+from .live_answer import INTERRUPTED, STOPPED, LiveAnswer
+from .page_events import DONE
+from .seal import SealError
+
+if TYPE_CHECKING:
+    from mintlify_async import Thread
+
+    from ..stream_store import SharedPiece, SharedStreamStore
+
+log = logging.getLogger("mintlify_async.relay")
+
+TICK = 0.1
+"""Seconds between two writes of an answer, and between two looks of a reader on another worker."""
+BEAT = 0.5
+"""Seconds after which a silent answer is written, too: its worker shows that it lives, and learns of Stop."""
+PATIENCE = 5.0
+"""Seconds for which a reader on another worker bears a store that is away."""
+
+
+class AnswerWriter:
+    """Writes one running answer to the store until it has ended."""
+
+    def __init__(self, store: SharedStreamStore, live: LiveAnswer, chat: str) -> None:
+        self._store = store
+        self._live = live
+        self._chat = chat
+        self._answer = uuid.uuid4().hex
+        self._sent = 0  # pieces
+        self._size = 0  # bytes
+        self._reads = 0
+
+    async def write(self, *, first: bool = False) -> bool:
+        """Write what is new, and do what the store says; return whether nothing more is to be written.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        live = self._live
+        ended, pieces = live.ended, len(live.pieces)
+        frames = b"".join(live.pieces[self._sent :])
+        told = await self._store.write(
+            self._chat,
+            self._answer,
+            frames,
+            at=self._size,
+            question=live.question,
+            first=first,
+            ended=ended,
+        )
+        whole = told.size == self._size + len(frames)
+        if whole:
+            self._sent, self._size = pieces, told.size
+        else:  # the store has lost it: begin again
+            self._sent = self._size = 0
+        if told.reads != self._reads:
+            self._reads = told.reads
+            live.seen()
+        if told.stopped:
+            live.stop()
+        return ended and (whole or told.stopped)
+
+    async def run(self) -> bool:
+        """Write until the answer has ended; return whether the store has all of it."""
+        live, clock = self._live, self._live.settings.clock
+        last, away = clock.now(), False
+        try:
+            while True:
+                await clock.sleep(TICK)
+                fresh = live.ended or len(live.pieces) > self._sent
+                if clock.now() - last < (BEAT if away or not fresh else TICK):
+                    continue
+                last = clock.now()
+                try:
+                    if await self.write():
+                        return True
+                    away = False
+                except StateError as error:
+                    if not away:
+                        log.warning("other workers cannot read an answer: %s", error)
+                    away = True
+                    if live.ended:
+                        return False
+        except asyncio.CancelledError:  # the app is shutting down, and the answer with it
+            await live.wait()
+            with suppress(StateError):
+                await self.write()
+            raise
+
+
+class SharedReader:
+    """Reads an answer that runs on another worker, from its first frame on.
+
+    Args:
+        store: Where the answer is.
+        chat: Its chat.
+        found: The first piece.
+        settings: The relay's settings for answers.
+        user: The user's id.
+        chat_id: The id that the page gave the chat.
+    """
+
+    def __init__(
+        self,
+        store: SharedStreamStore,
+        chat: str,
+        found: SharedPiece,
+        settings: AnswerSettings,
+        user: str,
+        chat_id: str,
+    ) -> None:
+        self.settings = settings
+        self._store = store
+        self._chat = chat
+        self._found = found
+        self._user = user
+        self._chat_id = chat_id
+
+    async def frames(self) -> AsyncGenerator[bytes]:
+        """Yield what the page gets; ``[DONE]`` is the last."""
+        clock = self.settings.clock
+        seen = clock.now()
+        while True:
+            await self.tell_of_loss()
+            if self._found.frames:
+                yield self._found.frames
+            if not self._found.running:
+                break
+            await clock.sleep(TICK)
+            try:
+                newer = await self._store.read(
+                    self._chat, self._found.answer, self._found.place, if_lost=INTERRUPTED
+                )
+                seen = clock.now()
+            except StateError as error:
+                if clock.now() - seen < PATIENCE:
+                    self._found = evolve(self._found, frames=b"")
+                    continue
+                log.warning("an answer on another worker cannot be read: %s", error)
+                yield INTERRUPTED
+                break
+            if newer is None:  # the chat has a newer answer
+                yield STOPPED
+                break
+            self._found = newer
+        yield DONE
+
+    async def close(self) -> None:
+        """Leave: the other worker notices that the looks have ended."""
+
+    async def tell_of_loss(self) -> None:
+        """If this reader is the first to notice that the worker has died, tell the app's hook of the part."""
+        if not self._found.lost:
+            return
+        log.warning("an answer was interrupted: its worker has died")
+        with suppress(StateError):
+            whole = await self._store.read(self._chat, self._found.answer, 0, if_lost=b"")
+            if whole is not None:
+                told = answer_of(whole.frames, self.settings, self._user, self._chat_id)
+                await self.settings.tell(told)
+
+
+def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) -> RelayedAnswer:
+    """Return the interrupted answer that consists of *frames*."""
+    stream = MessageStream()
+    stream.feed(frames)
+    stream.feed_eof()
+    with suppress(MintlifyError):  # the frames end with the error that they tell of
+        while stream.next_event() is not None:
+            pass
+    message, thread = stream.message if stream.message.parts else None, None
+    if message is not None and is_object(message.metadata):
+        metadata = dict(message.metadata)
+        thread = opened_seal(metadata.pop("threadId", None), settings, user)
+        message = evolve(message, metadata=metadata or None)
+    return RelayedAnswer(
+        outcome="failed",
+        user=user,
+        chat_id=chat_id,
+        question=(),
+        message=message,
+        thread=thread,
+        error=StreamInterruptedError("the worker that read the answer has died", partial=message),
+    )
+
+
+def opened_seal(token: object, settings: AnswerSettings, user: str) -> Thread | None:
+    """Return the thread in a page's *token*, or None."""
+    with suppress(SealError):
+        return settings.seal.open(token, user) if isinstance(token, str) else None
+    return None

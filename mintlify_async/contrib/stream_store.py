@@ -1,0 +1,154 @@
+"""Where the relay keeps running answers, so that they outlive their reader.
+
+A store says how long answers are kept. :class:`MemoryStreamStore` keeps them in this process; a
+:class:`SharedStreamStore`, such as ``RedisStreamStore``, also shows them to other workers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+from attrs import field, frozen
+
+from mintlify_async.errors import ConfigurationError
+from mintlify_async.protocol.argument_checks import check_seconds
+
+MAX_BYTES = 8 * 1024 * 1024
+
+
+def _seconds(instance: object, attribute: object, value: float) -> None:
+    name: str = getattr(attribute, "name", "")
+    check_seconds(value, name, zero=True)
+
+
+def check_max_bytes(value: int) -> int:
+    """Return *value*, the largest size of an answer.
+
+    Raises:
+        ConfigurationError: It is below 1.
+    """
+    if not 1 <= value < math.inf:
+        raise ConfigurationError("max_bytes must be 1 or more", field="max_bytes")
+    return value
+
+
+@frozen(kw_only=True)
+class MemoryStreamStore:
+    """Running answers in the memory of this process: for an app with one worker.
+
+    Args:
+        grace: Seconds for which an answer goes on without any reader; then it is stopped at the service.
+        keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
+        max_bytes: The largest size of one answer; a larger one ends with an error.
+
+    Raises:
+        ConfigurationError: An argument is out of range.
+    """
+
+    grace: float = field(default=60.0, validator=_seconds)
+    keep: float = field(default=60.0, validator=_seconds)
+    max_bytes: int = field(default=MAX_BYTES, converter=check_max_bytes)
+
+
+@frozen
+class Written:
+    """What a store answers to the worker that writes an answer.
+
+    Attributes:
+        size: How many bytes of the answer the store has now.
+        reads: A count that grows with each look of a reader on another worker.
+        stopped: Whether the answer is to be stopped: a reader asked for it, or the chat has a newer answer.
+    """
+
+    size: int
+    reads: int
+    stopped: bool
+
+
+@frozen
+class SharedPiece:
+    """What a store answers to a reader on another worker.
+
+    Attributes:
+        answer: The answer's id.
+        question: The id of the message that it answers.
+        running: Whether the answer goes on.
+        lost: Whether this look was the first to notice that the answer's worker has died.
+        frames: What comes after the reader's place.
+        place: The reader's place after these frames.
+    """
+
+    answer: str
+    question: str
+    running: bool
+    lost: bool
+    frames: bytes
+    place: int
+
+
+class SharedStreamStore(Protocol):
+    """Shows running answers to all workers.
+
+    A chat has one answer at a time, which one worker writes. Nothing is written but what the page gets.
+    *chat* is a digest, from which neither user nor chat can be read.
+    """
+
+    @property
+    def grace(self) -> float:
+        """Seconds for which an answer goes on without any reader."""
+        ...
+
+    @property
+    def keep(self) -> float:
+        """Seconds for which an answer can be read after its end."""
+        ...
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest size of one answer."""
+        ...
+
+    async def write(
+        self, chat: str, answer: str, frames: bytes, *, at: int, question: str, first: bool, ended: bool
+    ) -> Written:
+        """Add *frames* to *answer*, or only say that its worker lives.
+
+        A repetition adds nothing. If the store has another number of bytes than *at*, it adds nothing and
+        says what it has; *at* 0 begins the answer again.
+
+        Args:
+            chat: The chat.
+            answer: The answer's id, which no other answer has.
+            frames: The bytes from *at* on.
+            at: How many bytes of the answer were written before.
+            question: The id of the message that the answer answers.
+            first: Whether this is the first write, which takes the place of the chat's earlier answer.
+            ended: Whether the answer ends with these bytes.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        ...
+
+    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+        """Return what *answer* has after *place*; None when the chat's answer is another one, or is gone.
+
+        Args:
+            chat: The chat.
+            answer: The answer's id; None for the chat's latest.
+            place: The reader's place, from the piece before; 0 at first.
+            if_lost: Frames that end the answer if its worker has died.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        ...
+
+    async def stop(self, chat: str) -> bool:
+        """Ask the chat's answer to stop; return whether one runs.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        ...

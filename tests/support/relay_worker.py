@@ -1,0 +1,59 @@
+"""One worker of an app with the relay, as a process of its own.
+
+``python relay_worker.py REDIS PAGE LISTENER``: the URL of a Redis, or ""; the folder of a page, or "";
+the number of an open listening socket, which workers may share, or "". It prints its port. The service is
+found by the environment; the user is in a header or a cookie.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import threading
+from contextlib import AsyncExitStack
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.staticfiles import StaticFiles
+
+from mintlify_async import MintlifySession
+from mintlify_async.contrib.relay import MemoryStreamStore, relay_router
+
+SECRET = "a secret of the tests, of more than thirty-two characters"
+LOST_AFTER = 2.0
+
+
+def user(request: Request) -> str:
+    return request.headers.get("x-user") or request.cookies.get("user", "")
+
+
+async def main(listener: socket.socket, redis: str, page: str) -> None:
+    async with AsyncExitStack() as stack:
+        streams: object = MemoryStreamStore()
+        if redis:
+            from redis.asyncio import Redis
+
+            from mintlify_async.contrib.redis import RedisStreamStore
+
+            client = await stack.enter_async_context(Redis.from_url(redis))
+            streams = RedisStreamStore(client, lost_after=LOST_AFTER, timeout=10)
+        session = await stack.enter_async_context(MintlifySession())
+        app = FastAPI(openapi_url=None)
+        settings = {"secrets": [SECRET], "user": user, "max_concurrent_per_user": 1000}
+        app.include_router(relay_router(session, streams=streams, **settings))
+        if page:
+            app.mount("/", StaticFiles(directory=page, html=True))
+        config = uvicorn.Config(app, log_level="warning", access_log=False)
+        await uvicorn.Server(config).serve(sockets=[listener])
+
+
+if __name__ == "__main__":
+    *arguments, shared = sys.argv[1:]
+    listening = socket.socket(fileno=int(shared)) if shared else socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    threading.Thread(
+        target=lambda: os._exit(bool(sys.stdin.read())), daemon=True
+    ).start()  # ends with the test
+    asyncio.run(main(listening, *arguments))

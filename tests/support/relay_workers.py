@@ -1,0 +1,155 @@
+"""Workers of an app with the relay and pages of the AI SDK, each in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from child_process import child_environment
+from relay_browser import installed
+
+from mintlify_async.testing import LocalService
+
+HERE = Path(__file__).parent
+PIPES: Any = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+SECONDS = 300
+PAUSE = 0.03
+WORDS = [f"word-{number} " for number in range(30)]
+ANSWER: list[Any] = [
+    {"type": "start", "messageId": "m1"},
+    0.1,
+    {"type": "start-step"},
+    {"type": "reasoning-start", "id": "r"},
+    {"type": "reasoning-delta", "id": "r", "delta": "Let me see."},
+    {"type": "reasoning-end", "id": "r"},
+    {"type": "tool-input-start", "toolCallId": "c", "toolName": "search", "dynamic": True},
+    {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": 1, "dynamic": True},
+    {"type": "tool-output-available", "toolCallId": "c", "output": ["found"], "dynamic": True},
+    {"type": "finish-step"},
+    {"type": "start-step"},
+    {"type": "source-url", "sourceId": "s", "url": "https://docs.example/a", "title": "A"},
+    {"type": "text-start", "id": "0"},
+    *({"type": "text-delta", "id": "0", "delta": word} for word in WORDS),
+    {"type": "text-end", "id": "0"},
+    {"type": "finish-step"},
+    {"type": "finish", "finishReason": "stop", "threadId": "thread_77"},
+]
+LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
+
+
+class Worker:
+    """One worker, which may be killed and started again; with a *listener*, at the same address."""
+
+    def __init__(
+        self, service: LocalService, redis: str, page: str = "", listener: socket.socket | None = None
+    ) -> None:
+        self.address = ""
+        self._service = service
+        self._shared = () if listener is None else (listener.fileno(),)
+        self._arguments = (redis, page, "".join(map(str, self._shared)))
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        program = [sys.executable, str(HERE / "relay_worker.py"), *self._arguments]
+        env = child_environment(self._service)
+        self._process = await asyncio.create_subprocess_exec(
+            *program, env=env, pass_fds=self._shared, **PIPES
+        )
+        assert self._process.stdout is not None
+        self.address = f"http://127.0.0.1:{int(await self._process.stdout.readline())}"
+
+    async def kill(self) -> None:
+        """End it at once, as ``kill -9`` does."""
+        if self._process is not None:
+            self._process.kill()
+            await self._process.communicate()
+            self._process = None
+
+
+@asynccontextmanager
+async def workers(
+    service: LocalService, *, redis: str, page: str = "", shared: bool = False
+) -> AsyncIterator[list[Worker]]:
+    """Start two workers, or one if there is no *redis*; end them afterwards. *shared*: at one address."""
+    listener = socket.create_server(("127.0.0.1", 0)) if shared else None
+    made = [Worker(service, redis, page, listener) for _ in range(2 if redis else 1)]
+    try:
+        await asyncio.gather(*(worker.start() for worker in made))
+        yield made
+    finally:
+        await asyncio.gather(*(worker.kill() for worker in made))
+        if listener is not None:
+            listener.close()
+
+
+class Pages:
+    """Pages of one release of ai; tells stories to them, and returns what each shows at its end."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    async def tell(self, chat: str, *lives: dict[str, Any]) -> dict[str, Any]:
+        """Return the status, the error and the messages of the page of *chat* at the end of *lives*."""
+        assert self._process.stdin is not None
+        self._waiting[chat] = told = asyncio.get_running_loop().create_future()
+        story = {"chat": chat, "lives": [{"milliseconds": None, "stop": None, **life} for life in lives]}
+        self._process.stdin.write(json.dumps(story).encode() + b"\n")
+        async with asyncio.timeout(SECONDS):
+            return await told
+
+    async def note_arrivals(self, service: LocalService) -> None:
+        """Tell the pages which questions the service has: a page that leaves before may not have sent its."""
+        assert self._process.stdin is not None
+        seen = 0
+        while True:
+            for request in service.requests[seen:]:
+                text: str = request.json["messages"][-1]["parts"][0]["text"]
+                arrived = {"arrived": text.removeprefix("question of ")}
+                self._process.stdin.write(json.dumps(arrived).encode() + b"\n")
+                seen += 1
+            await asyncio.sleep(0.005)
+
+    async def listen(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            shown = json.loads(line)
+            self._waiting.pop(shown["chat"]).set_result(shown)
+        for told in self._waiting.values():
+            told.set_exception(RuntimeError("the pages have ended"))
+
+
+@asynccontextmanager
+async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
+    """Start the pages; end them afterwards."""
+    folder = installed(release)
+    program = folder / "relay_pages.mjs"
+    shutil.copyfile(HERE / program.name, program)
+    process = await asyncio.create_subprocess_exec(
+        "node", program.name, cwd=folder, env=dict(os.environ), limit=2**24, **PIPES
+    )
+    made = Pages(process)
+    listening = asyncio.create_task(made.listen())
+    noting = asyncio.create_task(made.note_arrivals(service))
+    try:
+        yield made
+        noting.cancel()
+        assert process.stdin is not None
+        process.stdin.close()
+        await listening
+        assert await process.wait() == 0
+    finally:
+        listening.cancel()
+        noting.cancel()
+        await asyncio.wait([listening, noting])
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
