@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
@@ -20,12 +21,15 @@ from mintlify_async import ConfigurationError, MintlifyError
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
-from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone, result
+from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone
 from .feedback import RelayFeedback, read_feedback
+from .hooks import call
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .seal import DAY, SealError, ThreadSeal
+from .shutdown import Shutdown, on_signal
+from .waiting_page import WaitingResponse
 
 if TYPE_CHECKING:
     from mintlify_async import MintlifySession, Reply, Thread
@@ -86,6 +90,9 @@ class Relay:
     Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes` (Starlette), which take the same
     arguments. For a handler of your own there are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
     :meth:`opened`.
+
+    The functions of your app may be plain or async. A plain one runs in a thread, as FastAPI runs it, so that
+    a database query does not stop the other answers; only ``error_text`` does not, and must be quick.
 
     Args:
         session: The session that asks the assistant. The relay never closes it.
@@ -175,6 +182,7 @@ class Relay:
         self._ask = ask
         self._on_feedback = on_feedback
         self._page_fields = frozenset(page_fields)
+        self._shutdown = Shutdown(self._clock)
         self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
         self._answer_settings = AnswerSettings(
             mode=mode,
@@ -182,6 +190,7 @@ class Relay:
             keep_alive=keep_alive,
             stall=stall,
             seal=self._seal,
+            shutdown=self._shutdown,
             on_finish=on_finish,
             on_unfinished=on_unfinished,
             error_text=error_text,
@@ -195,16 +204,50 @@ class Relay:
     async def respond(self, request: Request, *, user: str | None = None) -> Response:
         """Return the response to a page's POST: the streamed answer, or a refusal.
 
+        The question is asked while the response is sent, which decides its status then. If the assistant is
+        silent for 5 seconds, that is 200 with a comment, so that a proxy does not give up; a refusal that
+        comes later is an ``error`` event.
+
         Args:
             request: The page's request; its body must not have been read yet.
             user: The user's id; the user hook is called when it is None.
         """
-        try:
-            return (await self.open(request, user=user)).response()
-        except RelayRefusal as refusal:
-            return refusal.response()
-        except ClientDisconnect:
-            return Response(status_code=499)  # for logs: the reader has left
+
+        async def answer(asked: Callable[[], object]) -> Response:
+            try:
+                return (await self._admit(request, user, asked)).response()
+            except RelayRefusal as refusal:
+                return refusal.response()
+            except ClientDisconnect:
+                return Response(status_code=499)  # for logs: the reader has left
+
+        return WaitingResponse(answer, self._answer_settings)
+
+    async def drain(self, seconds: float) -> None:
+        """End all answers, because the app shuts down; new questions get 503 from now on.
+
+        Returns when no answer runs any more. Give it less time than the server gives its connections. It
+        must run before or while the server waits for them: :meth:`drain_on_signal` sees to that. aiohttp.web
+        calls ``on_shutdown`` at the right time.
+
+        Args:
+            seconds: How long running answers may take. Then their pages get an ``error`` event and
+                ``[DONE]``, and ``on_unfinished`` an answer whose outcome is ``interrupted``, within two
+                more seconds.
+        """
+        await self._shutdown.drain(seconds, lambda: self.streaming)
+
+    def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
+
+        A server runs the end of the lifespan only when its connections have ended, which is too late to
+        drain. The signal still reaches the server's own handler. Where there is none, as in a worker process
+        of hypercorn, and outside the main thread, the signal is left alone; the block's end drains, too.
+
+        Args:
+            seconds: As for :meth:`drain`.
+        """
+        return on_signal(lambda: self.drain(seconds))
 
     async def feedback(self, request: Request, *, user: str | None = None) -> Response:
         """Pass a reader's verdict on an answer to ``on_feedback``; return 204, or a refusal.
@@ -223,7 +266,7 @@ class Relay:
                 verdict = await read_feedback(request, who, self._clock, self._limits.body_seconds)
             finally:
                 self._places.leave(who)
-            await result(self._on_feedback(verdict))
+            await call(self._on_feedback, verdict)
         except RelayRefusal as refusal:
             return refusal.response()
         except ClientDisconnect:
@@ -260,23 +303,33 @@ class Relay:
                 service.
             ClientDisconnect: The reader left before the answer began.
         """
+        return await self._admit(request, user, lambda: None)
+
+    async def _admit(self, request: Request, user: str | None, asked: Callable[[], object]) -> OpenReply:
+        """Do what :meth:`open` does; call *asked* when the question is about to be sent."""
+        self._shutdown.check()
         who = await self._who(request, user)
         await self._check_rate(who)
         self._places.enter(who)  # before the body is read, which takes memory
         leave = partial(self._places.leave, who)
         try:
-            return await self._open(request, who, leave)
+            return await self._open(request, who, leave, asked)
         except BaseException:
             leave()
             raise
 
-    async def _open(self, request: Request, user: str, leave: Callable[[], None]) -> OpenReply:
+    async def _open(
+        self, request: Request, user: str, leave: Callable[[], None], asked: Callable[[], object]
+    ) -> OpenReply:
         question = await read_question(request, self._limits, self._clock)
         thread = self._thread(question, user)
         options = await self._options(request, question)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
         reply = self._reply(question, thread, user, options)
+        self._shutdown.add(reply)
+        asked()
         await _open_while_there(reply, request, in_thread=thread is not None)
+        self._shutdown.check_opened(reply)
         return OpenReply(
             reply,
             question=question,
@@ -304,7 +357,7 @@ class Relay:
                 raise ConfigurationError(
                     "pass user= to the relay, or to each respond() and open()", field="user"
                 )
-            user = await result(self._user(request))
+            user = await call(self._user, request)
         if user == "anonymous":
             raise ConfigurationError(
                 'the user hook returned "anonymous", which all people without an account would share: '
@@ -321,7 +374,7 @@ class Relay:
 
     async def _check_rate(self, user: str) -> None:
         if self._rate is not None:
-            wait = await result(self._rate(user))
+            wait = await call(self._rate, user)
             if isinstance(wait, bool):
                 raise ConfigurationError(
                     "the rate hook must return None to continue, or seconds to wait, not a boolean",
@@ -340,7 +393,7 @@ class Relay:
             raise RelayRefusal(*_SEAL_REFUSALS[error.reason]) from None
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
-        own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
+        own = await call(self._ask, request, question.fields) if callable(self._ask) else self._ask
         return {**(own or {}), **page_options(question.fields, self._page_fields)}
 
 

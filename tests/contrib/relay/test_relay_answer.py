@@ -111,14 +111,6 @@ async def test_a_read_of_many_events_leaves_the_loop_to_others():
     assert turns >= 20
 
 
-@pytest.mark.parametrize(("version", "header"), [("1.0", True), ("1.1", True), ("2", False), ("3", False)])
-async def test_http_2_forbids_the_connection_field(version, header):
-    """A server that speaks it would refuse the whole answer."""
-    server = Server()
-    await server.run(opened_with(BODY).response(), version)
-    assert (b"connection" in server.headers) is header
-
-
 async def test_silence_is_filled():
     """A comment each quarter of a minute; an event begins the silence anew."""
     clock = VirtualClock()
