@@ -31,7 +31,7 @@ class WaitingResponse(Response):
     """Sends the response that *answer* makes, and comments until then.
 
     Args:
-        answer: Makes the response. It calls its argument when the question is sent: the time counts from then.
+        answer: Makes the response. It calls its argument when the question is sent: from then, time counts.
         settings: ``keep_alive`` None means no comments.
     """
 
