@@ -21,6 +21,7 @@ from mintlify_async import ConfigurationError, MintlifyError
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
+from .adapters import PageRoute, asgi_app, fastapi_router, starlette_routes
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, gone
 from .feedback import RelayFeedback, read_feedback
 from .hooks import call
@@ -32,6 +33,11 @@ from .shutdown import Shutdown, on_signal
 from .waiting_page import WaitingResponse
 
 if TYPE_CHECKING:
+    from aiohttp.web import RouteDef
+    from fastapi import APIRouter
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
+
     from mintlify_async import MintlifySession, Reply, Thread
 
 log = logging.getLogger("mintlify_async.relay")
@@ -87,9 +93,9 @@ class RelaySettings(TypedDict, total=False):
 class Relay:
     """Answers ``useChat`` pages with the assistant; all keys stay on the server.
 
-    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes` (Starlette), which take the same
-    arguments. For a handler of your own there are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
-    :meth:`opened`.
+    :meth:`router` (FastAPI), :meth:`routes` (Starlette), :meth:`app` (any ASGI framework) and
+    :meth:`aiohttp_routes` add it to an app. For a handler of your own there are :meth:`respond`,
+    :meth:`open` and, as a FastAPI dependency, :meth:`opened`.
 
     The functions of your app may be plain or async. A plain one runs in a thread, as FastAPI runs it, so that
     a database query does not stop the other answers; only ``error_text`` does not, and must be quick.
@@ -201,6 +207,58 @@ class Relay:
         """The number of answers that are open now."""
         return self._places.taken.total()
 
+    def router(self, *, path: str = "/api/chat", user: Any = None) -> APIRouter:
+        """Return a FastAPI router: ``app.include_router(relay.router())``.
+
+        Args:
+            path: The path that pages post their questions to; the other paths are below it.
+            user: ``Depends(current_user)``, with a dependency of yours that returns the user's id; the
+                relay's user hook by default.
+
+        Raises:
+            ConfigurationError: *path* has no slash in front, or nothing says who the user is.
+        """
+        return fastapi_router(self._page_routes(user), path, user)
+
+    def routes(self, *, path: str = "/api/chat") -> list[Route]:
+        """Return Starlette routes: ``Starlette(routes=relay.routes())``. *path* is as for :meth:`router`."""
+        return starlette_routes(self._page_routes(), path)
+
+    def app(self, *, path: str = "/api/chat", rest: ASGIApp | None = None) -> ASGIApp:
+        """Return an ASGI application, to be mounted in another or put in front of it.
+
+        Args:
+            path: As for :meth:`router`, below the path at which you mount it. ``"/"`` is for frameworks
+                that mount at a path without a slash at its end.
+            rest: The application that gets all other requests, and the lifespan.
+        """
+        return asgi_app(self._page_routes(), path, rest)
+
+    def aiohttp_routes(self, *, path: str = "/api/chat") -> list[RouteDef]:
+        """Return routes for aiohttp.web: ``app.add_routes(relay.aiohttp_routes())``.
+
+        The relay's hooks get Starlette's request; ``request.scope["aiohttp.request"]`` is the server's own.
+        *path* is as for :meth:`router`.
+        """
+        from .aiohttp_web import aiohttp_routes  # aiohttp's server takes time to import
+
+        return aiohttp_routes(self._page_routes(), path)
+
+    def _page_routes(self, user: object = None) -> list[PageRoute]:
+        """Return what answers a page's requests: the table that each framework's routes are made of."""
+        if user is None and self._user is None:
+            raise ConfigurationError(
+                "user is missing: pass a function that takes the request and returns the user's id, "
+                "or an id of the browser for people without an account",
+                field="user",
+            )
+        return [
+            PageRoute("POST", "", self.respond),
+            PageRoute("POST", "/feedback", self.feedback),
+            # ai 5.0.0 does not encode slashes in the chat's id.
+            PageRoute("GET", "/{chat_id:path}/stream", self.resume),
+        ]
+
     async def respond(self, request: Request, *, user: str | None = None) -> Response:
         """Return the response to a page's POST: the streamed answer, or a refusal.
 
@@ -273,7 +331,7 @@ class Relay:
             return Response(status_code=499)
         return Response(status_code=204)
 
-    async def resume(self, request: Request) -> Response:
+    async def resume(self, request: Request, *, user: str | None = None) -> Response:
         """Answer a page that asks to resume a stream: streams cannot be resumed (204)."""
         return Response(status_code=204)
 

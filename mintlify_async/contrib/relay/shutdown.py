@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
@@ -88,7 +88,7 @@ def _refusal() -> RelayRefusal:
 
 
 @asynccontextmanager
-async def on_signal(drain: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+async def on_signal(drain: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
     """Run *drain* when the process is told to end, beside the server's own handler; or at the block's end."""
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []

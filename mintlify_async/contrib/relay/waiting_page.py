@@ -39,7 +39,7 @@ class WaitingResponse(Response):
         self, answer: Callable[[Callable[[], object]], Awaitable[Response]], settings: AnswerSettings
     ) -> None:
         super().__init__()
-        self.raw_headers = []  # those that the app adds, for instance a cookie
+        self.raw_headers: list[tuple[bytes, bytes]] = []  # those that the app adds, for instance a cookie
         self._answer = answer
         self._settings = settings
 

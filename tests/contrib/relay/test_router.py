@@ -41,7 +41,8 @@ async def test_three_lines_in_a_fastapi_app(user):
             assert events(await page.ask(user_message("q")))[-1]["type"] == "finish"
             assert service.requests[-1].json["fp"] in ("ada", "user-ada")
             for chat in ("c", "a%2Fb%20%3F", "a/b"):
-                async with page.http.get(f"{page.address}/api/chat/{chat}/stream") as response:
+                stream = f"{page.address}/api/chat/{chat}/stream"
+                async with page.http.get(stream, headers={"x-user": "ada"}) as response:
                     assert (response.status, await response.read()) == (204, b"")
             for method in ("GET", "PUT", "DELETE"):
                 async with page.http.request(method, f"{page.address}/api/chat") as response:

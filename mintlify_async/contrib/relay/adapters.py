@@ -1,0 +1,95 @@
+"""The relay's routes in the form of each framework, made of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route, Router
+
+from mintlify_async import ConfigurationError
+
+from .. import extra_missing
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+class PageRoute(NamedTuple):
+    """What answers one kind of request of a page.
+
+    Attributes:
+        method: The HTTP method.
+        below: The path below that of the questions, in Starlette's form.
+        handler: Takes the request and, by name, the user's id, or None to call the user hook.
+    """
+
+    method: str
+    below: str
+    handler: Callable[..., Awaitable[Response]]
+
+
+def full_path(path: str, route: PageRoute) -> str:
+    """Return the whole path of *route* where pages post their questions to *path*.
+
+    Raises:
+        ConfigurationError: *path* does not begin with a slash.
+    """
+    if not (isinstance(path, str) and path.startswith("/")):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+        raise ConfigurationError('path must begin with "/"', field="path")
+    return path.rstrip("/") + route.below or "/"
+
+
+def starlette_routes(routes: Sequence[PageRoute], path: str) -> list[Route]:
+    """Return *routes* for Starlette."""
+    return [Route(full_path(path, route), route.handler, methods=[route.method]) for route in routes]
+
+
+def fastapi_router(routes: Sequence[PageRoute], path: str, user: Any) -> APIRouter:
+    """Return *routes* for FastAPI; *user* is None, or a dependency that returns the user's id."""
+    try:
+        from fastapi import APIRouter  # here, because the others need Starlette only
+    except ModuleNotFoundError as error:
+        raise extra_missing("relay", error) from None
+
+    def endpoint(route: PageRoute) -> Any:
+        async def answer(request: Request) -> Response:
+            return await route.handler(request)
+
+        async def answer_user(request: Request, user: Any = user) -> Response:
+            return await route.handler(request, user=user or "")
+
+        return answer if user is None else answer_user
+
+    router = APIRouter()
+    for route in routes:
+        router.add_api_route(
+            full_path(path, route),
+            endpoint(route),
+            methods=[route.method],
+            response_model=None,
+            include_in_schema=False,
+        )
+    return router
+
+
+def asgi_app(routes: Sequence[PageRoute], path: str, rest: ASGIApp | None) -> ASGIApp:
+    """Return an ASGI application of *routes*; *rest* gets everything else."""
+    slashed = [route._replace(below=f"{route.below}/") for route in routes]  # as Litestar mounts them
+    own = starlette_routes([*routes, *slashed], path)
+    relay = ExceptionMiddleware(Router(own))
+    if rest is None:
+        return relay
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        ours = scope["type"] == "http" and any(route.matches(scope)[0] is not Match.NONE for route in own)
+        if ours:
+            await relay({**scope}, receive, send)
+        else:
+            await rest(scope, receive, send)
+
+    return app
