@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from mintlify_async import ConfigurationError, MintlifyError
+from mintlify_async.protocol.argument_checks import check_seconds
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
@@ -291,8 +292,12 @@ class Relay:
         Args:
             seconds: How long running answers may take. Then their pages get an ``error`` event and
                 ``[DONE]``, and ``on_unfinished`` an answer whose outcome is ``interrupted``, within two
-                more seconds.
+                more seconds. 0 cuts them at once.
+
+        Raises:
+            ConfigurationError: *seconds* is below 0, or no finite number.
         """
+        check_seconds(seconds, "seconds", zero=True)
         await self._shutdown.drain(seconds, lambda: self.streaming)
 
     def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
@@ -305,6 +310,7 @@ class Relay:
         Args:
             seconds: As for :meth:`drain`.
         """
+        check_seconds(seconds, "seconds", zero=True)
         return on_signal(lambda: self.drain(seconds))
 
     async def feedback(self, request: Request, *, user: str | None = None) -> Response:

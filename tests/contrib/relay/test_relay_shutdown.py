@@ -18,6 +18,7 @@ from child_process import child_environment
 from relay_desk import HEAD, TURN, desk
 from relay_kit import Page, events, opened_with, until
 
+from mintlify_async import ConfigurationError
 from mintlify_async.runtime.clock import SystemClock
 from mintlify_async.testing import faults
 
@@ -134,6 +135,17 @@ async def test_the_servers_own_handler_gets_the_signal(callable_handler):
             assert (await here.page.post())[0] == 503, "the block's end drains, too"
     finally:
         signal.signal(signal.SIGTERM, earlier)
+
+
+@pytest.mark.parametrize("seconds", [-1, None, float("nan"), float("inf")])
+async def test_a_bad_time_is_refused_when_the_app_starts(seconds):
+    """At the signal it would be too late."""
+    async with desk() as here:
+        with pytest.raises(ConfigurationError, match="seconds"):
+            here.relay.drain_on_signal(seconds)
+        with pytest.raises(ConfigurationError, match="seconds"):
+            await here.relay.drain(seconds)
+        assert (await here.page.post())[0] == 200
 
 
 SERVERS = {

@@ -20,7 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mintlify_async import ConfigurationError
-from mintlify_async.contrib.relay import OpenReply, Relay, RelayResponse, relay_router, relay_routes
+from mintlify_async.contrib.relay import (
+    OpenReply,
+    Relay,
+    RelayedAnswer,
+    RelayResponse,
+    relay_router,
+    relay_routes,
+)
 from mintlify_async.testing import LocalService
 
 
@@ -120,7 +127,12 @@ async def test_common_middleware_in_front():
             return await call_next(request)
 
     async with LocalService() as service, service.session() as session:
-        relay = Relay(session, secrets=[SECRET], user=x_user)
+        told: list[str] = []
+
+        def tell(answer: RelayedAnswer) -> None:
+            told.append(answer.outcome)
+
+        relay = Relay(session, secrets=[SECRET], user=x_user, on_unfinished=tell)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
         app.add_middleware(GZipMiddleware)
@@ -132,4 +144,5 @@ async def test_common_middleware_in_front():
                 assert "content-encoding" not in response.headers
                 assert response.headers["access-control-allow-origin"] == "https://docs.example"
                 await response.content.readuntil(b"Hello ")
-            await until(lambda: not service.answering and not relay.streaming)
+            await until(lambda: told and not service.answering and not relay.streaming)
+            assert told == ["left"]
