@@ -59,6 +59,7 @@ HEADERS = {
     "x-accel-buffering": "no",
     "x-content-type-options": "nosniff",
 }
+FIRST_COMMENT = 5.0  # seconds without a first event; most refusals have come by then
 MOST_FRAMES = 512  # in one piece; between two of them, other tasks get their turn
 _SEALED = ("start", "finish")  # the events whose metadata carries the seal
 
@@ -375,11 +376,13 @@ class _Sender:
             await self.say({"type": "http.response.body", "body": made, "more_body": not self._over})
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment after *seconds* without a message, again and again, until the answer ends."""
+        """Send a comment after *seconds* without a message, until the answer ends; before its first, sooner."""
+        head_began = self._began
         while not self._over:
-            due = self._began + seconds - self._clock.now()
+            silence = seconds if self._began != head_began else min(seconds, FIRST_COMMENT)
+            due = self._began + silence - self._clock.now()
             if due > 0 or self._busy:
-                await self._clock.sleep(due if due > 0 else seconds)
+                await self._clock.sleep(due if due > 0 else silence)
                 continue
             try:
                 async with self._commenting:

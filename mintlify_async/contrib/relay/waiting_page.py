@@ -14,7 +14,7 @@ import anyio
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from .answer import HEADERS, AnswerSettings
+from .answer import FIRST_COMMENT, HEADERS, AnswerSettings
 from .page_events import DONE, KEEP_ALIVE, frame
 from .refusals import FAILED
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 log = logging.getLogger("mintlify_async.relay")
-
-FIRST_COMMENT = 5.0  # seconds without an answer; most refusals have come by then
 
 
 class WaitingResponse(Response):

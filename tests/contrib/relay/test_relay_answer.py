@@ -122,6 +122,23 @@ async def test_silence_is_filled():
     assert [event["type"] for event in events(server.body)][-1] == "finish"
 
 
+async def test_silence_before_the_first_event_is_filled_sooner():
+    """After 5 seconds: proxies are strict with the first byte of a body; then each quarter of a minute."""
+    clock = VirtualClock()
+    began = clock.now()
+    comments: list[float] = []
+
+    class Listening(Server):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if message.get("body", b"").startswith(b":"):
+                comments.append(clock.now() - began)
+
+    opened = opened_with(b"", then=clock.sleep(45), clock=clock, keep_alive=15)
+    await Listening().run(opened.response())
+    assert comments == [5, 20, 35]
+
+
 async def test_a_reader_who_does_not_read_is_given_up():
     """After a minute for one piece; the answer is closed and told as left."""
     clock = VirtualClock()
