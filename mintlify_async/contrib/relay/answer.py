@@ -376,7 +376,7 @@ class _Sender:
             await self.say({"type": "http.response.body", "body": made, "more_body": not self._over})
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment after *seconds* without a message, until the answer ends; before its first, sooner."""
+        """Send a comment after each *seconds* without a message; before the first event, sooner."""
         head_began = self._began
         while not self._over:
             silence = seconds if self._began != head_began else min(seconds, FIRST_COMMENT)
