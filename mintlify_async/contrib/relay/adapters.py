@@ -53,8 +53,14 @@ def fastapi_router(routes: Sequence[PageRoute], path: str, user: Any) -> APIRout
     """Return *routes* for FastAPI; *user* is None, or a dependency that returns the user's id."""
     try:
         from fastapi import APIRouter  # here, because the others need Starlette only
+        from fastapi.params import Depends
     except ModuleNotFoundError as error:
         raise extra_missing("relay", error) from None
+    if not (user is None or isinstance(user, Depends)):  # FastAPI would let the page choose it in the query
+        raise ConfigurationError(
+            "user must be Depends(your_dependency); give a function of the request to Relay(user=...)",
+            field="user",
+        )
 
     def endpoint(route: PageRoute) -> Any:
         async def answer(request: Request) -> Response:

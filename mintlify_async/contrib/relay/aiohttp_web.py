@@ -38,7 +38,11 @@ def _handler(route: PageRoute, connections: _Connections) -> Callable[[web.Reque
     app: ASGIApp = ExceptionMiddleware(answer)  # a refusal that the app's user hook raises
 
     async def run(exchange: _Exchange) -> None:
-        await app(exchange.scope(), exchange.receive, exchange.send)
+        try:
+            await app(exchange.scope(), exchange.receive, exchange.send)
+        except OSError:
+            if not exchange.look():
+                raise
 
     async def handle(request: web.Request) -> web.StreamResponse:
         exchange = _Exchange(request)
@@ -54,9 +58,6 @@ def _handler(route: PageRoute, connections: _Connections) -> Callable[[web.Reque
                 with anyio.CancelScope(shield=True):
                     await asyncio.wait([running])
                 raise
-            except OSError:
-                if not exchange.look():
-                    raise
         return exchange.response or web.Response(status=499)  # for logs: the reader has left
 
     return handle

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -72,9 +72,9 @@ class Shutdown:
         if streaming():
             self._cutting = True
             log.warning("the app shuts down: %d answers are cut", streaming())
-            for reply in [reply for reply in self._running if not reply.closed]:
-                self._cut.add(reply)
-                await reply.close()
+            self._cut.update(reply for reply in self._running if not reply.closed)
+            closing = [reply.close() for reply in self._cut]
+            await asyncio.gather(*closing, return_exceptions=True)  # a store may refuse the turn
             await self._wait(LAST_WORDS, streaming)
 
     async def _wait(self, seconds: float, streaming: Callable[[], int]) -> None:
@@ -114,7 +114,8 @@ def _hook(number: int, told: Callable[[], object]) -> Callable[[], object]:
         return lambda: None
 
     def handle(number: int, frame: Any) -> None:
-        told()
+        with suppress(RuntimeError):  # the loop is closed, and another handler has kept this one
+            told()
         earlier(number, frame)
 
     def undo() -> None:

@@ -46,7 +46,7 @@ class WaitingResponse(Response):
         sender = _Sender(send, self.raw_headers)
         response = await self._wait(sender)
         if not sender.started:
-            await response(scope, receive, sender.send_whole)
+            await response(scope, receive, sender.send_whole if self.raw_headers else send)
         elif response.status_code == 200:
             await response(scope, receive, sender.send_rest)
         else:

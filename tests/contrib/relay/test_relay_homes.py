@@ -245,6 +245,21 @@ async def test_uploads_are_limited(home, chunked):
     assert service.requests == []
 
 
+@pytest.mark.parametrize("framing", [b"content-length: 100", b"transfer-encoding: chunked"])
+async def test_a_reader_who_leaves_in_mid_upload(home, framing, caplog):
+    """The place is free again, nothing is asked, and the log has no error."""
+    page, service, relay, _ = home
+    host, port = page.address.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    head = b"POST /api/chat HTTP/1.1\r\nhost: x\r\nx-user: ada\r\ncontent-type: application/json\r\n"
+    writer.write(head + framing + b"\r\n\r\n" + b"2\r\n{ \r\n")
+    await until(lambda: relay.streaming)
+    writer.close()
+    await until(lambda: not relay.streaming)
+    assert service.requests == []
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_aiohttps_own_request_is_there_for_the_hooks():
     """Its application, its session and its refusals: the hook is a function of the app."""
     seen: list[Any] = []

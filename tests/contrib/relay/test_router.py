@@ -75,6 +75,16 @@ async def test_routes_of_a_starlette_app():
                 assert response.status == 204
 
 
+async def test_a_page_cannot_choose_the_user():
+    """FastAPI would read any other default of the parameter from the query."""
+    async with LocalService() as service, service.session() as session:
+        with pytest.raises(ConfigurationError, match="Depends"):
+            relay_router(session, secrets=[SECRET], user="ada")
+        for user in (x_user, "ada"):
+            with pytest.raises(ConfigurationError, match="Depends"):
+                Relay(session, secrets=[SECRET], user=x_user).router(user=user)
+
+
 @pytest.mark.parametrize("make", [relay_router, relay_routes])
 async def test_an_app_must_say_who_asks(make):
     """The user has no default: an anonymous page needs an id of its own."""
