@@ -25,6 +25,7 @@ from starlette.routing import Mount, Route
 
 from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import Relay, RelayFeedback, RelayLimits
+from mintlify_async.contrib.relay.adapters import PageRoute, asgi_app
 from mintlify_async.testing import LocalService
 
 
@@ -305,6 +306,30 @@ async def test_aiohttp_drains_on_shutdown():
                 assert events(await response.read())[-1]["type"] == "error"
                 await stopping
         assert [answer.outcome for answer in told] == ["interrupted"]
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+@pytest.mark.parametrize("path", ["/", "/api/chat"])
+async def test_a_slash_at_the_end_changes_nothing(path, slash):
+    """Litestar adds one: the same route answers, and the chat's id is the same."""
+
+    def says(name: str) -> Callable[..., Any]:
+        async def answer(request: Request) -> PlainTextResponse:
+            return PlainTextResponse(f"{name} {request.path_params.get('chat_id')}")
+
+        return answer
+
+    table = [("POST", ""), ("GET", "/{chat_id:path}/stream"), ("GET", "/{chat_id:path}")]
+    app = asgi_app([PageRoute(method, below, says(below)) for method, below in table], path, None)
+    base = path.rstrip("/")
+    async with by_uvicorn(app) as address, aiohttp.ClientSession() as http:
+        for method, url, told in [
+            ("POST", "", " None"),
+            ("GET", "/a/b/stream", "/{chat_id:path}/stream a/b"),
+            ("GET", "/a/b", "/{chat_id:path} a/b"),
+        ]:
+            async with http.request(method, f"{address}{base}{url}{slash}") as response:
+                assert await response.text() == told
 
 
 @pytest.mark.parametrize("make", ["router", "routes", "app", "aiohttp_routes"])
