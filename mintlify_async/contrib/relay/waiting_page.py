@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 log = logging.getLogger("mintlify_async.relay")
+
+LINGER = 1.0  # seconds in which the rest of an upload that was refused is thrown away
 
 
 class WaitingResponse(Response):
@@ -45,7 +49,9 @@ class WaitingResponse(Response):
         """Wait for the answer, commenting after a while, and send it."""
         sender = _Sender(send, self.raw_headers)
         response = await self._wait(sender)
-        if not sender.started:
+        if response.headers.get("connection") == "close" and not sender.started:
+            await response(scope, receive, partial(self._linger, receive, sender.send_whole))
+        elif not sender.started:
             await response(scope, receive, sender.send_whole if self.raw_headers else send)
         elif response.status_code == 200:
             await response(scope, receive, sender.send_rest)
@@ -71,6 +77,18 @@ class WaitingResponse(Response):
             assert failure is not None
             return await self._failed(sender, failure)
         return response
+
+    async def _linger(self, receive: Receive, send: Send, message: ASGIMessage) -> None:
+        """Send *message*; before the end, read on: a close in mid-upload would take the refusal with it."""
+        if message["type"] == "http.response.body":
+            await send({**message, "more_body": True})
+            clock = self._settings.clock
+            with suppress(TimeoutError):
+                async with clock.deadline(clock.now() + LINGER):
+                    while (await receive()).get("more_body"):
+                        pass
+            message = {"type": "http.response.body", "body": b""}
+        await send(message)
 
     async def _failed(self, sender: _Sender, failure: Exception) -> Response:
         """Return the response for an error in the app's own code; raise it for the app, if it can."""

@@ -122,6 +122,28 @@ async def test_what_the_app_adds_is_sent(after):
     assert dict(waiting.sent[0][1]["headers"])[b"set-cookie"].startswith(b"seen=yes")
 
 
+@pytest.mark.parametrize(("pieces", "waited"), [(3, 0), (None, 1)], ids=["the rest comes", "it trickles"])
+async def test_a_refused_upload_is_read_before_the_connection_closes(pieces, waited):
+    """A close with bytes unread resets the connection, and the page would see no refusal."""
+    waiting = Waiting(before=0, after=0, then=PlainTextResponse("Too large.", 413, {"connection": "close"}))
+    happened: list[str] = []
+    left = iter(range(pieces or 1000))
+
+    async def receive() -> Any:
+        if pieces is None:
+            await waiting.clock.sleep(0.3)
+        happened.append("read")
+        return {"type": "http.request", "body": b"x", "more_body": next(left) != (pieces or 0) - 1}
+
+    async def send(message: Any) -> None:
+        happened.append(f"{message.get('body', b'').decode()} {message.get('more_body', False)}")
+
+    began = waiting.clock.now()
+    await waiting.response({"type": "http"}, receive, send)
+    assert waiting.clock.now() - began == waited
+    assert happened == [" False", "Too large. True", "read", "read", "read", " False"]
+
+
 async def test_a_page_sees_the_comment_while_the_service_is_silent(monkeypatch):
     """On the wire: headers and a comment come first, the answer follows in the same stream."""
     monkeypatch.setattr("mintlify_async.contrib.relay.waiting_page.FIRST_COMMENT", 0.01)
