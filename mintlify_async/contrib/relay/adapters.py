@@ -86,7 +86,7 @@ def fastapi_router(routes: Sequence[PageRoute], path: str, user: Any) -> APIRout
 def asgi_app(routes: Sequence[PageRoute], path: str, rest: ASGIApp | None) -> ASGIApp:
     """Return an ASGI application of *routes*; *rest* gets everything else."""
     # Litestar adds a slash to the path of a mounted application: it must not end up in the chat's id.
-    pairs = ((route._replace(below=f"{route.below}/"), route) for route in routes)
+    pairs = ((PageRoute(route.method, f"{route.below}/", route.handler), route) for route in routes)
     own = starlette_routes([route for pair in pairs for route in pair], path)
     relay = ExceptionMiddleware(Router(own))
     if rest is None:
