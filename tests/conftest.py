@@ -30,7 +30,7 @@ docs_search.DEFAULT_DOCS = Path(__file__).parent / "support" / "pages"
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""
 
-REAL_PARTS = re.compile("redis|chromium|playwright|node|npm", re.IGNORECASE)
+REAL_PARTS = re.compile("redis|chromium|playwright|node|npm|litestar|quart|django|hypercorn", re.IGNORECASE)
 """Found in the reason of a skip when one of these parts is missing."""
 
 if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":  # set by ``tox -e uvloop``

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.contrib.relay import OpenReply, Question, ThreadSeal
 from mintlify_async.contrib.relay.answer import AnswerSettings
+from mintlify_async.contrib.relay.shutdown import Shutdown
 from mintlify_async.runtime.clock import SystemClock
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
@@ -224,6 +225,7 @@ def opened_with(
         "keep_alive": None,
         "stall": None,
         "seal": ThreadSeal([SECRET]),
+        "shutdown": Shutdown(clock or SystemClock()),
         "on_finish": None,
         "on_unfinished": None,
         "error_text": None,

@@ -6,7 +6,8 @@ Three lines in a FastAPI app (extra ``relay``)::
 
     app.include_router(relay_router(session, secrets=[os.environ["RELAY_SECRET"]], user=current_user))
 
-and one in the page: ``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
+(a :class:`Relay` adds itself to Starlette, any ASGI framework and aiohttp.web, too) and one in the page:
+``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
 
 The size of a page's request is limited, and only listed fields of it reach the service. The answer is
 streamed as it arrives, in a form that every release from ai 5.0.0 on accepts. The conversation's thread is

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from starlette.responses import StreamingResponse
 from mintlify_async import AssistantError, MintlifyError, StoreConflictError
 from mintlify_async.events import ErrorEvent, Finish, StreamEvent
 
+from .hooks import call
 from .json_values import Wire
 from .page_events import (
     DELTAS,
@@ -45,21 +45,23 @@ if TYPE_CHECKING:
 
     from .question import Question
     from .seal import ThreadSeal
+    from .shutdown import Shutdown
     from .stored_chats import KeptAnswer
 
 log = logging.getLogger("mintlify_async.relay")
 
 Mode = Literal["safe", "modern"]
-Outcome = Literal["finished", "failed", "left"]
+Outcome = Literal["finished", "failed", "left", "interrupted"]
 AnswerHook = Callable[["RelayedAnswer"], object]
 
 HEADERS = {
     "content-type": "text/event-stream",
-    "cache-control": "no-cache",
+    "cache-control": "no-cache, no-transform",
     "x-vercel-ai-ui-message-stream": "v1",
     "x-accel-buffering": "no",
     "x-content-type-options": "nosniff",
 }
+FIRST_COMMENT = 5.0  # seconds without a first event; most refusals have come by then
 MOST_FRAMES = 512  # in one piece; between two of them, other tasks get their turn
 _SEALED = ("start", "finish")  # the events whose metadata carries the seal
 _UNSAVED = (StoreError, StoreConflictError)  # errors of a store: the answer itself may be whole
@@ -71,7 +73,8 @@ class RelayedAnswer:
 
     Attributes:
         outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
-            when the reader pressed Stop or closed the page or, with ``streams``, stayed away.
+            when the reader pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
+            when the app's shutdown or the server cut it.
         user: The user's id, as your user hook returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects. Empty when the worker that knew
@@ -102,6 +105,7 @@ class AnswerSettings:
     keep_alive: float | None
     stall: float | None
     seal: ThreadSeal
+    shutdown: Shutdown
     on_finish: AnswerHook | None
     on_unfinished: AnswerHook | None
     error_text: Callable[[MintlifyError], str] | None
@@ -131,14 +135,9 @@ class AnswerSettings:
             return
         with anyio.CancelScope(shield=True):
             try:
-                await result(hook(answer))
+                await call(hook, answer)
             except Exception:  # an error in the app's code must not break the answer
                 log.exception("the relay's hook for an answer that %s raised", answer.outcome)
-
-
-async def result(value: Any) -> Any:
-    """Return *value*, or its result if it is awaitable, so that hooks may be plain or async."""
-    return await value if inspect.isawaitable(value) else value
 
 
 async def gone(receive: Receive) -> None:
@@ -199,6 +198,11 @@ class OpenReply:
     def response(self) -> RelayResponse:
         """Return the response that streams the answer to the page and then closes it."""
         return RelayResponse(self)
+
+    def interrupted(self) -> None:
+        """Tell the hooks that the reader did not leave: the server, or the app, cut the answer."""
+        if self._outcome == "left":
+            self._outcome = "interrupted"
 
     async def close(self) -> None:
         """Close the answer at the service and free its place. Closing twice is harmless."""
@@ -286,6 +290,8 @@ class OpenReply:
         """Yield what the page still needs of an unfinished answer: its thread and the error."""
         failed = self._error is not None and not isinstance(self._error, _UNSAVED)
         ended: Outcome = "failed" if failed or self.reply.aborted else "finished"
+        if failed and self.settings.shutdown.has_cut(self.reply):
+            ended = "interrupted"
         self._outcome = "left" if self._stopped else ended
         if self._begun and self._kept is None and self.reply.thread != self._sealed:
             yield frame(self._with_seal({"type": "message-metadata"}))
@@ -359,14 +365,18 @@ class RelayResponse(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send each frame as it arrives, and stop when the reader leaves."""
         try:
-            await self._send_while_there(scope, receive, _Sender(send, self._opened.settings.clock))
+            await self._send_while_there(receive, _Sender(send, self._opened.settings.clock))
+        except asyncio.CancelledError:  # not by the task group below: the server, or the app, gives up
+            if isinstance(self._opened, OpenReply):  # any other goes on without its reader
+                self._opened.interrupted()
+            raise
         finally:
             self._leave()
             await self._opened.close()
         if self.background is not None:
             await self.background()
 
-    async def _send_while_there(self, scope: Scope, receive: Receive, sender: _Sender) -> None:
+    async def _send_while_there(self, receive: Receive, sender: _Sender) -> None:
         settings = self._opened.settings
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -378,7 +388,7 @@ class RelayResponse(StreamingResponse):
             async def send_all() -> None:
                 nonlocal failure
                 try:
-                    await self._send(scope, sender)
+                    await self._send(sender)
                 except OSError:
                     pass  # other servers report in this way that the reader has left
                 except Exception as error:
@@ -395,11 +405,9 @@ class RelayResponse(StreamingResponse):
         if failure is not None:
             raise failure
 
-    async def _send(self, scope: Scope, sender: _Sender) -> None:
-        headers = list(self.raw_headers)
-        if scope.get("http_version", "1.1").startswith("1"):  # HTTP/2 forbids this header
-            headers.append((b"connection", b"keep-alive"))
-        await sender.say({"type": "http.response.start", "status": self.status_code, "headers": headers})
+    async def _send(self, sender: _Sender) -> None:
+        head = {"status": self.status_code, "headers": self.raw_headers}
+        await sender.say({"type": "http.response.start", **head})
         async with aclosing(self._frames) as frames:
             await sender.body(frames)
 
@@ -430,11 +438,13 @@ class _Sender:
             await self.say({"type": "http.response.body", "body": made, "more_body": not self._over})
 
     async def keep_alive(self, seconds: float) -> None:
-        """Send a comment after *seconds* without a message, again and again, until the answer ends."""
+        """Send a comment after each *seconds* without a message; before the first event, sooner."""
+        head_began = self._began
         while not self._over:
-            due = self._began + seconds - self._clock.now()
+            silence = seconds if self._began != head_began else min(seconds, FIRST_COMMENT)
+            due = self._began + silence - self._clock.now()
             if due > 0 or self._busy:
-                await self._clock.sleep(due if due > 0 else seconds)
+                await self._clock.sleep(due if due > 0 else silence)
                 continue
             try:
                 async with self._commenting:

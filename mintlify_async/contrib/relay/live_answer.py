@@ -137,6 +137,8 @@ class LiveAnswer:
                     await self._read(reply)
         except asyncio.CancelledError:
             if not self._stopping:  # the app is shutting down
+                if self._reply is not None:
+                    self._reply.interrupted()
                 self._add(INTERRUPTED)
                 raise
         except Exception:

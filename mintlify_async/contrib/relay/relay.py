@@ -10,32 +10,42 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict
 
-import anyio
 from attrs import define, evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from mintlify_async import ConfigurationError, MintlifyError, NotFoundError, QuotaExceededError
+from mintlify_async import ConfigurationError, MintlifyError, QuotaExceededError
+from mintlify_async.protocol.argument_checks import check_seconds
 from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
 from mintlify_async.runtime.clock import Clock, SystemClock
 
-from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse, gone, result
+from .adapters import PageRoute, asgi_app, fastapi_router, starlette_routes
+from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse
 from .feedback import RelayFeedback, read_feedback
+from .hooks import call
 from .limits import RelayLimits
-from .page_events import masked
+from .opening import ask_while_there, logged_refusal, thread_of
 from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
 from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .request_body import BodyReader
 from .running_answers import RunningAnswers
-from .seal import DAY, SealError, ThreadSeal
+from .seal import DAY, ThreadSeal
+from .shutdown import Shutdown, on_signal
 from .stored_chats import StoredQuestion, stored_chats
 from .uploads import Uploads
+from .waiting_page import WaitingResponse
 
 if TYPE_CHECKING:
-    from mintlify_async import MintlifySession, Reply, Thread
+    from aiohttp.web import RouteDef
+    from fastapi import APIRouter
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
+
+    from mintlify_async import MintlifySession, Reply
     from mintlify_async.storage import ConversationStore
 
     from ..stream_store import MemoryStreamStore, SharedStreamStore
@@ -102,9 +112,12 @@ class RelaySettings(TypedDict, total=False):
 class Relay:
     """Answers ``useChat`` pages with the assistant; all keys stay on the server.
 
-    Most apps use :func:`relay_router` (FastAPI) or :func:`relay_routes` (Starlette), which take the same
-    arguments. For a handler of your own there are :meth:`respond`, :meth:`open` and, as a FastAPI dependency,
-    :meth:`opened`.
+    :meth:`router` (FastAPI), :meth:`routes` (Starlette), :meth:`app` (any ASGI framework) and
+    :meth:`aiohttp_routes` add it to an app. For a handler of your own there are :meth:`respond`,
+    :meth:`open` and, as a FastAPI dependency, :meth:`opened`.
+
+    The functions of your app may be plain or async. A plain one runs in a thread, as FastAPI runs it, so that
+    a database query does not stop the other answers; only ``error_text`` does not, and must be quick.
 
     Args:
         session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
@@ -208,6 +221,7 @@ class Relay:
         self._ask = ask
         self._on_feedback = on_feedback
         self._page_fields = frozenset(page_fields)
+        self._shutdown = Shutdown(self._clock)
         self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
         self._loading = _Places(max_concurrent, max_concurrent_per_user, Counter())  # histories, in memory
         self._answer_settings = AnswerSettings(
@@ -216,6 +230,7 @@ class Relay:
             keep_alive=keep_alive,
             stall=stall,
             seal=self._seal,
+            shutdown=self._shutdown,
             on_finish=on_finish,
             on_unfinished=on_unfinished,
             error_text=error_text,
@@ -233,22 +248,115 @@ class Relay:
         """The size of the request bodies that are arriving now, in bytes."""
         return self._bodies.uploads.bytes
 
+    def router(self, *, path: str = "/api/chat", user: Any = None) -> APIRouter:
+        """Return a FastAPI router: ``app.include_router(relay.router())``.
+
+        Args:
+            path: The path that pages post their questions to; the other paths are below it.
+            user: ``Depends(current_user)``, with a dependency of yours that returns the user's id; the
+                relay's user hook by default.
+
+        Raises:
+            ConfigurationError: *path* has no slash in front, or nothing says who the user is.
+        """
+        return fastapi_router(self._page_routes(user), path, user)
+
+    def routes(self, *, path: str = "/api/chat") -> list[Route]:
+        """Return Starlette routes: ``Starlette(routes=relay.routes())``. *path* is as for :meth:`router`."""
+        return starlette_routes(self._page_routes(), path)
+
+    def app(self, *, path: str = "/api/chat", rest: ASGIApp | None = None) -> ASGIApp:
+        """Return an ASGI application, to be mounted in another or put in front of it.
+
+        Args:
+            path: As for :meth:`router`, below the path at which you mount it. ``"/"`` is for frameworks
+                that mount at a path without a slash at its end.
+            rest: The application that gets all other requests, and the lifespan.
+        """
+        return asgi_app(self._page_routes(), path, rest)
+
+    def aiohttp_routes(self, *, path: str = "/api/chat") -> list[RouteDef]:
+        """Return routes for aiohttp.web: ``app.add_routes(relay.aiohttp_routes())``.
+
+        The relay's hooks get Starlette's request; ``request.scope["aiohttp.request"]`` is the server's own.
+        *path* is as for :meth:`router`.
+        """
+        from .aiohttp_web import aiohttp_routes  # aiohttp's server takes time to import
+
+        return aiohttp_routes(self._page_routes(), path)
+
+    def _page_routes(self, user: object = None) -> list[PageRoute]:
+        """Return what answers a page's requests: the table that each framework's routes are made of."""
+        if user is None and self._user is None:
+            raise ConfigurationError(
+                "user is missing: pass a function that takes the request and returns the user's id, "
+                "or an id of the browser for people without an account",
+                field="user",
+            )
+        return [
+            PageRoute("POST", "", self.respond),
+            PageRoute("POST", "/feedback", self.feedback),
+            # ai 5.0.0 does not encode slashes in the chat's id.
+            PageRoute("GET", "/{chat_id:path}/stream", self.resume),
+            PageRoute("DELETE", "/{chat_id:path}/stream", self.stop),
+            PageRoute("GET", "/{chat_id:path}", self.history),
+        ]
+
     async def respond(self, request: Request, *, user: str | None = None) -> Response:
         """Return the response to a page's POST: the streamed answer, or a refusal.
+
+        The question is asked while the response is sent, which decides its status then. If the assistant is
+        silent for 5 seconds, that is 200 with a comment, so that a proxy does not give up; a refusal that
+        comes later is an ``error`` event.
 
         Args:
             request: The page's request; its body must not have been read yet.
             user: The user's id; the user hook is called when it is None.
         """
-        try:
-            if self._running is not None:
-                opening = partial(self._admit, request, user)
-                return RelayResponse(await self._running.ask(request, opening))
-            return (await self.open(request, user=user)).response()
-        except RelayRefusal as refusal:
-            return refusal.response()
-        except ClientDisconnect:
-            return Response(status_code=499)  # for logs: the reader has left
+
+        async def answer(asked: Callable[[], object]) -> Response:
+            try:
+                if self._running is not None:
+                    opening = partial(self._admit, request, user, asked)
+                    return RelayResponse(await self._running.ask(request, opening))
+                return (await self._admit(request, user, asked)).response()
+            except RelayRefusal as refusal:
+                return refusal.response()
+            except ClientDisconnect:
+                return Response(status_code=499)  # for logs: the reader has left
+
+        return WaitingResponse(answer, self._answer_settings)
+
+    async def drain(self, seconds: float) -> None:
+        """End all answers, because the app shuts down; new questions get 503 from now on.
+
+        Returns when no answer runs any more. Give it less time than the server gives its connections. It
+        must run before or while the server waits for them: :meth:`drain_on_signal` sees to that. aiohttp.web
+        calls ``on_shutdown`` at the right time.
+
+        Args:
+            seconds: How long running answers may take. Then their pages get an ``error`` event and
+                ``[DONE]``, and ``on_unfinished`` an answer whose outcome is ``interrupted``, within two
+                more seconds. 0 cuts them at once.
+
+        Raises:
+            ConfigurationError: *seconds* is below 0, or no finite number.
+        """
+        check_seconds(seconds, "seconds", zero=True)
+        await self._shutdown.drain(seconds, lambda: self.streaming)
+
+    def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
+
+        A server runs the end of the lifespan only when its connections have ended, which is too late to
+        drain. The signal still reaches the server's own handler. Where there is none, as in a worker process
+        of hypercorn, and outside the main thread, the signal is left alone; the block's end drains, too.
+
+        Args:
+            seconds: As for :meth:`drain`.
+        """
+        check_seconds(seconds, "seconds", zero=True)
+        return on_signal(lambda: self.drain(seconds))
 
     async def feedback(self, request: Request, *, user: str | None = None) -> Response:
         """Pass a reader's verdict on an answer to ``on_feedback``; return 204, or a refusal.
@@ -263,7 +371,7 @@ class Relay:
             who = await self._who(request, user)
             await self._check_rate(who, request)
             verdict = await read_feedback(request, who, self._bodies)
-            await result(self._on_feedback(verdict))
+            await call(self._on_feedback, verdict)
         except RelayRefusal as refusal:
             return refusal.response()
         except ClientDisconnect:
@@ -295,7 +403,7 @@ class Relay:
         except RelayRefusal as refusal:
             return refusal.response()
         except MintlifyError as error:
-            return _logged_refusal(error).response()
+            return logged_refusal(error).response()
         return response
 
     async def resume(self, request: Request, *, user: str | None = None) -> Response:
@@ -362,10 +470,20 @@ class Relay:
                 service.
             ClientDisconnect: The reader left before the answer began.
         """
-        return await self._admit(request, user)
+        return await self._admit(request, user, lambda: None)
 
-    async def _admit(self, request: Request, user: str | None, live: LiveAnswer | None = None) -> OpenReply:
-        """Open the answer: until the reader leaves or, as *live*, until it is stopped."""
+    async def _admit(
+        self,
+        request: Request,
+        user: str | None,
+        asked: Callable[[], object],
+        live: LiveAnswer | None = None,
+    ) -> OpenReply:
+        """Open the answer: until the reader leaves or, as *live*, until it is stopped.
+
+        *asked* is called when the question is about to be sent.
+        """
+        self._shutdown.check()
         who = await self._who(request, user)
         await self._check_rate(who, request)
         self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
@@ -375,7 +493,7 @@ class Relay:
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
-            return await self._open(request, question, options, who, leave, live)
+            return await self._open(request, question, options, who, leave, asked, live)
         except BaseException:
             leave()
             raise
@@ -387,6 +505,7 @@ class Relay:
         options: Mapping[str, Any],
         user: str,
         leave: Callable[[], None],
+        asked: Callable[[], object],
         live: LiveAnswer | None,
     ) -> OpenReply:
         site = options.get("domain") or self._session.options.domain
@@ -398,18 +517,20 @@ class Relay:
             await running.make_way(live, user, question.chat_id)
         try:
             if self._chats is None:
-                thread = _thread(question, user, settings.seal)
+                thread = thread_of(question, user, settings.seal)
                 ask: Callable[..., Reply] = partial(self._session.ask, question.messages, fp=fp, **options)
             else:
                 stored = await self._chats.begin(question, user, options, fp=fp)
                 question, thread, ask = stored.question, stored.thread, stored.ask
             if live is not None and running is not None:
                 await running.begin(live, question.messages[-1]["id"])
-            reply = await _ask_while_there(ask, thread, request if live is None else None)
+            asked()
+            page = request if live is None else None
+            reply = await ask_while_there(ask, thread, page, self._shutdown)
         except MintlifyError as error:
             if stored is not None and stored.is_busy(error):
                 raise RelayRefusal(409, AT_WORK) from None
-            raise _logged_refusal(error) from None
+            raise logged_refusal(error) from None
         return OpenReply(
             reply,
             question=question,
@@ -427,7 +548,7 @@ class Relay:
                 raise ConfigurationError(
                     "pass user= to the relay, or to each respond() and open()", field="user"
                 )
-            user = await result(self._user(request))
+            user = await call(self._user, request)
         if user == "anonymous":
             raise ConfigurationError(
                 'the user hook returned "anonymous", which all people without an account would share: '
@@ -445,12 +566,12 @@ class Relay:
     async def _check_rate(self, user: str, request: Request) -> None:
         if self._rate is not None:
             try:
-                wait = await result(self._rate(user, request))
+                wait = await call(self._rate, user, request)
             except QuotaExceededError as error:
                 raise refusal_for(error) from None
             if wait is None:
                 return
-            if isinstance(wait, bool) or not isinstance(wait, int | float):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
+            if isinstance(wait, bool) or not isinstance(wait, int | float):
                 raise ConfigurationError(
                     "the rate hook must return None to continue, or seconds to wait, "
                     f"not {type(wait).__name__}",
@@ -460,7 +581,7 @@ class Relay:
                 raise RelayRefusal(429, TOO_MANY, retry_after(wait))
 
     async def _options(self, request: Request, question: Question) -> dict[str, Any]:
-        own = await result(self._ask(request, question.fields)) if callable(self._ask) else self._ask
+        own = await call(self._ask, request, question.fields) if callable(self._ask) else self._ask
         chosen = page_options(question.fields, self._page_fields, self._bodies.limits)
         return merged_options(own or {}, chosen)
 
@@ -477,71 +598,3 @@ def _check(mode: str, page_fields: Collection[str]) -> None:
         raise ConfigurationError('mode must be "safe" or "modern"', field="mode")
     if isinstance(page_fields, str) or set(page_fields) - set(PAGE_FIELDS):
         raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
-
-
-async def _ask_while_there(
-    ask: Callable[..., Reply], thread: Thread | None, request: Request | None
-) -> Reply:
-    """Return the opened reply of *ask*. If the service has lost *thread*, ask once more without it."""
-    while True:
-        try:
-            reply = ask(thread=thread)
-            await _open_while_there(reply, request)
-        except NotFoundError:
-            if thread is None:
-                raise
-            log.info("the service has lost a thread: the question is asked again without it")
-            thread = None
-        else:
-            return reply
-
-
-def _thread(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
-    if question.seal is None:
-        return None
-    try:
-        return seal.open(question.seal, user)
-    except SealError as error:  # also after another secret, or when a reader has signed in
-        log.info("a page's sealed thread is %s: the question is asked without it", error.reason)
-        return None
-
-
-async def _open_while_there(reply: Reply, request: Request | None) -> None:
-    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place.
-
-    Without a request, open it whether the reader leaves or not.
-    """
-    opened = False
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-
-        async def watch(request: Request) -> None:
-            await gone(request.receive)
-            tasks.cancel_scope.cancel()
-
-        if request is not None:
-            tasks.start_soon(watch, request)
-        try:
-            await reply.__aenter__()
-            opened = True
-        except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
-            failure = error
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    if not opened:
-        with anyio.CancelScope(shield=True):
-            await reply.close()
-        raise ClientDisconnect
-
-
-def _logged_refusal(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer, and log the error unless it is the page's."""
-    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        # The page sent them; the app set all other fields.
-        return RelayRefusal(400, "The assistant does not accept this question.")
-    refusal = refusal_for(error)
-    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
-    told = (refusal.status_code, type(error).__name__, masked(str(error)))
-    log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)
-    return refusal

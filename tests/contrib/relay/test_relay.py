@@ -32,8 +32,8 @@ async def test_a_question_goes_out_and_the_answer_comes_back():
         }
         assert here.service.requests[-1].key == here.service.assistant_key
         assert headers["content-type"] == "text/event-stream"
-        assert headers["cache-control"] == "no-cache"
-        assert headers["connection"] == "keep-alive"
+        assert headers["cache-control"] == "no-cache, no-transform"
+        assert "connection" not in headers
         assert headers["x-vercel-ai-ui-message-stream"] == "v1"
         assert headers["x-accel-buffering"] == "no"
         assert "content-length" not in headers

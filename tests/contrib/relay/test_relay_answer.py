@@ -111,14 +111,6 @@ async def test_a_read_of_many_events_leaves_the_loop_to_others():
     assert turns >= 20
 
 
-@pytest.mark.parametrize(("version", "header"), [("1.0", True), ("1.1", True), ("2", False), ("3", False)])
-async def test_http_2_forbids_the_connection_field(version, header):
-    """A server that speaks it would refuse the whole answer."""
-    server = Server()
-    await server.run(opened_with(BODY).response(), version)
-    assert (b"connection" in server.headers) is header
-
-
 async def test_silence_is_filled():
     """A comment each quarter of a minute; an event begins the silence anew."""
     clock = VirtualClock()
@@ -128,6 +120,23 @@ async def test_silence_is_filled():
     assert server.body.count(b": keep-alive\n\n") == 3
     assert server.body.endswith(b": keep-alive\n\ndata: [DONE]\n\n")
     assert [event["type"] for event in events(server.body)][-1] == "finish"
+
+
+async def test_silence_before_the_first_event_is_filled_sooner():
+    """After 5 seconds: proxies are strict with the first byte of a body; then each quarter of a minute."""
+    clock = VirtualClock()
+    began = clock.now()
+    comments: list[float] = []
+
+    class Listening(Server):
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            if message.get("body", b"").startswith(b":"):
+                comments.append(clock.now() - began)
+
+    opened = opened_with(b"", then=clock.sleep(45), clock=clock, keep_alive=15)
+    await Listening().run(opened.response())
+    assert comments == [5, 20, 35]
 
 
 async def test_a_reader_who_does_not_read_is_given_up():

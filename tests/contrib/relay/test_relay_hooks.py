@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ pytest.importorskip("fastapi")
 
 from relay_desk import HEAD, TURN, desk
 from relay_kit import events, until, user_message
+from starlette.requests import Request
 
 from mintlify_async import Thread
 from mintlify_async.contrib.relay import RelayedAnswer
@@ -86,3 +90,38 @@ async def test_a_hook_that_raises_harms_no_page(caplog):
     async with desk(on_finish=broken) as here:
         assert events(await here.page.ask(user_message("q")))[-1]["type"] == "finish"
     assert "the store is full" in caplog.text
+
+
+async def test_a_plain_function_of_the_app_does_not_stop_the_loop():
+    """A database query in it would stop every answer; an async one runs on the loop."""
+    request_id = contextvars.ContextVar[str]("request_id", default="")
+    ran: dict[str, tuple[bool, str]] = {}
+
+    def note(name: str) -> None:
+        ran[name] = (threading.current_thread() is threading.main_thread(), request_id.get())
+
+    def user(request: Request) -> str:
+        request_id.set("lost")
+        note("user")
+        return "ada"
+
+    async def rate(user: str) -> None:
+        note("rate")
+        request_id.set("seven")
+
+    def lazily(request: Request, fields: Any) -> Awaitable[dict[str, Any]]:
+        async def options() -> dict[str, Any]:
+            note("ask")
+            return {}
+
+        return options()
+
+    settings: dict[str, Any] = {"user": user, "rate": rate, "ask": lazily}
+    async with desk(on_finish=lambda answer: note("finish"), **settings) as here:
+        assert (await here.page.post())[0] == 200
+    assert ran == {
+        "user": (False, "lost"),
+        "rate": (True, ""),
+        "ask": (True, "seven"),
+        "finish": (False, "seven"),
+    }

@@ -20,7 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mintlify_async import ConfigurationError
-from mintlify_async.contrib.relay import OpenReply, Relay, RelayResponse, relay_router, relay_routes
+from mintlify_async.contrib.relay import (
+    OpenReply,
+    Relay,
+    RelayedAnswer,
+    RelayResponse,
+    relay_router,
+    relay_routes,
+)
 from mintlify_async.testing import LocalService
 
 
@@ -41,7 +48,8 @@ async def test_three_lines_in_a_fastapi_app(user):
             assert events(await page.ask(user_message("q")))[-1]["type"] == "finish"
             assert service.requests[-1].json["fp"] in (pseudonym("ada"), pseudonym("user-ada"))
             for chat in ("c", "a%2Fb%20%3F", "a/b"):
-                async with page.http.get(f"{page.address}/api/chat/{chat}/stream") as response:
+                stream = f"{page.address}/api/chat/{chat}/stream"
+                async with page.http.get(stream, headers={"x-user": "ada"}) as response:
                     assert (response.status, await response.read()) == (204, b"")
             for method in ("GET", "PUT", "DELETE"):
                 async with page.http.request(method, f"{page.address}/api/chat") as response:
@@ -65,6 +73,16 @@ async def test_routes_of_a_starlette_app():
                 assert events(await response.read())[-1]["type"] == "finish"
             async with page.http.get(page.address + "chat/c/stream") as response:
                 assert response.status == 204
+
+
+async def test_a_page_cannot_choose_the_user():
+    """FastAPI would read any other default of the parameter from the query."""
+    async with LocalService() as service, service.session() as session:
+        with pytest.raises(ConfigurationError, match="Depends"):
+            relay_router(session, secrets=[SECRET], user="ada")
+        for user in (x_user, "ada"):
+            with pytest.raises(ConfigurationError, match="Depends"):
+                Relay(session, secrets=[SECRET], user=x_user).router(user=user)
 
 
 @pytest.mark.parametrize("make", [relay_router, relay_routes])
@@ -119,7 +137,12 @@ async def test_common_middleware_in_front():
             return await call_next(request)
 
     async with LocalService() as service, service.session() as session:
-        relay = Relay(session, secrets=[SECRET], user=x_user)
+        told: list[str] = []
+
+        def tell(answer: RelayedAnswer) -> None:
+            told.append(answer.outcome)
+
+        relay = Relay(session, secrets=[SECRET], user=x_user, on_unfinished=tell)
         app = Starlette()
         app.add_route("/api/chat", relay.respond, methods=["POST"])
         app.add_middleware(GZipMiddleware)
@@ -131,4 +154,5 @@ async def test_common_middleware_in_front():
                 assert "content-encoding" not in response.headers
                 assert response.headers["access-control-allow-origin"] == "https://docs.example"
                 await response.content.readuntil(b"Hello ")
-            await until(lambda: not service.answering and not relay.streaming)
+            await until(lambda: told and not service.answering and not relay.streaming)
+            assert told == ["left"]

@@ -1,0 +1,110 @@
+"""Opens the answer to a page's question: while its reader is there, and without a thread that is lost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+from starlette.requests import ClientDisconnect
+
+from mintlify_async import ConfigurationError, MintlifyError, NotFoundError
+
+from .answer import gone
+from .page_events import masked
+from .refusals import RelayRefusal, refusal_for
+from .seal import SealError, ThreadSeal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from mintlify_async import Reply, Thread
+
+    from .question import Question
+    from .shutdown import Shutdown
+
+log = logging.getLogger("mintlify_async.relay")
+
+
+async def ask_while_there(
+    ask: Callable[..., Reply], thread: Thread | None, request: Request | None, shutdown: Shutdown
+) -> Reply:
+    """Return the opened reply of *ask*. If the service has lost *thread*, ask once more without it.
+
+    Args:
+        ask: Asks in the thread that it is given.
+        thread: The conversation's thread.
+        request: The page's request; None opens the reply whether the reader leaves or not.
+        shutdown: May cut the reply.
+
+    Raises:
+        MintlifyError: There is no answer.
+        RelayRefusal: The app shuts down.
+        ClientDisconnect: The reader has left.
+    """
+    while True:
+        reply = ask(thread=thread)
+        shutdown.add(reply)
+        try:
+            await _open_while_there(reply, request)
+        except NotFoundError:
+            if thread is None:
+                raise
+            log.info("the service has lost a thread: the question is asked again without it")
+            thread = None
+        else:
+            shutdown.check_opened(reply)
+            return reply
+
+
+def thread_of(question: Question, user: str, seal: ThreadSeal) -> Thread | None:
+    """Return the thread that the page's token names; None when it cannot be continued."""
+    if question.seal is None:
+        return None
+    try:
+        return seal.open(question.seal, user)
+    except SealError as error:  # also after another secret, or when a reader has signed in
+        log.info("a page's sealed thread is %s: the question is asked without it", error.reason)
+        return None
+
+
+async def _open_while_there(reply: Reply, request: Request | None) -> None:
+    """Open the reply, unless the reader leaves first: a silent service must not occupy the user's place.
+
+    Without a request, open it whether the reader leaves or not.
+    """
+    opened = False
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+
+        async def watch(request: Request) -> None:
+            await gone(request.receive)
+            tasks.cancel_scope.cancel()
+
+        if request is not None:
+            tasks.start_soon(watch, request)
+        try:
+            await reply.__aenter__()
+            opened = True
+        except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if not opened:
+        with anyio.CancelScope(shield=True):
+            await reply.close()
+        raise ClientDisconnect
+
+
+def logged_refusal(error: MintlifyError) -> RelayRefusal:
+    """Return the refusal for an error before the answer, and log the error unless it is the page's."""
+    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
+        # The page sent them; the app set all other fields.
+        return RelayRefusal(400, "The assistant does not accept this question.")
+    refusal = refusal_for(error)
+    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
+    told = (refusal.status_code, type(error).__name__, masked(str(error)))
+    log.log(level, "the assistant gave no answer (the page gets %s): %s: %s", *told)
+    return refusal
