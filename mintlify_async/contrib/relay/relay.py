@@ -25,7 +25,7 @@ from .feedback import RelayFeedback, read_feedback
 from .page_events import masked
 from .question import PAGE_FIELDS, Question, RelayLimits, page_options, read_question
 from .refusals import BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
-from .running_answers import RunningAnswers
+from .running_answers import running_answers
 from .seal import DAY, SealError, ThreadSeal
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Relay:
             error_text=error_text,
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        self._running = RunningAnswers(streams, self._answer_settings) if streams is not None else None
+        self._running = running_answers(streams, self._answer_settings)
 
     @property
     def streaming(self) -> int:
