@@ -112,6 +112,14 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "timeout": 0.25,
         "probe_every": 1.0,
     },
+    "mintlify_async.contrib.redis RedisStreamStore": {
+        "namespace": "mintlify",
+        "timeout": 1.0,
+        "grace": 60.0,
+        "keep": 60.0,
+        "max_bytes": 8_388_608,
+        "lost_after": 5.0,
+    },
     "mintlify_async.contrib.otel OpenTelemetryObserver": {"capture_content": False},
 }
 """Each public class and function, with its defaults but None: that means "none", or "the session's"."""

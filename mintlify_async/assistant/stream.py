@@ -52,6 +52,8 @@ from .message_builder import GrowingText, MessageBuilder
 from .part_builders import TextPartBuilder
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
 
+__all__ = ["MessageStream"]
+
 _DONE: Final = "[DONE]"
 # One list for all of them: thousands of streams may wait, and each list costs the garbage collector time.
 _NO_EVENTS: Final[list[str]] = []

@@ -134,11 +134,13 @@ class LiveAnswer:
             reply = await self._open(opening)
             if reply is not None:
                 async with reply:
-                    await self._read(reply)
+                    try:
+                        await self._read(reply)
+                    except asyncio.CancelledError:
+                        reply.interrupted()
+                        raise
         except asyncio.CancelledError:
             if not self._stopping:  # the app is shutting down
-                if self._reply is not None:
-                    self._reply.interrupted()
                 self._add(INTERRUPTED)
                 raise
         except Exception:

@@ -32,7 +32,7 @@ from .opening import ask_while_there, logged_refusal, thread_of
 from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
 from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .request_body import BodyReader
-from .running_answers import RunningAnswers
+from .running_answers import running_answers
 from .seal import DAY, ThreadSeal
 from .shutdown import Shutdown, on_signal
 from .stored_chats import StoredQuestion, stored_chats
@@ -236,7 +236,7 @@ class Relay:
             error_text=error_text,
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        self._running = RunningAnswers(streams, self._answer_settings) if streams is not None else None
+        self._running = running_answers(streams, self._answer_settings)
 
     @property
     def streaming(self) -> int:

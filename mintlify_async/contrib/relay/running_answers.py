@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import ClientDisconnect, Request
 
 from mintlify_async import StateError
+from mintlify_async.protocol.object_checks import Kind
 
 from ..stream_store import MemoryStreamStore
 from .answer import gone
@@ -33,6 +34,8 @@ log = logging.getLogger("mintlify_async.relay")
 
 MAKE_WAY = 2.0
 """Seconds that the next question of a chat waits until the running answer has been stopped."""
+
+STREAMS = Kind("a stream store", ("write", "read", "stop"), "MemoryStreamStore()")
 
 Opening = Callable[["LiveAnswer"], "Coroutine[Any, Any, OpenReply]"]
 
@@ -190,6 +193,21 @@ class RunningAnswers:
             self._forget(chat, live)
         else:
             self._forget_later(chat, live)
+
+
+def running_answers(
+    store: MemoryStreamStore | SharedStreamStore | None, settings: AnswerSettings
+) -> RunningAnswers | None:
+    """Return the running answers that *store* keeps, if there is one.
+
+    Raises:
+        ConfigurationError: *store* is something else.
+    """
+    if store is None:
+        return None
+    if not isinstance(store, MemoryStreamStore):
+        STREAMS.check(store, "streams")
+    return RunningAnswers(store, settings)
 
 
 def _wanted(question: str, after: str | None, running: bool) -> bool:

@@ -291,6 +291,14 @@ async def test_an_app_that_shuts_down_ends_the_answer():
         assert [answer.outcome for answer in told.answers] == ["left"]
 
 
+@pytest.mark.parametrize("wrong", ["redis://localhost", MemoryStreamStore])
+async def test_something_else_is_no_store(wrong: Any):
+    """The message names what to pass."""
+    with pytest.raises(ConfigurationError, match="MemoryStreamStore"):
+        async with resumable(streams=wrong):
+            pass
+
+
 QUESTION = {"id": "chat-1", "messages": [user_message("q")], "trigger": "submit-message"}
 SCOPE = {"type": "http", "method": "POST", "path": "/", "headers": [(b"content-type", b"application/json")]}
 
