@@ -12,6 +12,7 @@ from pathlib import Path
 
 import make_docs
 import pytest
+import write_blocks
 from command_line import run
 from make_docs import DOCS, NAMES, PACKAGE, TABLES
 from page_blocks import FENCE, ROOT, RUN, Block, blocks_of, modules_of
@@ -192,6 +193,15 @@ BLOCKS = [block for file in BY_HAND.values() for block in blocks_of(file) if blo
 async def test_code_runs_as_it_is_printed(block: Block, run_block):
     """Programs, fragments, tests and commands; copies of examples are the examples."""
     await run_block(block)
+
+
+def test_code_is_handed_to_the_type_checkers(tmp_path):
+    """``tox -e types`` reads each fragment and program as a module."""
+    write_blocks.main(tmp_path)
+    written = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.glob("*.py")}
+    assert len(written) >= sum(block.kind in write_blocks.CHECKED for block in BLOCKS)
+    for name, text in written.items():
+        compile(text, name, "exec")
 
 
 def test_what_pages_import_can_be_installed():
