@@ -291,6 +291,22 @@ def test_reference_has_every_exit_status():
     assert {int(status) for status in TABLES["exit_statuses"]} == statuses()
 
 
+def assumptions() -> set[str]:
+    """Return what the code marks as assumed about the service."""
+    texts = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")]
+    return {
+        words.strip() for text in texts for words in re.findall(r"# assumption: (.+)$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("words", sorted(assumptions()))
+def test_explanation_has_each_assumption(words):
+    """What the package relies on without the service's word is told to its user."""
+    if "explanation/assumptions" not in FILES:
+        pytest.skip("the page is still to come")
+    assert words.lower() in FILES["explanation/assumptions"].read_text(encoding="utf-8").lower()
+
+
 # Troubleshooting
 
 
