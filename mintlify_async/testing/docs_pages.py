@@ -151,12 +151,13 @@ FENCE = re.compile(
 MARKUP = re.compile(
     r"(?P<code>`+(?:(?!\n\n)[^`])+`+)"
     r"|\\(?P<escaped>[<{}])"
-    r"|(?P<comment>\{/\*.*?\*/\}|<!--.*?-->)"
-    r"|(?P<module>^(?:import|export) [^\n]*$)"
-    r"|<(?P<name>[A-Za-z][\w.]*)(?P<attributes>(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{[^{}]*\}))?)*)\s*/?>"
+    r"|\{/\*.*?\*/\}|<!--.*?-->"
+    r"|^import [^\n]*[\"'][^\n]*$|^export (?:const|default|function) [^\n]*$"
+    r"|<[A-Za-z][\w.]*(?P<attributes>(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{[^{}]*\}))?)*)\s*/?>"
     r"|</[A-Za-z][\w.]*\s*>",
     re.MULTILINE | re.DOTALL,
 )
+"""Code, which stays; then what MDX has beside Markdown: escapes, comments, imports, and tags."""
 
 
 def readable(text: str) -> str:

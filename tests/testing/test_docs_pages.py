@@ -21,6 +21,8 @@ You need `Mapping<str>` and a <Tooltip tip="a secret">key</Tooltip> \\{of yours\
 
 <Note>Keys stay on the server.</Note>
 
+import them never.
+
 <Steps>
   <Step title="Install">
     Install the package:
@@ -83,7 +85,7 @@ def test_components_leave_their_words(folder):
     first = index.search("set up install keys", 5)[0]
     assert first.path == "/set-up"
     assert first.content == (
-        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\n**Install**\n\n"
+        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\nimport them never.\n\n**Install**\n\n"
         'Install the package:\n\n```python\nif a < b and c > d:\n    print("<Note>")\n```\n\n'
         "[Next](/how-to/next)"
     )
