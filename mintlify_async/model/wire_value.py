@@ -323,7 +323,8 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
     hook_of = converter.get_structure_hook
     fields = {f.wire: (f, f.name, _TAKEN_AS_IS.get(f.kind), hook_of(f.kind)) for f in _wire_fields(cls)}
-    required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
+    wire_names = {field.name: field.wire for field, *_ in fields.values() if field.required}
+    required = wire_names.keys()
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored: Any = "type" if hasattr(cls, "type") else None
     has_extra, notes_nulls = _has_field(cls, "extra"), _has_field(cls, "nulls")
@@ -346,18 +347,21 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 values[name] = sent
             elif sent is not None or not field.null_is_absent:
                 _read_with_hook(hook, field, sent, values, extra)
-        for name, wire_name in required:
-            if name not in values:
-                raise DecodeProblem(f".{wire_name} is missing")
-        if extra:
-            extra.pop(ignored, None)
-            if extra and has_extra:
-                values["extra"] = mask_keys(extra)
+        if not required <= values.keys():
+            raise _missing(wire_names, values)
+        extra.pop(ignored, None)
+        if extra and has_extra:
+            values["extra"] = mask_keys(extra)
         if nulls and notes_nulls:
             values["nulls"] = _one_of_equals(tuple(nulls))
         return cls(**values)
 
     return read
+
+
+def _missing(wire_names: Mapping[str, str], values: Mapping[str, Any]) -> DecodeProblem:
+    first = next(wire for name, wire in wire_names.items() if name not in values)
+    return DecodeProblem(f".{first} is missing")
 
 
 # Thousands of jobs that are waited for have the same fields null.
