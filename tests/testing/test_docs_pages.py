@@ -85,7 +85,8 @@ def test_components_leave_their_words(folder):
     first = index.search("set up install keys", 5)[0]
     assert first.path == "/set-up"
     assert first.content == (
-        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\nimport them never.\n\n**Install**\n\n"
+        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\n"
+        "import them never.\n\n**Install**\n\n"
         'Install the package:\n\n```python\nif a < b and c > d:\n    print("<Note>")\n```\n\n'
         "[Next](/how-to/next)"
     )
