@@ -119,7 +119,7 @@ def _named(node: object) -> Iterator[str]:
 def read_page(folder: Path, file: Path) -> Page:
     """Read one Markdown file with its front matter."""
     stem = _stem(folder, file)
-    head, text = split_front_matter(file.read_text(encoding="utf-8"))
+    head, text = split_front_matter(file.read_text(encoding="utf-8-sig"))
     heading = re.search(r"^# (.+)$", text, re.MULTILINE)
     groups = tuple(part for part in re.split(r"[\s,\[\]\"']+", head.get("groups", "")) if part)
     return Page(
@@ -149,14 +149,15 @@ FENCE = re.compile(
 )
 
 MARKUP = re.compile(
-    r"(?P<code>`+[^`]+`+)"
+    r"(?P<code>`+(?:(?!\n\n)[^`])+`+)"
     r"|\\(?P<escaped>[<{}])"
-    r"|(?P<comment>\{/\*.*?\*/\}|<!--.*?-->)"
-    r"|(?P<module>^(?:import|export) [^\n]*$)"
-    r"|<(?P<name>[A-Za-z][\w.]*)(?P<attributes>(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{[^{}]*\}))?)*)\s*/?>"
+    r"|\{/\*.*?\*/\}|<!--.*?-->"
+    r"|^import [^\n]*[\"'][^\n]*$|^export (?:const|default|function) [^\n]*$"
+    r"|<[A-Za-z][\w.]*(?P<attributes>(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{[^{}]*\}))?)*)\s*/?>"
     r"|</[A-Za-z][\w.]*\s*>",
     re.MULTILINE | re.DOTALL,
 )
+"""Code, which stays; then what MDX has beside Markdown: escapes, comments, imports, and tags."""
 
 
 def readable(text: str) -> str:

@@ -39,7 +39,7 @@ about the question then comes before a section elsewhere that merely has its wor
 """
 
 MOST_PER_PAGE = 3
-"""How many sections of one page a search returns at most, so that an answer has several sources."""
+"""How many sections of one page come before those of other pages, so that an answer has several sources."""
 
 
 def words(text: str) -> list[str]:
@@ -101,7 +101,7 @@ class DocsIndex:
     def search(
         self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
     ) -> list[Section]:
-        """Return the best sections for *query*, best first, at most three of one page.
+        """Return the best sections for *query*, best first; more than three of one page come last.
 
         Args:
             query: Words in any order; very common ones are ignored.
@@ -126,12 +126,11 @@ class DocsIndex:
 
 def _spread(hits: list[Section]) -> list[Section]:
     taken: Counter[str] = Counter()
-    kept: list[Section] = []
+    first, rest = list[Section](), list[Section]()
     for hit in hits:
         taken[hit.page.path] += 1
-        if taken[hit.page.path] <= MOST_PER_PAGE:
-            kept.append(hit)
-    return kept
+        (first if taken[hit.page.path] <= MOST_PER_PAGE else rest).append(hit)
+    return first + rest
 
 
 def _scores(table: str, weights: Mapping[str, float]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import make_docs
 import pytest
+import write_blocks
 from command_line import run
 from make_docs import DOCS, NAMES, PACKAGE, TABLES
 from page_blocks import FENCE, ROOT, RUN, Block, blocks_of, modules_of
@@ -194,6 +195,15 @@ async def test_code_runs_as_it_is_printed(block: Block, run_block):
     await run_block(block)
 
 
+def test_code_is_handed_to_the_type_checkers(tmp_path):
+    """``tox -e types`` reads each fragment and program as a module."""
+    write_blocks.main(tmp_path)
+    written = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.glob("*.py")}
+    assert len(written) >= sum(block.kind in write_blocks.CHECKED for block in BLOCKS)
+    for name, text in written.items():
+        compile(text, name, "exec")
+
+
 def test_what_pages_import_can_be_installed():
     """A module that is not here belongs to a package of the dependency groups, or its block is a ``skip``."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -279,6 +289,22 @@ def statuses() -> set[int]:
 def test_reference_has_every_exit_status():
     """A script decides by them."""
     assert {int(status) for status in TABLES["exit_statuses"]} == statuses()
+
+
+def assumptions() -> set[str]:
+    """Return what the code marks as assumed about the service."""
+    texts = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")]
+    return {
+        words.strip() for text in texts for words in re.findall(r"# assumption: (.+)$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("words", sorted(assumptions()))
+def test_explanation_has_each_assumption(words):
+    """What the package relies on without the service's word is told to its user."""
+    if "explanation/assumptions" not in FILES:
+        pytest.skip("the page is still to come")
+    assert words.lower() in FILES["explanation/assumptions"].read_text(encoding="utf-8").lower()
 
 
 # Troubleshooting

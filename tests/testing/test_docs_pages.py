@@ -21,6 +21,8 @@ You need `Mapping<str>` and a <Tooltip tip="a secret">key</Tooltip> \\{of yours\
 
 <Note>Keys stay on the server.</Note>
 
+import them never.
+
 <Steps>
   <Step title="Install">
     Install the package:
@@ -83,7 +85,8 @@ def test_components_leave_their_words(folder):
     first = index.search("set up install keys", 5)[0]
     assert first.path == "/set-up"
     assert first.content == (
-        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\n**Install**\n\n"
+        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\n"
+        "import them never.\n\n**Install**\n\n"
         'Install the package:\n\n```python\nif a < b and c > d:\n    print("<Note>")\n```\n\n'
         "[Next](/how-to/next)"
     )
@@ -111,13 +114,14 @@ def test_a_page_about_the_question_comes_first(tmp_path):
 
 
 def test_one_page_does_not_fill_an_answer(tmp_path):
-    """At most three sections of a page are found, so that other pages are sources, too."""
+    """After three sections of a page come those of others; the rest fills what is left."""
     (tmp_path / "long.md").write_text(
         "".join(f"# Key {n}\nkey key key\n" for n in range(9)), encoding="utf-8"
     )
     (tmp_path / "short.md").write_text("# Other\nThe key is elsewhere.\n", encoding="utf-8")
     found = [one.page.path for one in DocsIndex.load(tmp_path).search("key", 5)]
-    assert sorted(found) == ["/long"] * 3 + ["/short"]
+    assert sorted(found[:4]) == ["/long"] * 3 + ["/short"]
+    assert found[4] == "/long"
 
 
 def test_nothing_is_read_before_it_is_needed(folder, monkeypatch):
