@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import random
 import re
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ import telegram_bot
 from aiogram.client.default import DefaultBotProperties
 from fake_telegram import FakeTelegram, TelegramHTML
 from long_answers import TWO_TEXTS, content, events_of, long_answer
+from program_kit import idle, running, until
 
 from mintlify_async import MintlifyError, split_markdown
 from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
@@ -61,21 +63,6 @@ async def running_bot(telegram: FakeTelegram, session, store) -> AsyncIterator[N
             await polling
 
 
-async def idle() -> None:
-    """Return when every handler of the bot has ended."""
-    while handlers := [task for task in asyncio.all_tasks() if "_process_update" in repr(task.get_coro())]:
-        await asyncio.wait(handlers)
-
-
-async def until(condition, clock) -> None:
-    """Let the virtual time go on until *condition* holds."""
-    for _ in range(20_000):
-        if condition():
-            return
-        await clock.sleep(0.05)
-    raise AssertionError("it never came true")
-
-
 @pytest.mark.parametrize(
     ("pause", "seed"), [(pause, seed) for pause in (0.005, 0.0, "bursts") for seed in range(3)] + [(0.11, 3)]
 )
@@ -92,7 +79,7 @@ async def test_the_telegram_bot_shows_everything_and_is_never_refused(service, c
         async with running_bot(telegram, session, MemoryConversationStore()):
             telegram.say("Tell me everything")
             await until(lambda: telegram.chats[7], clock)
-            await idle()
+            await idle("_process_update")
         messages = telegram.chats[7]
         assert telegram.refused == []
         assert content("\n".join(message.text for message in messages)) == content(text.replace("*", ""))
@@ -112,7 +99,7 @@ async def test_the_telegram_bot_remembers_each_chat(service, clock, tmp_path):
                         f"How do I install it, asks user {user}, time {round_}?", user=user, chat=user
                     )
                 await until(lambda asked=3 * (round_ + 1): len(service.requests) == asked, clock)
-                await idle()
+                await idle("_process_update")
         assert telegram.refused == []
         for user in (1, 2, 3):
             second = "\n".join(shown.text for shown in telegram.chats[user][1:])
@@ -132,12 +119,12 @@ async def test_two_messages_at_once_are_answered_in_turn(service, clock):
             telegram.say("How do I install it?")
             telegram.say("And then?")
             await until(lambda: len(service.requests) == 2, clock)
-            await idle()
+            await idle("_process_update")
         assert "Earlier in this thread you asked: “How do I install it?”" in telegram.chats[7][1].text
         assert telegram.refused == []
 
 
-@pytest.mark.parametrize("script", [{"fault": Cut(at=900, how="rst")}, {"status": 503}])
+@pytest.mark.parametrize("script", [{"fault": Cut(at=-400, how="rst")}, {"status": 503}])
 async def test_a_failure_is_said_after_the_last_text(service, clock, script, caplog):
     """What had come stays; the apology comes no sooner than an edit would; the next question is answered."""
     service.script.ask(**script)
@@ -147,7 +134,7 @@ async def test_a_failure_is_said_after_the_last_text(service, clock, script, cap
             await until(lambda: any("Sorry" in shown.text for shown in telegram.chats[7]), clock)
             telegram.say("How do I install it?")
             await until(lambda: any("Found in" in shown.text for shown in telegram.chats[7]), clock)
-            await idle()
+            await idle("_process_update")
         assert telegram.refused == []
         assert "Earlier in this thread" not in telegram.chats[7][-1].text
     (record,) = [record for record in caplog.records if record.exc_info]
@@ -162,7 +149,7 @@ async def test_the_telegram_bot_shows_what_people_read(service, clock):
         async with running_bot(telegram, session, MemoryConversationStore()):
             telegram.say("How do I log in?")
             await until(lambda: telegram.chats[7], clock)
-            await idle()
+            await idle("_process_update")
         (shown,) = telegram.chats[7]
         assert shown.text == (
             "Let me look that up.\n\nLog in\nPress it.\n\nSources\n\n- Log in\n\nSee also\n\n- SSO"
@@ -181,7 +168,7 @@ async def test_an_answer_without_text_is_said(service, clock):
         async with running_bot(telegram, session, MemoryConversationStore()):
             telegram.say("Hm")
             await until(lambda: telegram.chats[7], clock)
-            await idle()
+            await idle("_process_update")
         assert [shown.text for shown in telegram.chats[7]] == ["I found nothing to say about that."]
 
 
@@ -203,7 +190,7 @@ async def test_who_and_what_is_not_answered(service, clock, message):
             telegram.say(**{"text": "ignored", "chat": -5, **message})
             telegram.say("How do I install it?")
             await until(lambda: telegram.chats[7], clock)
-            await idle()
+            await idle("_process_update")
         assert list(telegram.chats) == [7]
     assert service.requests.count("ask") == 1
 
@@ -217,7 +204,7 @@ async def test_a_group_and_its_topics(service, clock):
             for user, more in ((1, {}), (2, {}), (3, {"message_thread_id": 9, "is_topic_message": True})):
                 telegram.say("How do I install it?", user=user, chat=-5, **more)
                 await until(lambda asked=user: len(service.requests) == asked, clock)
-                await idle()
+                await idle("_process_update")
                 await clock.sleep(3)
         assert telegram.refused == []
     sent = [len(request.json["messages"]) for request in service.requests.of("ask")]
@@ -275,21 +262,45 @@ def test_any_text_is_html_that_telegram_accepts(seed):
             assert parsed.text.strip(), message
 
 
-async def test_the_program_itself_runs(monkeypatch, tmp_path):
-    """``main`` as the README has it: keys from the environment, conversations in a file."""
+ON_LOOPBACK = """
+import functools, warnings
+warnings.simplefilter("ignore")
+import aiogram
+from aiogram.client.session.aiohttp import AiohttpSession
+from aiogram.client.telegram import TelegramAPIServer
+server = TelegramAPIServer.from_base({url!r})
+real = aiogram.Bot
+aiogram.Bot = lambda token, default: real(token, default=default, session=AiohttpSession(api=server))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_program_ends_cleanly(tmp_path, number):
+    """With status 0 and no traceback, in the middle of an answer; what was finished is in its file."""
     async with LocalService() as service, FakeTelegram(service.clock, slowest=0.0) as telegram:
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("TELEGRAM_TOKEN", "42:TEST")
-        monkeypatch.setenv("MINTLIFY_BASE_URL", service.base_url)
-        monkeypatch.setenv("MINTLIFY_DOMAIN", service.domain)
-        monkeypatch.setenv("MINTLIFY_ASSISTANT_API_KEY", service.assistant_key)
-        monkeypatch.setattr(telegram_bot, "Bot", lambda token, default: telegram.bot(default))
-        program = asyncio.create_task(telegram_bot.main())
-        service.script.ask(events=events_of("Hello there, Ada.", random.Random(0)))
-        telegram.say("Hello")
-        while not (telegram.chats[7] and telegram.chats[7][-1].text == "Hello there, Ada."):
-            await asyncio.sleep(0.02)
-        await idle()
-        await telegram_bot.dispatcher.stop_polling()
-        await program
-    assert (tmp_path / "telegram.sqlite").exists()
+        prelude = ON_LOOPBACK.format(url=telegram.url)
+        async with running(
+            "telegram_bot.py", service, tmp_path, prelude, TELEGRAM_TOKEN="42:TEST"
+        ) as program:
+            service.script.ask(events=events_of("Hello there, *Ada*.", random.Random(0)))
+            service.script.ask(events=[*TWO_TEXTS[:3], 3600.0])
+            telegram.say("Hello")
+            while not (telegram.chats[7] and telegram.chats[7][0].text == "Hello there, Ada."):
+                await asyncio.sleep(0.01)
+            telegram.say("How do I log in?")
+            while len(telegram.chats[7]) < 2:
+                await asyncio.sleep(0.01)
+            status, errors = await program.end(number)
+        assert status == 0, errors
+        assert "Traceback" not in errors
+        assert "Unclosed" not in errors
+    stored = SQLiteConversationStore(tmp_path / "telegram.sqlite")
+    assert await stored.ids(owner="telegram-7-0") == ["telegram-7-0"]
+
+
+async def test_the_program_says_which_setting_is_missing(tmp_path):
+    """It does not start without the assistant's settings."""
+    async with running("telegram_bot.py", None, tmp_path, TELEGRAM_TOKEN="42:TEST") as program:
+        status, errors = await program.end(None)
+    assert status == 1
+    assert "MINTLIFY_ASSISTANT_API_KEY" in errors
