@@ -1,7 +1,7 @@
 """A Slack bot that answers from your documentation: mentions, direct messages, one channel if you like.
 
-pip install slack-bolt; set SLACK_BOT_TOKEN, SLACK_APP_TOKEN, MINTLIFY_ASSISTANT_API_KEY,
-MINTLIFY_DOMAIN, MINTLIFY_SITE, perhaps SLACK_CHANNEL (the id of a channel where all may ask); python slack_bot.py
+pip install slack-bolt; set SLACK_BOT_TOKEN, SLACK_APP_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN,
+MINTLIFY_SITE and, for a channel whose every message is a question, SLACK_CHANNEL; python slack_bot.py
 """
 
 import asyncio

@@ -90,7 +90,8 @@ class FakeSlack:
 
     async def send(self, event: dict[str, Any]) -> None:
         """Send an event to the bot that is connected."""
-        await self._connected.wait()
+        async with asyncio.timeout(20):
+            await self._connected.wait()
         self._count += 1
         envelope = f"envelope-{self._count}"
         self.unacknowledged.add(envelope)
