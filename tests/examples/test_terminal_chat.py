@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from child_process import child_environment
 from program_kit import EXAMPLES
-from terminal_screen import CTRL_C, CTRL_D, on_terminal
+from terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 from mintlify_async.testing import LocalService
 
 PROGRAM = str(EXAMPLES / "terminal_chat.py")
+
+
+async def ended(screen: Screen) -> int:
+    """Return the status of a program that was told to end."""
+    async with asyncio.timeout(30):
+        return await screen.ended()
 
 
 @pytest.fixture
@@ -32,14 +40,14 @@ async def test_a_conversation_is_kept(service: LocalService, folder: Path):
         await screen.until("](https://docs.acme.com/")
         await screen.until("> ")
         screen.press(CTRL_D)
-        assert await screen.ended() == 0
+        assert await ended(screen) == 0
     async with on_terminal(PROGRAM, "help", env=env) as screen:
         await screen.until("2 messages so far")
         screen.press("And then?\n")
         await screen.until("Earlier in this thread you asked: “How do I install it?”")
         await screen.until("> ")
         screen.press(CTRL_D)
-        assert await screen.ended() == 0
+        assert await ended(screen) == 0
 
 
 async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
@@ -58,7 +66,7 @@ async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
         await screen.until("**Sources**")
         await screen.until("> ")
         screen.press(CTRL_D)
-        assert await screen.ended() == 0
+        assert await ended(screen) == 0
         assert "Traceback" not in screen.output
     assert [len(request.json["messages"]) for request in service.requests.of("ask")] == [1, 1]
     assert service.requests[0].client_left
@@ -74,8 +82,9 @@ async def test_a_failure_is_said_and_logged(service: LocalService, folder: Path)
         await screen.until("> ")
         screen.press("How do I install it?\n")
         await screen.until("**Sources**")
+        await screen.until("> ")
         screen.press(CTRL_D)
-        assert await screen.ended() == 0
+        assert await ended(screen) == 0
         assert "Traceback" not in screen.output
     assert "ServerError" in (folder / "terminal_chat.log").read_text("utf-8")
 
@@ -89,8 +98,12 @@ async def test_sigterm_ends_the_program(service: LocalService, folder: Path, que
         await screen.until("> ")
         screen.press(question)
         await screen.until("Well, " if question else "")
-        screen.process.send_signal(signal.SIGTERM)
-        assert await screen.ended() == 0
+        while screen.process.returncode is None:
+            # Python's readline misses a signal between its showing the prompt and its waiting for keys.
+            screen.process.send_signal(signal.SIGTERM)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(screen.process.wait(), 1)
+        assert await ended(screen) == 0
         assert "Traceback" not in screen.output
         assert "Unclosed" not in screen.output
 
@@ -98,5 +111,5 @@ async def test_sigterm_ends_the_program(service: LocalService, folder: Path, que
 async def test_missing_settings_are_named(folder: Path):
     """Before the first question."""
     async with on_terminal(PROGRAM, env=child_environment()) as screen:
-        assert await screen.ended() == 1
+        assert await ended(screen) == 1
         assert "MINTLIFY_DOMAIN" in screen.output
