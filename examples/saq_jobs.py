@@ -1,0 +1,80 @@
+"""Agent jobs created in a web handler and waited for by SAQ workers, any of which may die at any moment.
+
+Set REDIS_URL and the agent's settings; uvicorn saq_jobs:app; as often as you like: saq saq_jobs.settings
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+from redis.asyncio import Redis
+from saq import CronJob
+from saq.queue.redis import RedisQueue
+
+from mintlify_async import JobRef, MintlifySession, Quota
+from mintlify_async.contrib.redis import RedisLedger, RedisQuotaStore
+
+BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a sign of life: the worker is dead
+
+
+class Queue(RedisQueue):
+    async def sweep(self, lock: int = 60, abort: float = BEAT / 60) -> list[str]:
+        return await super().sweep(lock, abort)  # SAQ's own 5 s for each dead worker's task add up
+
+
+redis = Redis.from_url(os.environ["REDIS_URL"], max_connections=100)  # an idle slot of a worker keeps one
+queue = Queue(redis)
+quota = Quota.interface(mode="wait", store=RedisQuotaStore(redis))
+session = MintlifySession(ledger=RedisLedger(redis), quota=quota)
+
+
+async def hand_over(ctx: Any = None) -> None:
+    """Enqueue the wait for each open job, once: SAQ ignores a key that it has. What it lost comes back."""
+    for entry in await redis.smembers("open-jobs"):
+        ref = JobRef.parse(entry.decode() if isinstance(entry, bytes) else entry)
+        await queue.enqueue("wait", ref=str(ref), key=f"wait:{ref.id}", timeout=0, heartbeat=BEAT, retries=99)
+
+
+async def wait(ctx: Any, *, ref: str) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(session.job(ref).wait(timeout=None, check=False))
+        while not (await asyncio.wait([waiting], timeout=BEAT / 3))[0]:
+            await ctx["job"].update()  # a sign of life
+    done = waiting.result()
+    await redis.hset("job-results", done.id, json.dumps(done.to_wire()))
+    await redis.srem("open-jobs", ref)
+
+
+again = CronJob(hand_over, cron=os.environ.get("AGAIN", "* * * * *"))
+settings = {"queue": queue, "functions": [wait], "cron_jobs": [again], "shutdown": session.__aexit__}
+settings |= {"concurrency": 50, "timers": {"sweep": max(1, BEAT // 3)}}
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    async with session:
+        yield
+    await queue.disconnect()
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.post("/jobs")
+async def create(request_id: str, prompt: str) -> dict[str, str]:
+    job = await session.create_job(prompt, dedupe_key=request_id)
+    if not await redis.hexists("job-results", job.id):
+        await redis.sadd("open-jobs", str(job.ref))
+        await hand_over()
+    return {"id": job.id}
+
+
+@app.get("/jobs/{job_id}")
+async def result(job_id: str) -> Any:
+    if (found := await redis.hget("job-results", job_id)) is None:
+        raise HTTPException(404, "not finished yet")
+    return json.loads(found)
