@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,7 @@ from command_line import run
 
 import mintlify_async
 from mintlify_async import Assumptions, MintlifySession, PollPolicy, RetryPolicy
+from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.assumption_checks import NAMES
 from mintlify_async.cli.verify import Verification, Watch
 from mintlify_async.testing import JobLife, Keys, LocalService, VirtualClock
@@ -307,6 +309,17 @@ async def test_nothing_is_sent_without_consent(service, arguments, changes, says
     assert ended.status == 2
     assert says in ended.err
     assert not service.requests
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("\n", 2), ("", 2), ("no\n", 2)])
+async def test_consent_can_be_typed(service, monkeypatch, said, status):
+    """On a terminal, the command waits for a yes after it has said the cost."""
+    terminal = SimpleNamespace(isatty=lambda: True, readline=lambda: said)
+    monkeypatch.setattr(verify_command, "sys", SimpleNamespace(stdin=terminal))
+    ended = await run("doctor", "--verify", service=service)
+    assert ended.status == status, ended.err
+    assert ended.err.index("about 46 credits") < ended.err.index("go on? [y/N]")
+    assert bool(service.requests) is (status == 0)
 
 
 async def test_a_service_that_cannot_be_reached_is_status_1(service):
