@@ -8,7 +8,7 @@ import html
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def create_app(
     index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{site}"')
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         async with session:
             yield
 
@@ -62,7 +62,7 @@ def create_app(
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    settings = {"user": user, "on_feedback": store_feedback, **more}
+    settings: dict[str, Any] = {"user": user, "on_feedback": store_feedback, **more}
     app.include_router(relay_router(session, secrets=[secret], **settings))
     app.mount("/assets", StaticFiles(directory=page / "assets"))
 
