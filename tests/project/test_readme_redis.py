@@ -1,4 +1,4 @@
-"""The README's blocks that want a Redis: scripts run as they stand, recipes are the tested files."""
+"""The README's blocks that want a Redis, run as they stand."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from mintlify_async.testing import JobLife, LocalService
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RECIPES = ROOT / "tests" / "recipes"
 SCRIPTS = re.findall(r"^<!-- run: redis -->\n```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-COPIES = re.findall(r"^<!-- run: recipe_(\w+) -->\n```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-def test_the_readme_shows_both():
+def test_the_readme_has_such_blocks():
     """A pattern that finds nothing would test nothing."""
     assert SCRIPTS
-    assert COPIES
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -50,9 +47,3 @@ async def test_each_script_runs_as_it_stands(script: str, redis_server: RedisSer
         out, err = await process.communicate()
     assert (process.returncode, err.decode()) == (0, "")
     assert out.strip()
-
-
-@pytest.mark.parametrize(("name", "text"), COPIES)
-def test_each_recipe_is_the_tested_file(name: str, text: str):
-    """What the README shows is what test_queues runs."""
-    assert text == (RECIPES / f"{name}.py").read_text(encoding="utf-8")

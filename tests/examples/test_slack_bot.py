@@ -1,17 +1,16 @@
-"""The README's Slack recipe, with Slack's own client, against its streaming methods on loopback."""
+"""The example for Slack, with Slack's own client, against its streaming methods on loopback."""
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("slack_sdk", reason="slack_sdk is not installed")
 
-from bots import slack_bot
-from bots.answers import READ, TWO_TEXTS, content, events_of, long_answer
-from bots.fake_slack import FakeSlack
+import slack_bot
+from fake_slack import FakeSlack
+from long_answers import READ, TWO_TEXTS, content, events_of, long_answer
 
 from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.storage import MemoryConversationStore
@@ -69,10 +68,3 @@ async def test_a_slack_stream_is_stopped_when_the_answer_is_cut(service, clock):
             await slack_bot.answer(slack.client(), mention, session, MemoryConversationStore())
         assert all(message.stopped for message in slack.messages.values())
         assert slack.refused == []
-
-
-def test_the_readme_has_the_bot_as_it_is():
-    """What people copy is what is tested."""
-    readme = Path(__file__).parents[2] / "README.md"
-    source = Path(slack_bot.__file__).read_text(encoding="utf-8")
-    assert source.strip() in readme.read_text(encoding="utf-8")

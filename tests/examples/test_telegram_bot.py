@@ -1,4 +1,4 @@
-"""The README's Telegram bot against a Bot API on loopback that is as strict as the real one."""
+"""The example's Telegram bot against a Bot API on loopback that is as strict as the real one."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import random
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("aiogram", reason="aiogram is not installed")
 
-from bots import telegram_bot
-from bots.answers import READ, TWO_TEXTS, content, events_of, long_answer
-from bots.fake_telegram import FakeTelegram
+import telegram_bot
+from fake_telegram import FakeTelegram
+from long_answers import READ, TWO_TEXTS, content, events_of, long_answer
 
 from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
@@ -46,7 +45,7 @@ def fresh_program():
 
 @asynccontextmanager
 async def running_bot(telegram: FakeTelegram, session, store) -> AsyncIterator[None]:
-    """Run the README's bot on *telegram* for the time of the block."""
+    """Run the example's bot on *telegram* for the time of the block."""
     async with telegram.bot() as bot:
         polling = asyncio.create_task(
             telegram_bot.dispatcher.start_polling(
@@ -195,10 +194,3 @@ async def test_the_program_itself_runs(monkeypatch, tmp_path):
         await telegram_bot.dispatcher.stop_polling()
         await program
     assert (tmp_path / "chats.sqlite").exists()
-
-
-def test_the_readme_has_the_bot_as_it_is():
-    """What people copy is what is tested."""
-    readme = Path(__file__).parents[2] / "README.md"
-    source = Path(telegram_bot.__file__).read_text(encoding="utf-8")
-    assert source.strip() in readme.read_text(encoding="utf-8")

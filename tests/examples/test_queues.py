@@ -1,4 +1,4 @@
-"""The recipes for work queues: workers are killed at random, every result arrives, none is made twice."""
+"""The examples for work queues: workers are killed at random, every result arrives, none is made twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytest.importorskip("saq", reason="saq is not installed")
 pytest.importorskip("streaq", reason="streaq is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
-RECIPES = Path(__file__).parent
+EXAMPLES = Path(__file__).parents[2] / "examples"
 JOBS = 50
 KILLS = 8
 LIMIT_SECONDS = 150.0
@@ -42,7 +42,7 @@ class Workers:
     async def start(self) -> None:
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *self._command, cwd=RECIPES, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+                *self._command, cwd=EXAMPLES, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
             )
         self._running.append(process)
 
@@ -89,7 +89,7 @@ def recipe(
         "PYTHONPATH": os.pathsep.join(sys.path),
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.syspath_prepend(str(RECIPES))
+    monkeypatch.syspath_prepend(str(EXAMPLES))
 
     def load(name: str) -> ModuleType:
         monkeypatch.delitem(sys.modules, name, raising=False)
