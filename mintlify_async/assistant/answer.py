@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from attrs import frozen
@@ -165,8 +166,8 @@ class TextStream(_View):
     while ``answer.text`` has the replacement alone.
     """
 
-    def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText | None]) -> None:
-        """Read from *reply*; *growing_text* returns its text, or None before it was started."""
+    def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
+        """Read from *reply*; *growing_text* returns its text, or raises StateError before it was started."""
         super().__init__(reply)
         self._growing_text = growing_text
         self._text: GrowingText | None = None
@@ -178,7 +179,8 @@ class TextStream(_View):
             raise self._error
         while True:
             if self._text is None:
-                self._text = self._growing_text()
+                with suppress(StateError):  # not started: no text to follow yet, and its first event has none
+                    self._text = self._growing_text()
             try:
                 event = await anext(self._reply)
             except StateError:
@@ -189,7 +191,6 @@ class TextStream(_View):
                     raise
                 self._error = error
                 return rest
-            # Before the reply is started there is no text to follow; but its first event has no text.
             text = self._text.after(event) if self._text is not None else ""
             if text:
                 return text

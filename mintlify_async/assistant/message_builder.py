@@ -504,11 +504,12 @@ class GrowingText:
         """Return what the next text part has so far, and read that part; None if there is none."""
         parts = self._builder.parts
         while self._at < len(parts):
-            self._part = parts[self._at]
+            self._part = part = parts[self._at]
             self._at += 1
-            part = None if isinstance(self._part, ToolPartBuilder) else self._part.snapshot()
-            if isinstance(part, msg.TextPart):
-                return part.text
+            if isinstance(part, TextPartBuilder) and not part.reasoning:
+                return part.text()
+            if isinstance(part, FixedPart) and isinstance(part.part, msg.TextPart):
+                return part.part.text
         self._part = None
         return None
 

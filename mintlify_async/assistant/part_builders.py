@@ -49,12 +49,18 @@ class TextPartBuilder:
         """Forget the last snapshot."""
         self._part = None
 
+    def text(self) -> str:
+        """Return the text as it is now."""
+        text = join_surrogates("".join(self.pieces))
+        if len(self.pieces) > 1:
+            self._part = None  # made before the last pieces
+        self.pieces[:] = [text]
+        return text
+
     def snapshot(self) -> MessagePart:
         """Return the part as it is now."""
         if self._part is None or len(self.pieces) > 1:  # a snapshot leaves one piece
-            text = join_surrogates("".join(self.pieces))
-            self.pieces[:] = [text]
-            self._part = self._make(text)
+            self._part = self._make(self.text())
         return self._part
 
     def _make(self, text: str) -> MessagePart:

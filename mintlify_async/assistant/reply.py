@@ -105,7 +105,7 @@ class Reply(Extras):
         """Note the request's thread and the line that asks."""
         assert self._request is not None
         self._thread = self._request.thread
-        self._made_at = caller()
+        self._made_at = caller(3)  # this method, the one that attrs wrote, and the one that asks
 
     @property
     def sent_key(self) -> str | None:
@@ -213,7 +213,7 @@ class Reply(Extras):
 
         An async iterator that reads this reply.
         """
-        return TextStream(self, lambda: None if self._stream is None else self._stream.growing_text())
+        return TextStream(self, self.growing_text)
 
     def growing_text(self) -> GrowingText:
         """Return the text of the events handed out so far, for code that reads events and shows text, too.

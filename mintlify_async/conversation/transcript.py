@@ -23,8 +23,9 @@ from ..protocol.requests import new_message_id
 from ..protocol.secret import Secret
 from ..runtime.cancellation import finish_shielded
 from ..runtime.worker_thread import compute
-from ..storage.conversations import ConversationStore, StoredTurn, check_name, store_conflict
+from ..storage.conversations import ConversationStore, StoredTurn, store_conflict
 from ..storage.format_version import unknown_version
+from ..storage.ledger import check_name
 from .history import Contents, FinishedTurn, HistoryBounds, fills
 from .turn_lock import TurnLock, shared_lock
 

@@ -26,7 +26,7 @@ from ..errors import (
 from ..model.job import Job
 from ..runtime.cancellation import finish_shielded, is_unsent
 from ..runtime.clock import Clock
-from ..storage import Claim, Ledger, check_name
+from ..storage.ledger import Claim, Ledger, check_name
 
 _log = logging.getLogger("mintlify_async")
 

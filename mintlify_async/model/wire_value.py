@@ -326,14 +326,17 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored: Any = "type" if hasattr(cls, "type") else None
-    has_extra = _has_field(cls, "extra")
+    has_extra, notes_nulls = _has_field(cls, "extra"), _has_field(cls, "nulls")
 
     def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
         values = given or {}
         extra: dict[str, Any] = {}
+        nulls: list[str] = []
         for wire_name, sent in cast("Mapping[str, Any]", content).items():
+            if sent is None:
+                nulls.append(wire_name)
             found = fields.get(wire_name)
             if found is None:
                 extra[wire_name] = sent
@@ -343,15 +346,18 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 values[name] = sent
             elif sent is not None or not field.null_is_absent:
                 _read_with_hook(hook, field, sent, values, extra)
-        extra.pop(ignored, None)
         for name, wire_name in required:
             if name not in values:
                 raise DecodeProblem(f".{wire_name} is missing")
-        if extra and has_extra:
-            values["extra"] = mask_keys(extra)
+        if extra:
+            extra.pop(ignored, None)
+            if extra and has_extra:
+                values["extra"] = mask_keys(extra)
+        if nulls and notes_nulls:
+            values["nulls"] = _one_of_equals(tuple(nulls))
         return cls(**values)
 
-    return _noting_nulls(read) if _has_field(cls, "nulls") else read
+    return read
 
 
 # Thousands of jobs that are waited for have the same fields null.
@@ -360,17 +366,6 @@ _one_of_equals: Final = lru_cache(maxsize=256)(tuple[str, ...])
 
 def _has_field(cls: type[Any], name: str) -> bool:
     return any(field.name == name for field in _attributes(cls))
-
-
-def _noting_nulls(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return *read* for a class with a field ``nulls``."""
-
-    def note_and_read(content: Any, kind: object, given: dict[str, Any] | None = None) -> Any:
-        members = cast("Mapping[str, Any]", content if isinstance(content, _OBJECT) else EMPTY)
-        nulls = _one_of_equals(tuple([name for name, sent in members.items() if sent is None]))
-        return read(content, kind, {**(given or EMPTY), "nulls": nulls})
-
-    return note_and_read
 
 
 def _read_with_hook(

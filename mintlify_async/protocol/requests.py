@@ -177,7 +177,7 @@ def ask_request(
     if current_path is not None:
         body["currentPath"] = check_current_path(current_path)
     route = assumptions.ask_path
-    path = _ask_path(route, path_segment(domain, "domain"))
+    path = _ask_path(route, domain)
     sent = _question_body(body, check_extra_body(extra_body))
     further = check_headers(headers)
     return Request("ask", "POST", path, route, "assistant", sent, further, None, None, domain, thread)
@@ -190,7 +190,7 @@ def _job_path(template: str, project_id: str, job_id: str) -> str:
 
 @lru_cache(maxsize=128)
 def _ask_path(template: str, domain: str) -> str:
-    return template.format(domain=domain)
+    return template.format(domain=path_segment(domain, "domain"))
 
 
 def _question_body(body: dict[str, Any], further: Mapping[str, Any]) -> bytes:

@@ -1,9 +1,13 @@
 """An answer as people see it: sources, Markdown, and chat messages of bounded length."""
 
+from typing import TYPE_CHECKING, Any
+
 from .markdown import answer_markdown, extras_markdown
 from .readable_text import split_suggestions, suggestions_of, text_of
 from .sources import AnswerSource, Suggestion, sources_of
-from .splitting import Edit, split_markdown
+
+if TYPE_CHECKING:
+    from .splitting import Edit, split_markdown
 
 __all__ = [
     "AnswerSource",
@@ -17,3 +21,11 @@ __all__ = [
     "suggestions_of",
     "text_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import splitting  # loaded on first use: only chat surfaces need it
+
+    return getattr(splitting, name)

@@ -9,9 +9,13 @@ Place: TypeAlias = tuple[str, int]
 """A file and a line in it."""
 
 
-def caller() -> Place:
-    """Return the nearest place outside this package that led to this call."""
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
+def caller(depth: int = 1) -> Place:
+    """Return the nearest place outside this package that led to this call.
+
+    Args:
+        depth: How many callers up to begin; nearer ones, which are this package's, are not looked at.
+    """
+    frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
     ours = "mintlify_async."
     while frame.f_back is not None and frame.f_globals.get("__name__", ours).startswith(ours):
         frame = frame.f_back  # code that attrs generates has no __name__

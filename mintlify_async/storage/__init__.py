@@ -3,19 +3,22 @@
 A store of your own implements :class:`Ledger` or :class:`ConversationStore`.
 """
 
-from .conversations import (
-    ConversationStore,
-    MemoryConversationStore,
-    SQLiteConversationStore,
-    StoredConversation,
-    StoredTurn,
-    check_name,
-    check_revision,
-    first_revision,
-    store_conflict,
-)
+from typing import TYPE_CHECKING, Any
+
 from .format_version import unknown_version
-from .ledger import Claim, Ledger, MemoryLedger, SQLiteLedger, check_job_id, no_open_claim
+from .ledger import Claim, Ledger, MemoryLedger, SQLiteLedger, check_job_id, check_name, no_open_claim
+
+if TYPE_CHECKING:
+    from .conversations import (
+        ConversationStore,
+        MemoryConversationStore,
+        SQLiteConversationStore,
+        StoredConversation,
+        StoredTurn,
+        check_revision,
+        first_revision,
+        store_conflict,
+    )
 
 __all__ = [
     "Claim",
@@ -35,3 +38,11 @@ __all__ = [
     "store_conflict",
     "unknown_version",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import conversations  # loaded on first use: a session needs the ledgers alone
+
+    return getattr(conversations, name)

@@ -25,9 +25,6 @@ from .sqlite import SQLiteFile
 if TYPE_CHECKING:
     import sqlite3
 
-NAME_MAX_CHARACTERS: Final = 200
-"""Longest id and owner: short enough for the keys of every common database."""
-
 
 @frozen(kw_only=True)
 class StoredTurn:
@@ -110,25 +107,6 @@ class ConversationStore(Protocol):
     async def ids(self, *, owner: str) -> list[str]:
         """Return the ids of the conversations of *owner*, sorted."""
         ...
-
-
-def check_name(name: object, field: str, *, max_characters: int = NAME_MAX_CHARACTERS) -> str:
-    """Return *name* when every store can keep it, as an id, an owner or a key.
-
-    Raises:
-        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
-    """
-    if not isinstance(name, str) or not name.strip():
-        raise ConfigurationError(f"{field} must be a string that is not empty", field=field)
-    if len(name) > max_characters:
-        raise ConfigurationError(
-            f"{field} has {len(name)} characters; at most {max_characters} are allowed", field=field
-        )
-    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
-        raise ConfigurationError(
-            f"{field} has a NUL or a lone surrogate, which databases refuse", field=field
-        )
-    return name
 
 
 def check_revision(revision: object) -> int:

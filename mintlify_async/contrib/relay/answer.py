@@ -314,18 +314,23 @@ class RelayResponse(StreamingResponse):
                 await wait(argument)
                 tasks.cancel_scope.cancel()
 
+            async def send_all() -> None:
+                nonlocal failure
+                try:
+                    await self._send(scope, sender)
+                except OSError:
+                    pass  # other servers report in this way that the reader has left
+                except Exception as error:
+                    failure = error  # raised below: the task group would wrap it in an ExceptionGroup
+                tasks.cancel_scope.cancel()
+
+            # In a task of its own: waking it for an event does not resume the frames of server and framework.
+            tasks.start_soon(send_all)
             tasks.start_soon(stop_after, gone, receive)
             if settings.keep_alive is not None:
                 tasks.start_soon(sender.keep_alive, settings.keep_alive)
             if settings.stall is not None:
                 tasks.start_soon(stop_after, sender.stalled, settings.stall)
-            try:
-                await self._send(scope, sender)
-            except OSError:
-                pass  # other servers report in this way that the reader has left
-            except Exception as error:
-                failure = error  # raised below: the task group would wrap it in an ExceptionGroup
-            tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
 
