@@ -9,6 +9,7 @@ import warnings
 
 import aioresponses_bridge
 import leak_guard
+import page_runner
 import pytest
 import redis_server
 import secret_guard
@@ -37,7 +38,7 @@ if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":  # set by ``tox -e uvloop`
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (aioresponses_bridge, leak_guard, redis_server, secret_guard):
+    for plugin in (aioresponses_bridge, leak_guard, page_runner, redis_server, secret_guard):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
 

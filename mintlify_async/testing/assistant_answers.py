@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
-from .docs_search import Section
+from .docs_pages import Section
 
 Event = dict[str, Any]
 

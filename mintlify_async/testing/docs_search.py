@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import sqlite3
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from ..errors import ConfigurationError
+from .docs_pages import Page, Section, page_files, read_page, split_sections
 
-DEFAULT_DOCS = Path(__file__).parent / "docs"
-"""The documentation that ships with the package."""
+DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
+"""The documentation that ships with the package, in the service's own format."""
 
 STOP_WORDS = frozenset(
     re.findall(
@@ -26,75 +29,15 @@ STOP_WORDS = frozenset(
 )
 """Words that nearly every page has; searching for them would only level the scores."""
 
-TITLE_WEIGHT, HEADING_WEIGHT, BODY_WEIGHT = 4.0, 6.0, 1.0
+HEADING_WEIGHT, CONTENT_WEIGHT = 6.0, 1.0
+"""How much a word counts in a section."""
 
+PAGE_WEIGHTS = (6.0, 4.0, 2.0, 1.0)
+"""How much it counts in the page around it: in its title, description, headings and text. A page that is
+about the question so beats a section of another page that merely has its words."""
 
-@frozen(kw_only=True)
-class Page:
-    """One Markdown file.
-
-    Attributes:
-        path: Its path on the site, such as ``/guides/errors``.
-        title: Its title, from the front matter, the first heading, or the file name.
-        text: The Markdown without front matter.
-        file: Its path inside the folder, such as ``guides/errors.md``.
-        version: Its version of the documented product; None means all.
-        language: Its language; None means all.
-        groups: The groups of users that may see it; empty means all users.
-    """
-
-    path: str
-    title: str
-    text: str
-    file: str
-    version: str | None = None
-    language: str | None = None
-    groups: tuple[str, ...] = ()
-
-    def allowed(self, criteria: Mapping[str, Any] | None) -> bool:
-        """Return whether a search with these criteria may find the page; an unmarked page is always found."""
-        wanted = criteria or {}
-        if self.groups and not set(self.groups) & set(wanted.get("groups") or ()):
-            return False
-        own = {"version": self.version, "language": self.language}
-        return all(value is None or wanted.get(name) in (None, value) for name, value in own.items())
-
-
-@frozen(kw_only=True)
-class Section:
-    """A heading and the text below it.
-
-    Attributes:
-        page: The page.
-        heading: The heading's text.
-        content: The Markdown below it, with its code blocks.
-        score: How well it matches the question; higher is better.
-    """
-
-    page: Page
-    heading: str
-    content: str
-    score: float = 0.0
-
-    @property
-    def path(self) -> str:
-        """The section's path on the site, with an anchor unless it opens the page."""
-        place = self.page.path
-        return place if self.heading == self.page.title else f"{place}#{anchor(self.heading)}"
-
-    def to_result(self) -> dict[str, Any]:
-        """Return the section as an entry of the search tool's results."""
-        return {
-            "path": self.path,
-            "metadata": {"title": self.page.title, "section": self.heading},
-            "content": self.content,
-            "score": round(self.score, 4),
-        }
-
-
-def anchor(heading: str) -> str:
-    """Return the anchor of a heading."""
-    return re.sub(r"[^\w]+", "-", heading.lower()).strip("-")
+MOST_PER_PAGE = 3
+"""How many sections of one page a search returns at most, so that an answer has several sources."""
 
 
 def words(text: str) -> list[str]:
@@ -103,52 +46,11 @@ def words(text: str) -> list[str]:
     return list(dict.fromkeys(word for word in found if word not in STOP_WORDS))
 
 
-def read_page(folder: Path, file: Path) -> Page:
-    """Read one Markdown file with its front matter."""
-    name = file.relative_to(folder).as_posix()
-    head, text = split_front_matter(file.read_text(encoding="utf-8"))
-    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
-    stem = name.rsplit(".", 1)[0]
-    groups = tuple(part for part in re.split(r"[\s,\[\]\"']+", head.get("groups", "")) if part)
-    return Page(
-        path="/" + stem.removesuffix("/index") if stem != "index" else "/",
-        title=head.get("title") or (heading.group(1).strip() if heading else stem),
-        text=text,
-        file=name,
-        version=head.get("version"),
-        language=head.get("language"),
-        groups=groups,
-    )
-
-
-def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Return the ``name: value`` lines between ``---`` marks, and the rest."""
-    match = re.match(r"\A---\n(.*?)\n---\n", text, re.DOTALL)
-    if match is None:
-        return {}, text
-    pairs = (line.split(":", 1) for line in match.group(1).splitlines() if ":" in line)
-    return {name.strip(): value.strip().strip("\"'") for name, value in pairs}, text[match.end() :]
-
-
-def split_sections(page: Page) -> Iterator[Section]:
-    """Yield the page's sections; a ``#`` inside a code block is no heading."""
-    found: list[tuple[str, list[str]]] = [(page.title, [])]
-    fenced = False
-    for line in page.text.splitlines():
-        fenced ^= line.lstrip().startswith("```")
-        match = None if fenced else re.match(r"#{1,6} (.+)$", line)
-        if match is None:
-            found[-1][1].append(line)
-        else:
-            found.append((match.group(1).strip(), []))
-    for heading, lines in found:
-        if content := "\n".join(lines).strip():
-            yield Section(page=page, heading=heading, content=content)
-
-
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
     """The pages of a folder, with a search over their sections: ``service.docs``.
+
+    Pages are read when they are first needed.
 
     ::
 
@@ -158,41 +60,46 @@ class DocsIndex:
 
     Attributes:
         folder: The folder.
-        pages: Its pages, by their path on the site.
     """
 
     folder: Path
-    pages: Mapping[str, Page]
-    _sections: Sequence[Section] = field(repr=False, alias="sections")
-    _database: sqlite3.Connection = field(repr=False, alias="database")
 
     @classmethod
     def load(cls, folder: Path | str | None = None) -> DocsIndex:
-        """Read every ``.md`` and ``.mdx`` file under *folder* (default: the package's own documentation).
+        """Take the ``.md`` and ``.mdx`` files under *folder* (default: the package's own documentation).
 
         Raises:
             ConfigurationError: The folder does not exist or has no page.
         """
         place = DEFAULT_DOCS if folder is None else Path(folder)
-        files = sorted(file for pattern in ("*.md", "*.mdx") for file in place.rglob(pattern))
-        if not files:
+        if not page_files(place):
             raise ConfigurationError(
                 f"docs must be a folder with Markdown pages (.md, .mdx); {str(place)!r} has none",
                 field="docs",
             )
-        pages = [read_page(place, file) for file in files]
-        sections = [section for page in pages for section in split_sections(page)]
-        database = _build_database(sections)
-        index = cls(
-            folder=place, pages={page.path: page for page in pages}, sections=sections, database=database
-        )
-        weakref.finalize(index, database.close)  # services share an index, so no service may close it
-        return index
+        return cls(folder=place)
+
+    @cached_property
+    def pages(self) -> Mapping[str, Page]:
+        """The pages by their path on the site, in the order of ``docs.json``, others after them."""
+        return {
+            page.path: page for page in (read_page(self.folder, file) for file in page_files(self.folder))
+        }
+
+    @cached_property
+    def _sections(self) -> Sequence[Section]:
+        return [section for page in self.pages.values() for section in split_sections(page)]
+
+    @cached_property
+    def _database(self) -> sqlite3.Connection:
+        database = _build_database(self._sections)
+        weakref.finalize(self, database.close)  # services share an index, so no service may close it
+        return database
 
     def search(
         self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
     ) -> list[Section]:
-        """Return the best sections for *query*, best first.
+        """Return the best sections for *query*, best first, at most three of one page.
 
         Args:
             query: Words in any order; very common ones are ignored.
@@ -203,13 +110,11 @@ class DocsIndex:
         found = words(query)
         if not found:
             return []
-        rows = self._database.execute(
-            "SELECT rowid, -bm25(sections, ?, ?, ?) FROM sections WHERE sections MATCH ?",
-            (TITLE_WEIGHT, HEADING_WEIGHT, BODY_WEIGHT, " OR ".join(f'"{word}"' for word in found)),
-        ).fetchall()
+        match = " OR ".join(f'"{word}"' for word in found)
+        rows = self._database.execute(SEARCH, {"match": match}).fetchall()
         hits = [self._scored(rowid - 1, score, near) for rowid, score in rows]
         allowed = [hit for hit in hits if hit.page.allowed(criteria)]
-        return sorted(allowed, key=lambda hit: (-hit.score, hit.path))[:limit]
+        return _spread(sorted(allowed, key=lambda hit: (-hit.score, hit.path)))[:limit]
 
     def _scored(self, index: int, score: float, near: str | None) -> Section:
         section = self._sections[index]
@@ -217,16 +122,52 @@ class DocsIndex:
         return evolve(section, score=score * 3 + 1 if closer else score)
 
 
+def _spread(hits: list[Section]) -> list[Section]:
+    taken: Counter[str] = Counter()
+    kept: list[Section] = []
+    for hit in hits:
+        taken[hit.page.path] += 1
+        if taken[hit.page.path] <= MOST_PER_PAGE:
+            kept.append(hit)
+    return kept
+
+
+SEARCH = f"""
+WITH
+  inside AS (SELECT rowid, -bm25(sections, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
+             FROM sections WHERE sections MATCH :match),
+  around AS (SELECT rowid, -bm25(pages, {", ".join(map(str, PAGE_WEIGHTS))}) AS score
+             FROM pages WHERE pages MATCH :match)
+SELECT inside.rowid, inside.score + around.score FROM inside
+JOIN page_of ON page_of.section = inside.rowid JOIN around ON around.rowid = page_of.page
+"""
+
+
 def _build_database(sections: Sequence[Section]) -> sqlite3.Connection:
+    by_page: dict[str, list[Section]] = {}
+    for section in sections:
+        by_page.setdefault(section.page.path, []).append(section)
+    numbers = {path: number for number, path in enumerate(by_page, 1)}
     database = sqlite3.connect(":memory:", check_same_thread=False)
+    stemmed = "tokenize='porter unicode61'"
+    database.execute(f"CREATE VIRTUAL TABLE sections USING fts5(heading, content, {stemmed})")
     database.execute(
-        "CREATE VIRTUAL TABLE sections USING fts5(title, heading, content, tokenize='porter unicode61')"
+        f"CREATE VIRTUAL TABLE pages USING fts5(title, description, headings, content, {stemmed})"
     )
-    database.executemany(
-        "INSERT INTO sections(rowid, title, heading, content) VALUES (?, ?, ?, ?)",
-        (
-            (number, section.page.title, section.heading, section.content)
-            for number, section in enumerate(sections, 1)
-        ),
-    )
+    database.execute("CREATE TABLE page_of (section INTEGER PRIMARY KEY, page INTEGER)")
+    for number, section in enumerate(sections, 1):
+        row = (number, section.heading, section.content)
+        database.execute("INSERT INTO sections(rowid, heading, content) VALUES (?, ?, ?)", row)
+        database.execute("INSERT INTO page_of VALUES (?, ?)", (number, numbers[section.page.path]))
+    for path, inside in by_page.items():
+        page = (numbers[path], *_as_one(inside))
+        columns = "rowid, title, description, headings, content"
+        database.execute(f"INSERT INTO pages({columns}) VALUES (?, ?, ?, ?, ?)", page)
     return database
+
+
+def _as_one(sections: Sequence[Section]) -> tuple[str, str, str, str]:
+    """Return a page's title, its description, all headings and all texts."""
+    page = sections[0].page
+    headings = " ".join(section.heading for section in sections)
+    return page.title, page.description, headings, " ".join(section.content for section in sections)

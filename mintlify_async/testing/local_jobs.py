@@ -14,7 +14,8 @@ from attrs import define, evolve, field, frozen
 
 from ..protocol.argument_checks import check_seconds
 from ..runtime.clock import Clock
-from .docs_search import DocsIndex, Page
+from .docs_pages import Page
+from .docs_search import DocsIndex
 
 ENDED = frozenset({"completed", "failed", "archived"})
 

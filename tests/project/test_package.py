@@ -206,7 +206,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(built):
-    """Every module, the type marker and the built-in pages are in it; no test, no cache."""
+    """Every module, the type marker and the documentation are in it; no test, no cache."""
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         inside = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -216,7 +216,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         if path.is_file() and "__pycache__" not in path.parts and "node_modules" not in path.parts
     }
     assert inside == expected
-    assert "mintlify_async/py.typed" in inside
+    assert {"mintlify_async/py.typed", "mintlify_async/docs/docs.json"} <= inside
     assert wheel.stat().st_size < WHEEL_LIMIT_BYTES
 
 
@@ -246,7 +246,7 @@ def test_the_source_archive_can_test_itself(built):
     with tarfile.open(archive) as opened:
         inside = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"} <= inside
-    assert {"tests/lowest.txt", "tests/conftest.py", "mintlify_async/py.typed"} <= inside
+    assert {"tests/lowest.txt", "tests/conftest.py", "mintlify_async/docs/docs.json"} <= inside
     assert not [name for name in inside if "__pycache__" in name or name.startswith((".tox", ".venv"))]
     listed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert not [name for name in listed if not (ROOT / name).exists()]

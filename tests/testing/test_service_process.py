@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 import node_client
@@ -18,6 +19,7 @@ from mintlify_async import MintlifySession
 from mintlify_async.testing import Keys, serve
 
 KEYS = Keys()
+PAGES = Path(__file__).parents[1] / "support" / "pages"
 QUESTIONS = ("How do I wait for a job?", "And with a timeout?")
 
 pytestmark = pytest.mark.shows_secrets("serve tells the local service's keys on purpose")
@@ -46,7 +48,7 @@ async def served(*arguments):
 
 async def test_ready_line_log_and_clean_stop():
     """One line on standard output; requests on standard error, no key among them; SIGTERM ends it with 0."""
-    async with served() as (address, process):
+    async with served("--docs", str(PAGES)) as (address, process):
         url = f"{address}/v2/agent/acme/job"
         key = {"Authorization": f"Bearer {KEYS.admin}"}
         call = {"url": url, "json": {"prompt": "A secret prompt"}, "headers": key}

@@ -1,0 +1,94 @@
+"""Reads the code blocks of README and pages; the words after a block's language say how it runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+
+FENCE = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^[ \t]*(?P=fence)[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+RUN = ("python", "console")
+"""The languages that run; blocks of others are only shown."""
+
+KINDS = {"python": ("fragment", "script", "test", "example", "skip"), "console": ("console", "skip")}
+
+
+class Block(NamedTuple):
+    """One fenced block.
+
+    Attributes:
+        file: The page.
+        line: The line of the block's first line of text, from 1.
+        language: The first word after the fence.
+        kind: How it runs, a word of ``KINDS``; ``shown`` for other languages.
+        text: The text, without the fence's indentation.
+        title: Its file name on the page, where it has one: ``title="app.py"`` or an example's name.
+        reason: Why it does not run.
+    """
+
+    file: Path
+    line: int
+    language: str
+    kind: str
+    text: str
+    title: str = ""
+    reason: str = ""
+
+    @property
+    def where(self) -> str:
+        """The place, as the id of a test."""
+        return f"{self.file.stem}-{self.line}-{self.kind}"
+
+
+def blocks_of(file: Path) -> list[Block]:
+    """Return the fenced blocks of a page, in order; one inside a component may be indented."""
+    page = file.read_text(encoding="utf-8")
+    return [
+        _block(file, page.count("\n", 0, match.start("text")) + 1, match) for match in FENCE.finditer(page)
+    ]
+
+
+def _block(file: Path, line: int, match: re.Match[str]) -> Block:
+    indent, text = match["indent"], match["text"]
+    text = "".join(part.removeprefix(indent) for part in text.splitlines(keepends=True))
+    language, *words = shlex.split(match["info"].strip()) or [""]
+    if language not in RUN:
+        return Block(file, line, language, "shown", text)
+    options = dict(word.partition("=")[::2] for word in words)
+    title = options.pop("title", "")
+    kinds = [*options] or ["fragment" if language == "python" else "console"]
+    place = f"{file.name}:{line}"
+    assert len(kinds) == 1, f"{place}: one of {KINDS[language]} and title=, not {words}"
+    (kind,) = kinds
+    assert kind in KINDS[language], f"{place}: {kind!r} is none of {KINDS[language]}"
+    value = options.get(kind, "")
+    assert bool(value) == (kind in ("example", "skip")), f'{place}: write skip="reason", example=file.py'
+    if kind == "example":
+        return Block(file, line, language, kind, text, title=value)
+    return Block(file, line, language, kind, text, title=title, reason=value)
+
+
+def example_text(name: str) -> str:
+    """Return the contents of ``examples/name``."""
+    return (ROOT / "examples" / name).read_text(encoding="utf-8")
+
+
+def with_examples(page: str) -> str:
+    """Return the text of a page, with the present contents of each example that it shows."""
+
+    def renewed(match: re.Match[str]) -> str:
+        name = re.search(r"\bexample=(\S+)", match["info"])
+        if name is None:
+            return match[0]
+        indent, fence = match["indent"], match["fence"]
+        text = textwrap.indent(example_text(name[1].strip("\"'")), indent)
+        return f"{indent}{fence}{match['info']}\n{text}{indent}{fence}"
+
+    return FENCE.sub(renewed, page)

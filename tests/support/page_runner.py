@@ -1,0 +1,179 @@
+"""Runs the code blocks of README and pages as they are printed, against a local service.
+
+``run_block`` is a fixture: ``await run_block(block)``, and it returns what the block printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from child_process import child_environment
+from page_blocks import Block, blocks_of, example_text
+
+import mintlify_async
+from mintlify_async import PollPolicy
+from mintlify_async.testing import JobLife, LocalService
+
+LONGEST_SECONDS = 60.0
+"""A block that runs longer has not ended: nothing waits for a reader."""
+
+LIFE = JobLife(seconds=0.3)
+
+RunBlock = Callable[[Block], Awaitable[str]]
+
+
+@pytest.fixture
+def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunBlock:
+    """Return what runs one block in an empty folder; files that the page shows before it are beside it.
+
+    It fails when the block does: with an exception, with another exit status, or, for an example, with
+    another text. A block that reads ``REDIS_URL`` gets a Redis.
+    """
+    extra = {}
+
+    async def run(block: Block) -> str:
+        write_files(block, tmp_path)
+        async with LocalService(life=LIFE) as service:
+            if block.kind == "fragment":
+                return await run_fragment(block, service, tmp_path, monkeypatch, extra)
+            environment = child_environment(service, **extra)
+            if block.kind == "console":
+                return await run_console(block, environment, tmp_path)
+            return await run_file(block, environment, tmp_path)
+
+    def run_or_compare(block: Block) -> Awaitable[str]:
+        return compare(block) if block.kind == "example" else run(block)
+
+    if "REDIS_URL" in str(vars(request.node).get("callspec")):  # has the block, where it is a parameter
+        extra["REDIS_URL"] = request.getfixturevalue("redis_server").url
+    return run_or_compare
+
+
+async def compare(block: Block) -> str:
+    """Check that the page has the example as it is."""
+    assert block.text == example_text(block.title), f"run `tox -e docs`: examples/{block.title} has changed"
+    return block.text
+
+
+def write_files(block: Block, folder: Path) -> None:
+    """Write the files that the page names before *block*, and the pytest configuration that it shows."""
+    for earlier in blocks_of(block.file):
+        if earlier.title.endswith(".py") and earlier.line < block.line:
+            (folder / earlier.title).write_text(earlier.text, encoding="utf-8")
+        if earlier.language == "toml" and "pytest" in tomllib.loads(earlier.text).get("tool", {}):
+            (folder / "pyproject.toml").write_text(earlier.text, encoding="utf-8")
+
+
+async def run_fragment(
+    block: Block, service: LocalService, folder: Path, monkeypatch: pytest.MonkeyPatch, extra: dict[str, str]
+) -> str:
+    """Run the block as the body of an ``async def`` of this process; return nothing."""
+    for name, value in (service.environment | extra).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(folder)
+    names = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
+    names |= {"asyncio": asyncio, "os": os, "__name__": "fragment"}
+    exec(compile(as_function(block), str(block.file), "exec"), names)
+    poll = PollPolicy(initial=0.1, floor=0.05, settle_seconds=service.settle_seconds)
+    async with asyncio.timeout(LONGEST_SECONDS), service.session(poll=poll) as session:
+        await names["fragment"](session)
+    return ""
+
+
+def as_function(block: Block) -> ast.Module:
+    """Return a module with the one function ``async def fragment(session)``; its lines are the page's."""
+    body = ast.parse(block.text, f"{block.file}:{block.line}").body
+    module = ast.parse("async def fragment(session): ...")
+    (function,) = module.body
+    assert isinstance(function, ast.AsyncFunctionDef)
+    function.body = body
+    for node in body:
+        ast.increment_lineno(node, block.line - 1)
+    return module
+
+
+async def run_file(block: Block, environment: dict[str, str], folder: Path) -> str:
+    """Run a program, or a test file with pytest."""
+    default = "test_page.py" if block.kind == "test" else "program.py"
+    name = block.title or default
+    (folder / name).write_text(block.text, encoding="utf-8")
+    if block.kind == "script":
+        return await succeed(sys.executable, name, env=environment, cwd=folder)
+    environment.pop("PYTHONWARNINGS")  # pytest's plugins may warn
+    out = await succeed(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name, env=environment, cwd=folder
+    )
+    assert re.search(r"^\d+ passed in", out, re.MULTILINE), out
+    return out
+
+
+async def succeed(*command: str, env: dict[str, str], cwd: Path) -> str:
+    """Run *command* to its end, with no input; return what it printed to standard output."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=cwd,
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), LONGEST_SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, f"status {process.returncode}\n{out.decode()}\n{err.decode()}"
+    return out.decode()
+
+
+SERVE = """\
+{command} --port 0 > serve.out & server=$!
+until grep -q ready serve.out; do kill -0 $server || exit 99; sleep 0.05; done
+kill $server; wait $server
+"""
+
+
+def commands_of(block: Block) -> list[tuple[str, int]]:
+    """Return the commands with the status that each has to end with: 0, or what ``$ echo $?`` below shows."""
+    found: list[tuple[str, int]] = []
+    for shown in re.finditer(
+        r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", block.text, re.MULTILINE
+    ):
+        command, printed = shown[1], shown[2]
+        if command == "echo $?":
+            found[-1] = (found[-1][0], int(printed))
+        else:
+            found.append((command, 0))
+    return found
+
+
+async def run_console(block: Block, environment: dict[str, str], folder: Path) -> str:
+    """Run the commands that name ``mintlify-async``, or a Python file that the page shows, in one shell."""
+    binaries = folder / ".bin"
+    binaries.mkdir()
+    for name, module in {"mintlify-async": "-m mintlify_async", "python": ""}.items():
+        text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {module} "$@"\n'
+        (binaries / name).write_text(text)
+        (binaries / name).chmod(0o755)
+    lines = []
+    for command, status in commands_of(block):
+        program = re.match(r"python (\S+)", command)
+        if "mintlify-async" not in command and not (program and (folder / program[1]).exists()):
+            continue
+        line = (
+            SERVE.format(command=command) if re.match(r"mintlify-async serve\b", command) else f"{command}\n"
+        )
+        wrong = shlex.quote(f"instead of {status}: {command}")
+        lines.append(f"{line}got=$?; [ $got = {status} ] || {{ echo $got {wrong} >&2; exit 99; }}\n")
+    environment |= {"PATH": f"{binaries}:{environment['PATH']}", "NO_COLOR": "1", "COLUMNS": "100"}
+    return await succeed("bash", "-c", "".join(lines), env=environment, cwd=folder) if lines else ""
