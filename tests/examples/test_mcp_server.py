@@ -17,11 +17,12 @@ from mcp import Client, StdioServerParameters
 from mintlify_async.testing import JobLife, LocalService
 
 PROGRAM = Path(mcp_server.__file__).read_bytes()
+PAGES = Path(__file__).parents[1] / "support" / "pages"
 
 
 @pytest.fixture
 async def service(bare, tmp_path):
-    async with LocalService(life=JobLife(looks=["completed"])) as service:
+    async with LocalService(docs=PAGES, life=JobLife(looks=["completed"])) as service:
         for name, value in service.environment.items():
             bare.setenv(name, value)
         bare.setattr(mcp_server, "LEDGER", tmp_path / "ledger.sqlite")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
@@ -15,10 +17,11 @@ from pydantic_ai_tool import Request, agent
 from mintlify_async import SQLiteLedger
 from mintlify_async.testing import LocalService, VirtualClock
 
+PAGES = Path(__file__).parents[1] / "support" / "pages"
 
 @pytest.fixture
 async def service():
-    async with LocalService(clock=VirtualClock()) as service:
+    async with LocalService(docs=PAGES, clock=VirtualClock()) as service:
         yield service
 
 
