@@ -32,7 +32,8 @@ and nothing else. If nothing has to be said, change no file.
 
 
 def git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(["git", *arguments], check=True, stdout=subprocess.PIPE)
+    return done.stdout.decode(errors="replace")  # a file may be in any encoding
 
 
 def name_of(message: str, commit: str) -> str:
@@ -44,7 +45,7 @@ def name_of(message: str, commit: str) -> str:
 
 def main(paths: list[str]) -> int:
     commit, message = git("rev-parse", "HEAD").strip(), git("log", "-1", "--format=%B").strip()
-    diff = git("diff", "HEAD^", "HEAD", "--", *paths)
+    diff = git("diff", "--full-index", "HEAD^", "HEAD", "--", *paths)  # the same text in every checkout
     if not diff.strip():
         print("nothing that is documented was changed")
         return 0
@@ -53,7 +54,8 @@ def main(paths: list[str]) -> int:
         diff += git("diff", "--stat", "HEAD^", "HEAD", "--", *paths)
     key = f"docs drift: {name_of(message, commit)}"
     command = ["mintlify-async", "ci", "-", "--key", key, "--turn", commit]
-    return subprocess.run(command, input=PROMPT.format(message=message, diff=diff), text=True).returncode
+    prompt = PROMPT.format(message=message, diff=diff)
+    return subprocess.run(command, input=prompt, encoding="utf-8").returncode
 
 
 if __name__ == "__main__":

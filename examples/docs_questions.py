@@ -17,7 +17,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 import yaml
-from attrs import field, frozen
+from attrs import field, frozen, validators
 
 from mintlify_async import Answer, MintlifyError, MintlifySession
 
@@ -26,13 +26,13 @@ AT_ONCE = 4  # answers under way
 
 @frozen
 class Expected:
-    ask: str
-    says: list[str] = field(factory=list[str])
-    cites: list[str] = field(factory=list[str])
+    ask: str = field(validator=validators.instance_of(str))
+    says: list[str] = field(factory=list[str], validator=validators.instance_of(list))
+    cites: list[str] = field(factory=list[str], validator=validators.instance_of(list))
 
 
 def read(path: Path) -> list[Expected]:
-    """Read the questions; a key that is misspelt, or a question without text, is an error."""
+    """Read the questions; what is misspelt, or is no list, is an error and does not count as answered."""
     found = cast("list[dict[str, object]] | None", yaml.safe_load(path.read_text("utf-8")))
     if not found:
         raise SystemExit(f"{path} has no questions")

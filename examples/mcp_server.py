@@ -1,6 +1,6 @@
 """An MCP server with two tools: ask the documentation, and have an agent change it.
 
-pip install mintlify-async mcp
+pip install mintlify-async 'mcp>=2'
 In your agent's settings, the command of this stdio server is: python mcp_server.py (keys, project and domain
 in its environment). Each session of the agent starts a process of its own, so it has a thread of its own.
 """
@@ -71,7 +71,7 @@ async def change_docs(instruction: str, context: Context[Docs, Any]) -> str:
         return f"{error.ref.id} is at work; call again with the same instruction to see how far it is"
     except MintlifyError as error:
         raise ToolError(f"{type(error).__name__}: {error}") from None
-    return f"{job.id} {job.status}: {job.pr_link or 'no files were changed'}"
+    return f"{job.id} {job.status}: {job.pr_link or 'without a pull request'}"
 
 
 if __name__ == "__main__":

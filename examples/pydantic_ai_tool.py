@@ -61,7 +61,7 @@ async def change_docs(context: RunContext[Request], instruction: str) -> str:
         return f"nothing was done: {error}"
     except MintlifyError as error:  # it may have been created: that is for a person to find out
         return f"failed, do not repeat it: {error}"
-    return f"{job.status}: {job.pr_link or 'no files were changed'}"
+    return f"{job.status}: {job.pr_link or 'without a pull request'}"
 
 
 async def main(request_id: str, prompt: str) -> None:

@@ -48,7 +48,7 @@ class Worker:
                 wait.cancel()
             try:
                 job = await wait
-                log.info("%s: %s %s", name, job.status, job.pr_link or "no files were changed")
+                log.info("%s: %s %s", name, job.status, job.pr_link or "without a pull request")
             except asyncio.CancelledError:
                 log.info("%s: goes on at the service: %s", name, handle.ref)
             except MintlifyError as error:

@@ -194,6 +194,19 @@ async def test_what_is_broken_is_found_alone_and_mended(breach):
             await main_path(service.session(base_url=address, **settings))
 
 
+def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
+    """The others are always not seen: no run asks for what would show them."""
+    shown = {"base URL", *(breach.name for breach in BREACHES)}
+    assert set(NAMES) - shown == {
+        "the assistant's key stays on a server",
+        "a 429 without `Retry-After`",
+        "a domain stands for an organization",
+        "a month is at most 31 days",
+        "`currentPath` counts code points",
+        "a follow-up may read the first turn's end",
+    }
+
+
 async def test_another_address_is_found(service):
     """A redirect is not followed; the address that it names is the line."""
     away = f"{service.base_url}/x"

@@ -102,6 +102,15 @@ async def test_what_is_not_documented_sends_nothing(service, merge, run):
     assert not service.requests
 
 
+async def test_a_change_in_another_encoding(service, merge, run, tmp_path):
+    """The prompt is text all the same."""
+    (tmp_path / "work" / "src" / "old.txt").write_bytes("grün".encode("latin-1"))
+    merge("Add an old file (#17)")
+    ended = await run()
+    assert ended.returncode == 0, ended.stderr
+    assert "+gr\ufffdn" in posts(service)[0][1]
+
+
 async def test_a_long_change_is_cut(service, merge, run):
     """The prompt stays bounded, and names all files."""
     merge("Rewrite it (#14)", "x = 1\n" * 50_000)

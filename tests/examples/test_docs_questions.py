@@ -66,7 +66,14 @@ async def test_an_answer_that_breaks_off_fails(service, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("text", "error", "says"),
-    [("", SystemExit, "has no questions"), ("- {aks: Hm}", TypeError, "aks")],
+    [
+        ("", SystemExit, "has no questions"),
+        ("- {aks: Hm}", TypeError, "aks"),
+        ("- {ask: Hm, says: press}", TypeError, "says"),
+        ("- {ask: Hm, cites:}", TypeError, "cites"),
+        ("- Hm", TypeError, "mapping"),
+        ("ask: Hm", TypeError, "mapping"),
+    ],
 )
 async def test_a_file_that_asks_nothing_fails(service, tmp_path, text, error, says):
     """A slip of the pen does not switch the check off; nothing was sent."""

@@ -19,6 +19,7 @@ from mintlify_async.testing import LocalService, VirtualClock
 
 PAGES = Path(__file__).parents[1] / "support" / "pages"
 
+
 @pytest.fixture
 async def service():
     async with LocalService(docs=PAGES, clock=VirtualClock()) as service:

@@ -75,7 +75,7 @@ async def test_it_ends_with_the_references_and_goes_on(tasks, number):
 
 
 async def test_a_creation_on_its_way_is_finished(tasks):
-    """SIGTERM does not leave a job of which nobody knows; the reference is printed."""
+    """SIGTERM leaves no job behind that is not known; its reference is printed."""
     async with LocalService(life=JobLife(seconds=1000)) as service:
         service.script.create_job(delay=0.5, times=None)
         process = await start(service, tasks)
