@@ -218,6 +218,23 @@ async def test_an_unknown_outcome_names_the_ref(service, remote, checkout, tmp_p
     assert (ended.status, len(posts(service))) == (0, 2)
 
 
+async def test_a_job_that_is_gone_can_be_replaced(service, remote, checkout, tmp_path):
+    """The follow-up was refused and nothing is claimed for it; the message says how to begin a new job."""
+    await ci(service, "Fix it", **on_github(tmp_path))
+    (ref,) = claim_refs(remote)
+    service.script.send_message(status=404)
+    ended = await ci(service, "Fix it", **on_github(tmp_path, "c2"))
+    assert ended.status == 1
+    command = f"git push origin --delete {ref}"
+    assert command in ended.err
+    assert command in (tmp_path / "summary").read_text()
+    assert claim_refs(remote) == [ref]
+    git(checkout, *command.split()[1:])
+    ended = await ci(service, "Fix it", **on_github(tmp_path, "c2"))
+    assert ended.status == 0, ended.err
+    assert [operation for operation, _ in posts(service)] == ["create_job", "send_message", "create_job"]
+
+
 async def start(service, cwd, *arguments, **env):
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "mintlify_async", "ci", *arguments,
