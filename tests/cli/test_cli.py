@@ -15,25 +15,17 @@ import sys
 from collections.abc import AsyncIterator
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 from unittest import mock
 
 import aiohttp
 import pytest
 from child_process import child_environment
+from command_line import Ended, run
 
 import mintlify_async
 from mintlify_async.cli import main
 from mintlify_async.cli.error_advice import in_command_line_words
 from mintlify_async.testing import JobLife, LocalService, faults
-
-
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    status: int
-    out: str
-    err: str
 
 
 def settings(service: LocalService | None, **changes: str | None) -> dict[str, str]:
@@ -54,25 +46,6 @@ async def start(*arguments: str, env: dict[str, str], stdin: bool = False, cwd: 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-
-
-async def run(
-    *arguments: str, service: LocalService | None = None, stdin: str | None = None, **env: str | None
-) -> Ended:
-    """Run the command to its end, in a thread of this process, which has imported everything."""
-    return await asyncio.to_thread(_run_here, arguments, settings(service, **env), stdin)
-
-
-def _run_here(arguments: tuple[str, ...], env: dict[str, str], stdin: str | None) -> Ended:
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        mock.patch.dict(os.environ, env, clear=True),
-        mock.patch("sys.stdin", io.StringIO(stdin or "")),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        status = main(list(arguments))
-    return Ended(status, out.getvalue(), err.getvalue())
 
 
 async def run_process(*arguments: str, service: LocalService | None = None, **env: str | None) -> Ended:

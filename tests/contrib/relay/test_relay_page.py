@@ -223,7 +223,7 @@ async def test_stop(release, moment):
 
 
 async def test_new_chat_stops_the_answer():
-    """An answer that nobody will read ends at the service, and its part is kept."""
+    """The answer of the chat that was left ends at the service, and the part that arrived is kept."""
     async with shop(NEWEST) as here:
         here.service.script.ask(events=[*HEAD, 60.0])
         await here.ask("Leave me")
