@@ -116,7 +116,8 @@ def _advice(error: Exception, change: Change, ledger: TurnLedger) -> str:
             return ledger.advice(change.key if error.operation == "create_job" else change.turn_key)
         case NotFoundError(operation="send_message" | "get_job"):
             return f"the job of this change is gone; to begin a new one, {ledger.forgetting(change.key)}"
-    return ""
+        case _:
+            return ""
 
 
 def _end_at_sigterm() -> list[int]:
