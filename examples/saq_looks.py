@@ -1,7 +1,7 @@
 """The reschedule style with SAQ: a task looks once and comes back later, so that none runs for long.
 
-For queues that do not recover long tasks, and for waits of hours. The web handler is that of
-``saq_jobs.py``, with this ``hand_over``; here is the worker.
+For queues that do not recover long tasks, and for waits of hours. The web handler is that of ``saq_jobs.py``,
+with this ``hand_over``; here is the worker. Set REDIS_URL and the agent's settings; saq saq_looks.settings
 """
 
 import json
@@ -39,16 +39,14 @@ async def look(ctx: Any, *, ref: str, looks: int) -> None:
     if not job.done:
         await hand_over(str(job.ref), looks + 1)
         return
-    async with redis.pipeline(transaction=True) as pipe:
-        await (
-            pipe.hset("job-results", job.id, json.dumps(seen.to_wire())).hdel("open-looks", job.id).execute()
-        )
+    await redis.hset("job-results", job.id, json.dumps(seen.to_wire()))
+    await redis.hdel("open-looks", job.id)
 
 
 async def look_again(ctx: Any) -> None:
     """Enqueue what SAQ has lost: a worker that is killed while it sweeps takes that task with it."""
     for entry in await redis.hvals("open-looks"):
-        looks, ref = entry.decode().split()
+        looks, ref = (entry.decode() if isinstance(entry, bytes) else entry).split()
         await enqueue_look(ref, int(looks))
 
 

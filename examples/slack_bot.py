@@ -1,35 +1,80 @@
-"""Answer a mention in Slack with a stream that grows; call it from your Bolt handler or webhook."""
+"""A Slack bot that answers from your documentation: mentions, direct messages, one channel if you like.
 
+pip install slack-bolt; set SLACK_BOT_TOKEN, SLACK_APP_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN,
+MINTLIFY_SITE and, for a channel whose every message is a question, SLACK_CHANNEL; python slack_bot.py
+"""
+
+import asyncio
+import logging
+import os
+import re
+import signal
+from contextlib import AsyncExitStack, suppress
+from html import unescape
 from typing import Any
 
-from slack_sdk.web.async_client import AsyncWebClient
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.context.say.async_say import AsyncSay
+from slack_bolt.context.say_stream.async_say_stream import AsyncSayStream
+from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 
-from mintlify_async import MintlifySession, extras_markdown
-from mintlify_async.storage import ConversationStore
+from mintlify_async import MintlifyError, MintlifySession, SQLiteConversationStore, extras_markdown
+
+app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
+app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
+session, store = MintlifySession(), SQLiteConversationStore("slack.sqlite")
+answering: dict[str, asyncio.Task[None]] = {}  # by the question's time stamp
 
 
-async def answer(
-    slack: AsyncWebClient, event: dict[str, Any], session: MintlifySession, store: ConversationStore
-) -> None:
-    """Answer *event* in its thread; everybody in the thread talks in one conversation."""
-    channel, thread = event["channel"], event.get("thread_ts", event["ts"])
-    chat = session.conversation(
-        fp=f"slack-{event['user']}", owner=event["team"], id=f"{channel}:{thread}", store=store, busy="queue"
-    )
-    stream: str | None = None
-    async with chat.ask(event["text"]) as reply:
-        async for edit in reply.edits(every=1.0, limit=10_000, tail=extras_markdown):
-            if stream is None:
-                started = await slack.chat_startStream(
-                    channel=channel,
-                    thread_ts=thread,
-                    recipient_team_id=event["team"],
-                    recipient_user_id=event["user"],
-                    markdown_text=edit.delta,
-                )
-                stream = started["ts"]
-            else:
-                await slack.chat_appendStream(channel=channel, ts=stream, markdown_text=edit.delta)
-            if edit.final:
-                await slack.chat_stopStream(channel=channel, ts=stream)
-                stream = None
+@app.event("app_mention")
+@app.event("message")
+async def on_event(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStream) -> None:
+    """Answer a question, or stop the answer to one that was deleted."""
+    edited = event.get("message", {})  # a deleted question with an answer below it becomes a tombstone
+    deleted = edited["ts"] if edited.get("subtype") == "tombstone" else event.get("deleted_ts")
+    if deleted in answering:
+        answering[deleted].cancel()
+    # A mention comes as a message, too, where the bot reads messages.
+    open_to_all = event.get("channel_type") == "im" or event["channel"] == os.environ.get("SLACK_CHANNEL")
+    if (event["type"] == "app_mention") != open_to_all and not event.keys() & {"subtype", "bot_id"}:
+        task = answering[event["ts"]] = asyncio.create_task(answer(event, say, say_stream))
+        task.add_done_callback(lambda _: answering.pop(event["ts"]))
+        await task
+
+
+async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStream) -> None:
+    """Answer in the question's thread, which is one conversation for everybody in it."""
+    thread, question = event.get("thread_ts", event["ts"]), unescape(re.sub(r"<@\w+>", "", event["text"]))
+    fp, owner, where = f"slack-{event['user']}", f"slack-{event['team']}", f"{event['channel']}-{thread}"
+    chat = session.conversation(fp=fp, owner=owner, id=where, store=store, busy="queue", max_messages=20)
+    stream = None
+    try:
+        async with chat.ask(question.strip()) as reply:
+            async for edit in reply.edits(every=1.0, limit=10_000, tail=extras_markdown):
+                stream = stream or await say_stream(buffer_size=1)
+                await stream.append(markdown_text=edit.delta)
+                if edit.final:
+                    await stream.stop()
+                    stream = None
+    except MintlifyError:
+        logging.exception("no answer in %s", where)
+        await say("Sorry, I could not answer that. Please ask again in a moment.", thread_ts=thread)
+    finally:
+        if stream is not None:
+            await stream.stop()
+
+
+async def main() -> None:
+    session.check("assistant")
+    handler: Any = AsyncSocketModeHandler(app, os.environ["SLACK_APP_TOKEN"])  # its methods have no types
+    async with session, AsyncExitStack() as stack:
+        stack.push_async_callback(handler.close_async)
+        await handler.start_async()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

@@ -1,10 +1,11 @@
 """Agent jobs created in a web handler and waited for by streaq workers, any of which may die at any moment.
 
-uvicorn streaq_jobs:app         streaq run streaq_jobs:worker
+pip install 'mintlify-async[redis]' fastapi uvicorn streaq; set REDIS_URL and the agent's settings;
+uvicorn streaq_jobs:app and, as often as you like, streaq run streaq_jobs:worker
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -18,7 +19,7 @@ from mintlify_async.contrib.redis import RedisLedger, RedisQuotaStore
 
 
 @asynccontextmanager
-async def new_session() -> AsyncIterator[MintlifySession]:
+async def new_session() -> AsyncGenerator[MintlifySession]:
     async with Redis.from_url(os.environ["REDIS_URL"]) as redis:
         quota = Quota.interface(mode="wait", store=RedisQuotaStore(redis))
         async with MintlifySession(ledger=RedisLedger(redis), quota=quota) as session:
@@ -46,7 +47,7 @@ async def wait_for_job(ref: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
     async with worker, new_session() as app.state.session:
         yield
 

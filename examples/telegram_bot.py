@@ -1,46 +1,78 @@
-"""A Telegram bot that answers from your documentation, and remembers each chat."""
+"""A Telegram bot that answers from your documentation, and remembers each chat.
+
+pip install aiogram markdown-it-py; set TELEGRAM_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
+MINTLIFY_SITE (such as https://docs.acme.com: links are whole addresses then); python telegram_bot.py
+"""
 
 import asyncio
+import logging
 import os
+import re
+from html import escape
+from typing import Any
 
 from aiogram import Bot, Dispatcher, F
+from aiogram.client.default import DefaultBotProperties
 from aiogram.types import Message
+from markdown_it import MarkdownIt
 
 from mintlify_async import MintlifyError, MintlifySession, SQLiteConversationStore, extras_markdown
 
 dispatcher = Dispatcher()
+answering: set[asyncio.Task[Any]] = set()
+RULES = ["autolink", "backticks", "emphasis", "escape", "fence", "heading", "link", "strikethrough"]
+MARKDOWN = MarkdownIt("zero").enable(RULES)  # what Telegram can show; lists and tables stay as they are
 
 
-@dispatcher.message(F.text)
+def telegram_html(markdown: str) -> str:
+    """Return *markdown* in Telegram's HTML, valid and never empty, however the text was cut."""
+    html = re.sub(r"<(/?)h\d>", r"<\1b>", MARKDOWN.render(markdown))
+    html = html.replace("<p>", "").replace("</p>", "\n").strip()
+    return html if re.sub("<[^>]+>", "", html).strip() else escape(markdown)
+
+
+# Commands, /start among them, and anonymous senders get no answer: each answer costs.
+@dispatcher.message(F.text.regexp("[^/]"), F.from_user.is_bot.is_(False), F.sender_chat.is_(None))
 async def answer(message: Message, session: MintlifySession, store: SQLiteConversationStore) -> None:
-    """Show the answer while it grows; a long one goes on in the next message."""
+    """Show the answer while it grows; a long one continues in the next message."""
+    if not ((user := message.from_user) and (task := asyncio.current_task())):
+        return
+    answering.add(task)
+    task.add_done_callback(answering.discard)
+    where = f"telegram-{message.chat.id}-{message.message_thread_id or 0}"
     chat = session.conversation(
-        fp=f"telegram-{message.from_user.id}",
-        id=f"chat-{message.chat.id}",
-        store=store,
-        busy="queue",
-        max_messages=20,
-        keep_messages=100,
+        fp=f"telegram-{user.id}", owner=where, id=where, store=store, busy="queue", max_messages=20
     )
+    every = 1.2 if message.chat.type == "private" else 3.1  # a group takes 20 messages per minute
     sent: list[Message] = []
     try:
-        async with chat.ask(message.text) as reply:
-            async for edit in reply.edits(every=1.2, limit=4096, tail=extras_markdown):
+        async with chat.ask(message.text or "") as reply:
+            async for edit in reply.edits(every=every, limit=4096, tail=extras_markdown):
                 if edit.index == len(sent):
-                    sent.append(await message.answer(edit.text))
+                    sent.append(await message.answer(telegram_html(edit.text)))
                 else:
-                    await sent[-1].edit_text(edit.text)
+                    await sent[-1].edit_text(telegram_html(edit.text))
         if not sent:
             await message.answer("I found nothing to say about that.")
     except MintlifyError:
-        await message.answer("Sorry, that went wrong. Please ask again.")
-        raise
+        logging.exception("no answer in %s", where)
+        await message.answer("Sorry, I could not answer that. Please ask again in a moment.")
+
+
+@dispatcher.shutdown()
+async def stop() -> None:
+    """Stop the answers under way, here and at the service."""
+    for task in answering:
+        task.cancel()
+    await asyncio.gather(*answering, return_exceptions=True)
 
 
 async def main() -> None:
-    """Answer until Ctrl-C."""
-    store = SQLiteConversationStore("chats.sqlite")
-    async with MintlifySession() as session, Bot(os.environ["TELEGRAM_TOKEN"]) as bot:
+    """Answer until Ctrl-C or SIGTERM."""
+    logging.basicConfig(level=logging.INFO)
+    store, style = SQLiteConversationStore("telegram.sqlite"), DefaultBotProperties(parse_mode="HTML")
+    async with MintlifySession() as session, Bot(os.environ["TELEGRAM_TOKEN"], default=style) as bot:
+        session.check("assistant")
         await dispatcher.start_polling(bot, session=session, store=store)
 
 

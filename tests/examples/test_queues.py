@@ -217,8 +217,8 @@ async def test_what_saq_loses_is_handed_over_again(
         await queue.abort(task, "swept")  # the first step; the second, a retry, never comes
         assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [0, 0, 0]
         await redis_client.delete(task.abort_id)  # lasts five seconds
-        await jobs.hand_over_again({})
-        await jobs.hand_over_again({})
+        await jobs.hand_over({})
+        await jobs.hand_over({})
         assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [1, 0, 1]
 
 

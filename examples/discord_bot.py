@@ -1,0 +1,80 @@
+"""A Discord bot that answers from your documentation: mentions in channels and threads, and direct messages.
+
+pip install discord.py; set DISCORD_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
+MINTLIFY_SITE (such as https://docs.acme.com: links are whole addresses then); python discord_bot.py
+"""
+
+import asyncio
+import logging
+import os
+import re
+import signal
+from contextlib import suppress
+
+import discord
+
+from mintlify_async import MintlifyError, MintlifySession, SQLiteConversationStore, extras_markdown
+
+
+class Bot(discord.Client):
+    """Answers questions; a channel, a thread or a direct chat is one conversation."""
+
+    def __init__(self, session: MintlifySession) -> None:
+        intents = discord.Intents(guilds=True, messages=True, message_content=True)
+        super().__init__(intents=intents, allowed_mentions=discord.AllowedMentions.none())
+        self.session, self.store = session, SQLiteConversationStore("discord.sqlite")
+        self.answering: dict[int, asyncio.Task[None]] = {}  # by the question's id
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Answer a person who mentions the bot, or writes to it."""
+        if message.author.bot or self.user is None:
+            return
+        if message.guild is None or self.user in message.mentions:
+            task = self.answering[message.id] = asyncio.create_task(self.answer(message))
+            task.add_done_callback(lambda _: self.answering.pop(message.id))
+            await task
+
+    async def on_raw_message_delete(self, deleted: discord.RawMessageDeleteEvent) -> None:
+        """Stop the answer to a question that was deleted, here and at the service."""
+        if deleted.message_id in self.answering:
+            self.answering[deleted.message_id].cancel()
+
+    async def answer(self, message: discord.Message) -> None:
+        """Show the answer while it grows; a long one continues in the next message."""
+        where, question = f"discord-{message.channel.id}", re.sub(r"<@[!&]?\d+>", "", message.content)
+        fp, store = f"discord-{message.author.id}", self.store
+        chat = self.session.conversation(
+            fp=fp, owner=where, id=where, store=store, busy="queue", max_messages=20
+        )
+        sent: list[discord.Message] = []
+        try:
+            async with chat.ask(question.strip()) as reply:
+                async for edit in reply.edits(every=1.2, limit=2000, tail=extras_markdown):
+                    if edit.index == len(sent):
+                        sent.append(await message.reply(edit.text, suppress_embeds=True))
+                    else:
+                        await sent[-1].edit(content=edit.text)
+            if not sent:
+                await message.reply("I found nothing to say about that.")
+        except MintlifyError:
+            logging.exception("no answer in %s", where)
+            await message.reply("Sorry, I could not answer that. Please ask again in a moment.")
+
+    async def close(self) -> None:
+        """Stop the answers under way, and disconnect."""
+        for task in self.answering.values():
+            task.cancel()
+        await super().close()
+
+
+async def main() -> None:
+    async with MintlifySession() as session, Bot(session) as bot:
+        session.check("assistant")
+        await bot.start(os.environ["DISCORD_TOKEN"])
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

@@ -1,0 +1,72 @@
+"""One program that asks many customers' documentation, each with a domain, an address and a key of its own.
+
+Put each customer's key into CUSTOMER_KEY_<NAME>, such as CUSTOMER_KEY_ACME, and change the list below; then
+python many_customers.py How do I log in?
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from contextvars import ContextVar
+
+from attrs import frozen
+
+from mintlify_async import Answer, MintlifyError, MintlifySession, answer_markdown
+
+log = logging.getLogger("many_customers")
+
+
+@frozen
+class Customer:
+    name: str
+    domain: str
+    site: str
+
+
+CUSTOMERS = [  # your database
+    Customer("acme", "acme-docs", "https://docs.acme.com"),
+    Customer("globex", "globex-docs", "https://help.globex.com"),
+]
+current: ContextVar[Customer] = ContextVar("current")  # of this task
+
+
+def current_key() -> str:
+    """Return the key for a request; called for each one, in the task that makes it. Empty: there is none."""
+    return os.environ.get(f"CUSTOMER_KEY_{current.get().name.upper()}", "")
+
+
+async def ask(session: MintlifySession, customer: Customer, question: str, user: str) -> Answer:
+    """Ask a customer's documentation; connections, retries and settings are shared by all customers."""
+    before = current.set(customer)
+    try:
+        fp = f"{customer.name}-{user}"  # two customers' users with the same number are not the same
+        return await session.ask(question, domain=customer.domain, site=customer.site, fp=fp)
+    finally:
+        current.reset(before)
+
+
+async def report(session: MintlifySession, customer: Customer, question: str) -> bool:
+    """Print a customer's answer. What goes wrong for one does not concern the others."""
+    try:
+        answer = await ask(session, customer, question, user="1")
+    except MintlifyError:
+        log.exception("no answer for %s", customer.name)
+        return False
+    print(f"# {customer.name}\n\n{answer_markdown(answer)}\n", flush=True)
+    return True
+
+
+async def main(question: str) -> int:
+    async with MintlifySession(assistant_key=current_key) as session, asyncio.TaskGroup() as tasks:
+        reports = [tasks.create_task(report(session, customer, question)) for customer in CUSTOMERS]
+    return 0 if all(task.result() for task in reports) else 1
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    with suppress(KeyboardInterrupt):
+        sys.exit(asyncio.run(main(" ".join(sys.argv[1:]))))

@@ -1,0 +1,102 @@
+"""The example of a chat in the terminal, on a terminal."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from child_process import child_environment
+from program_kit import EXAMPLES
+from terminal_screen import CTRL_C, CTRL_D, on_terminal
+
+from mintlify_async.testing import LocalService
+
+PROGRAM = str(EXAMPLES / "terminal_chat.py")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the program keeps its files."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_a_conversation_is_kept(service: LocalService, folder: Path):
+    """It goes on under its name on another day; Ctrl-D ends it with status 0."""
+    env = child_environment(service, MINTLIFY_SITE="https://docs.acme.com")
+    async with on_terminal(PROGRAM, "help", env=env) as screen:
+        await screen.until("0 messages so far")
+        screen.press("How do I install it?\n")
+        await screen.until("**Sources**")
+        await screen.until("](https://docs.acme.com/")
+        await screen.until("> ")
+        screen.press(CTRL_D)
+        assert await screen.ended() == 0
+    async with on_terminal(PROGRAM, "help", env=env) as screen:
+        await screen.until("2 messages so far")
+        screen.press("And then?\n")
+        await screen.until("Earlier in this thread you asked: “How do I install it?”")
+        await screen.until("> ")
+        screen.press(CTRL_D)
+        assert await screen.ended() == 0
+
+
+async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
+    """Here and at the service; at the prompt it ends nothing, and the next question begins anew."""
+    words = [{"type": "text-start", "id": "0"}, {"type": "text-delta", "id": "0", "delta": "Well,\x1b[2J "}]
+    service.script.ask(events=[*words, 3600.0])
+    async with on_terminal(PROGRAM, env=child_environment(service)) as screen:
+        await screen.until("> ")
+        await screen.press_until(CTRL_C, "Ctrl-D ends the chat.")
+        await screen.until("> ")
+        screen.press("How do I log in?\n")
+        await screen.until("Well,[2J ")
+        screen.press(CTRL_C)
+        await screen.until("[stopped; this question and its answer are not kept]")
+        screen.press("How do I install it?\n")
+        await screen.until("**Sources**")
+        await screen.until("> ")
+        screen.press(CTRL_D)
+        assert await screen.ended() == 0
+        assert "Traceback" not in screen.output
+    assert [len(request.json["messages"]) for request in service.requests.of("ask")] == [1, 1]
+    assert service.requests[0].client_left
+
+
+async def test_a_failure_is_said_and_logged(service: LocalService, folder: Path):
+    """In a sentence on the terminal, with its cause in the log; the chat goes on."""
+    service.script.ask(status=503)
+    async with on_terminal(PROGRAM, env=child_environment(service)) as screen:
+        await screen.until("> ")
+        screen.press("How do I log in?\n")
+        await screen.until("Sorry, there is no whole answer: ")
+        await screen.until("> ")
+        screen.press("How do I install it?\n")
+        await screen.until("**Sources**")
+        screen.press(CTRL_D)
+        assert await screen.ended() == 0
+        assert "Traceback" not in screen.output
+    assert "ServerError" in (folder / "terminal_chat.log").read_text("utf-8")
+
+
+@pytest.mark.parametrize("question", ["", "How do I log in?\n"])
+async def test_sigterm_ends_the_program(service: LocalService, folder: Path, question: str):
+    """With status 0, at the prompt and in the middle of an answer."""
+    words = [{"type": "text-start", "id": "0"}, {"type": "text-delta", "id": "0", "delta": "Well, "}]
+    service.script.ask(events=[*words, 3600.0])
+    async with on_terminal(PROGRAM, env=child_environment(service)) as screen:
+        await screen.until("> ")
+        screen.press(question)
+        await screen.until("Well, " if question else "")
+        screen.process.send_signal(signal.SIGTERM)
+        assert await screen.ended() == 0
+        assert "Traceback" not in screen.output
+        assert "Unclosed" not in screen.output
+
+
+async def test_missing_settings_are_named(folder: Path):
+    """Before the first question."""
+    async with on_terminal(PROGRAM, env=child_environment()) as screen:
+        assert await screen.ended() == 1
+        assert "MINTLIFY_DOMAIN" in screen.output
