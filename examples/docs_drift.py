@@ -1,7 +1,8 @@
 """In CI, after each merge: an agent job updates the documentation for what the change did to the code.
 
-A change has one job. A later commit whose message has the line "Follow-up to #12" sends that job a follow-up,
-and the agent goes on in its pull request. A re-run sends nothing. On GitHub:
+It looks at the newest commit: a merge commit, or a squashed change. A change has one job. A later commit with
+a line "Follow-up to #12" in its message sends that job a follow-up; the agent goes on in its pull request.
+A re-run sends nothing. On GitHub:
 
     on: {push: {branches: [main]}}
     permissions: {contents: write}      # the ledger is refs in this repository

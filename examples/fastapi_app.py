@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 from fastapi import Body, Depends, FastAPI, Header, Path, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from mintlify_async import MintlifyError, MintlifySession, Reply, SQLiteLedger
+from mintlify_async import MintlifyError, MintlifySession, Reply, SQLiteLedger, StreamError
 from mintlify_async.errors import ConfigurationError, NotFoundError, QuotaExceededError, RateLimitError
 
 log = logging.getLogger("uvicorn.error")
@@ -21,9 +21,8 @@ log = logging.getLogger("uvicorn.error")
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-    async with MintlifySession(ledger=SQLiteLedger("jobs.sqlite")) as session:
-        session.check()  # the app does not start without its settings; the error names all that are missing
-        app.state.session = session
+    async with MintlifySession(ledger=SQLiteLedger("jobs.sqlite")) as app.state.session:
+        app.state.session.check()  # the app does not start without its settings; the error names all of them
         yield
 
 
@@ -35,7 +34,6 @@ def the_session(request: Request) -> MintlifySession:
 
 
 Session = Annotated[MintlifySession, Depends(the_session)]
-Prompt = Annotated[str, Body(embed=True)]
 Key = Annotated[str, Header(alias="Idempotency-Key")]
 
 
@@ -63,6 +61,8 @@ async def ask(reply: Annotated[Reply, Depends(opened)]) -> StreamingResponse:
         try:
             async for text in reply.text_stream:
                 yield text
+            if reply.aborted:
+                raise StreamError("the service ended it early")
         except MintlifyError as error:  # too late for another status
             log.error("an answer broke off: %s: %s", type(error).__name__, error)
             yield "\n\n[the answer was cut off]\n"
@@ -71,7 +71,7 @@ async def ask(reply: Annotated[Reply, Depends(opened)]) -> StreamingResponse:
 
 
 @app.post("/jobs", status_code=202)
-async def create(prompt: Prompt, key: Key, session: Session) -> dict[str, str]:
+async def new(prompt: Annotated[str, Body(embed=True)], key: Key, session: Session) -> dict[str, str]:
     return {"id": (await session.create_job(prompt, dedupe_key=key)).id}  # with accounts: f"{user.id} {key}"
 
 

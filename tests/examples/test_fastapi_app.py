@@ -139,6 +139,7 @@ async def test_an_unknown_outcome_is_502(client, service, caplog):
         {"text": "Press the button and wait.", "fault": faults.Cut(at=-60)},
         {"body": "<html>not here</html>"},
         {"error": "overloaded"},
+        {"events": [{"type": "start"}, {"type": "abort", "reason": "busy"}]},
     ],
 )
 async def test_an_answer_that_breaks_off_says_so(client, service, caplog, answer):
