@@ -46,6 +46,8 @@ def page(address: str) -> str:
 
 def lost(answer: Answer, expected: Expected) -> list[str]:
     """Return what *answer* no longer has."""
+    if answer.aborted or not answer.text:
+        return ["was ended early" if answer.aborted else "has no text"]
     cited = {page(source.url) for source in answer.sources if source.url}
     unsaid = [f"does not say {word!r}" for word in expected.says if word.lower() not in answer.text.lower()]
     return unsaid + [f"does not cite {one}" for one in expected.cites if page(one) not in cited]

@@ -114,7 +114,7 @@ def _advice(error: Exception, change: Change, ledger: TurnLedger) -> str:
     match error:
         case OutcomeUnknownError():
             return ledger.advice(change.key if error.operation == "create_job" else change.turn_key)
-        case NotFoundError(operation="send_message" | "get_job"):
+        case NotFoundError(operation="send_message" | "get_job") if change.key not in ledger.made:
             return f"the job of this change is gone; to begin a new one, {ledger.forgetting(change.key)}"
         case _:
             return ""

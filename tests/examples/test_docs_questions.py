@@ -57,11 +57,19 @@ async def test_a_page_is_the_same_with_site_section_and_slash(service, tmp_path)
     assert await check(tmp_path, "- {ask: Hm, says: [press], cites: [/login/]}") == 0
 
 
-async def test_an_answer_that_breaks_off_fails(service, tmp_path, capsys):
-    """It is a lost one, with the reason; the run goes on."""
-    service.script.ask(error="overloaded")
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"error": "overloaded"}, "AssistantError: "),
+        ({"events": [{"type": "start"}, {"type": "finish"}]}, "has no text"),
+        ({"events": [{"type": "start"}, {"type": "abort"}]}, "was ended early"),
+    ],
+)
+async def test_an_answer_that_is_none_fails(service, tmp_path, capsys, answer, says):
+    """It is a lost one, with the reason, whatever is expected of it."""
+    service.script.ask(**answer)
     assert await check(tmp_path, "- ask: Hm") == 1
-    assert "AssistantError: " in capsys.readouterr().out
+    assert says in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
