@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import warnings
+from pathlib import Path
 
 import aioresponses_bridge
 import leak_guard
@@ -16,11 +17,15 @@ import secret_guard
 from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
 
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import LocalService, docs_search
 
 # No test is timed: a busy machine must not fail one.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# Tests look at what the local service answers, so they must not depend on the site's text. What is
+# tested about the site itself names its folder, or runs a process of its own.
+docs_search.DEFAULT_DOCS = Path(__file__).parent / "support" / "pages"
 
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""

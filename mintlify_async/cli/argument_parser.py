@@ -265,7 +265,7 @@ def _add_serve(add: _Add) -> None:
     ).add_argument
     option("--host", type=_text, default="127.0.0.1", help="address to listen on (127.0.0.1)")
     option("--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)")
-    option("--docs", metavar="FOLDER", help="Markdown pages to answer from (some are built in)")
+    option("--docs", metavar="FOLDER", help="Markdown pages to answer from (this package's own)")
     option("--script", metavar="FILE", help="JSON file of scripted answers")
     option("--replay", metavar="FILE", help="recording (of --record) to play back, byte for byte")
     option("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")

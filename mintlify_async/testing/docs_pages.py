@@ -119,7 +119,7 @@ def _named(node: object) -> Iterator[str]:
 def read_page(folder: Path, file: Path) -> Page:
     """Read one Markdown file with its front matter."""
     stem = _stem(folder, file)
-    head, text = split_front_matter(file.read_text(encoding="utf-8"))
+    head, text = split_front_matter(file.read_text(encoding="utf-8-sig"))
     heading = re.search(r"^# (.+)$", text, re.MULTILINE)
     groups = tuple(part for part in re.split(r"[\s,\[\]\"']+", head.get("groups", "")) if part)
     return Page(
@@ -149,7 +149,8 @@ FENCE = re.compile(
 )
 
 MARKUP = re.compile(
-    r"(?P<code>`+[^`]+`+)"
+    r"(?P<code>`+(?:(?!\n\n)[^`])+`+)"
+    r"|\\(?P<escaped>[<{}])"
     r"|(?P<comment>\{/\*.*?\*/\}|<!--.*?-->)"
     r"|(?P<module>^(?:import|export) [^\n]*$)"
     r"|<(?P<name>[A-Za-z][\w.]*)(?P<attributes>(?:\s+[\w:-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{[^{}]*\}))?)*)\s*/?>"
@@ -173,15 +174,15 @@ def readable(text: str) -> str:
 
 
 def _without_tags(text: str) -> str:
-    plain = MARKUP.sub(_kept, text)
+    plain = MARKUP.sub(_kept, text) if re.search(r"[<{]|^(?:import|export) ", text, re.MULTILINE) else text
     if plain != text:
         plain = re.sub(r"^[ \t]+(?=[^\s*+\-\d])|[ \t]+$", "", plain, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", plain)
 
 
 def _kept(markup: re.Match[str]) -> str:
-    if markup["code"]:
-        return markup["code"]
+    if whole := markup["code"] or markup["escaped"]:
+        return whole
     attributes = dict(re.findall(r"([\w:-]+)=[\"']([^\"']*)[\"']", markup["attributes"] or ""))
     title, target = attributes.get("title"), attributes.get("href")
     if not title:
@@ -192,12 +193,8 @@ def _kept(markup: re.Match[str]) -> str:
 def split_sections(page: Page) -> Iterator[Section]:
     """Yield the page's sections; a ``#`` inside a code block is no heading."""
     text = readable(page.text)
-    fences = [fence.span() for fence in FENCE.finditer(text)]
-    headings = [
-        match
-        for match in re.finditer(r"^#{1,6} (.+)$", text, re.MULTILINE)
-        if not any(start <= match.start() < end for start, end in fences)
-    ]
+    without_code = FENCE.sub(lambda fence: " " * len(fence[0]), text)  # each heading is where it was
+    headings = list(re.finditer(r"^#{1,6} (.+)$", without_code, re.MULTILINE))
     starts = [(page.title, 0), *((match[1].strip(), match.end()) for match in headings)]
     ends = [*(match.start() for match in headings), len(text)]
     for (heading, start), end in zip(starts, ends, strict=True):

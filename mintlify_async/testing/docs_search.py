@@ -29,15 +29,17 @@ STOP_WORDS = frozenset(
 )
 """Words that nearly every page has; searching for them would only level the scores."""
 
-HEADING_WEIGHT, CONTENT_WEIGHT = 6.0, 1.0
-"""How much a word counts in a section."""
+SECTION = {"heading": 4.0, "content": 1.0}
+PAGE = {"headings": 2.0, "content": 1.0}
+NAME = {"title": 2.25, "description": 1.5}
+"""How much a word counts in a section, in the whole page around it, and in that page's title and description.
 
-PAGE_WEIGHTS = (6.0, 4.0, 2.0, 1.0)
-"""How much it counts in the page around it: in its title, description, headings and text. A page that is
-about the question so beats a section of another page that merely has its words."""
+The three are searched apart, because a word that many pages use may still be in few titles: a page that is
+about the question then comes before a section elsewhere that merely has its words.
+"""
 
 MOST_PER_PAGE = 3
-"""How many sections of one page a search returns at most, so that an answer has several sources."""
+"""How many sections of one page come before those of other pages, so that an answer has several sources."""
 
 
 def words(text: str) -> list[str]:
@@ -99,7 +101,7 @@ class DocsIndex:
     def search(
         self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
     ) -> list[Section]:
-        """Return the best sections for *query*, best first, at most three of one page.
+        """Return the best sections for *query*, best first; more than three of one page come last.
 
         Args:
             query: Words in any order; very common ones are ignored.
@@ -124,22 +126,24 @@ class DocsIndex:
 
 def _spread(hits: list[Section]) -> list[Section]:
     taken: Counter[str] = Counter()
-    kept: list[Section] = []
+    first, rest = list[Section](), list[Section]()
     for hit in hits:
         taken[hit.page.path] += 1
-        if taken[hit.page.path] <= MOST_PER_PAGE:
-            kept.append(hit)
-    return kept
+        (first if taken[hit.page.path] <= MOST_PER_PAGE else rest).append(hit)
+    return first + rest
+
+
+def _scores(table: str, weights: Mapping[str, float]) -> str:
+    numbers = ", ".join(map(str, weights.values()))
+    return f"(SELECT rowid AS id, -bm25({table}, {numbers}) AS score FROM {table} WHERE {table} MATCH :match)"
 
 
 SEARCH = f"""
-WITH
-  inside AS (SELECT rowid, -bm25(sections, {HEADING_WEIGHT}, {CONTENT_WEIGHT}) AS score
-             FROM sections WHERE sections MATCH :match),
-  around AS (SELECT rowid, -bm25(pages, {", ".join(map(str, PAGE_WEIGHTS))}) AS score
-             FROM pages WHERE pages MATCH :match)
-SELECT inside.rowid, inside.score + around.score FROM inside
-JOIN page_of ON page_of.section = inside.rowid JOIN around ON around.rowid = page_of.page
+SELECT section.id, section.score + page.score + ifnull(name.score, 0)
+FROM {_scores("sections", SECTION)} AS section
+JOIN page_of ON page_of.section = section.id
+JOIN {_scores("pages", PAGE)} AS page ON page.id = page_of.page
+LEFT JOIN {_scores("names", NAME)} AS name ON name.id = page_of.page
 """
 
 
@@ -149,25 +153,22 @@ def _build_database(sections: Sequence[Section]) -> sqlite3.Connection:
         by_page.setdefault(section.page.path, []).append(section)
     numbers = {path: number for number, path in enumerate(by_page, 1)}
     database = sqlite3.connect(":memory:", check_same_thread=False)
-    stemmed = "tokenize='porter unicode61'"
-    database.execute(f"CREATE VIRTUAL TABLE sections USING fts5(heading, content, {stemmed})")
-    database.execute(
-        f"CREATE VIRTUAL TABLE pages USING fts5(title, description, headings, content, {stemmed})"
-    )
+    for table, columns in {"sections": SECTION, "pages": PAGE, "names": NAME}.items():
+        database.execute(
+            f"CREATE VIRTUAL TABLE {table} USING fts5({', '.join(columns)}, tokenize='porter unicode61')"
+        )
     database.execute("CREATE TABLE page_of (section INTEGER PRIMARY KEY, page INTEGER)")
+    insert = "INSERT INTO {}(rowid, {}) VALUES (?, ?, ?)"
     for number, section in enumerate(sections, 1):
         row = (number, section.heading, section.content)
-        database.execute("INSERT INTO sections(rowid, heading, content) VALUES (?, ?, ?)", row)
+        database.execute(insert.format("sections", ", ".join(SECTION)), row)
         database.execute("INSERT INTO page_of VALUES (?, ?)", (number, numbers[section.page.path]))
     for path, inside in by_page.items():
-        page = (numbers[path], *_as_one(inside))
-        columns = "rowid, title, description, headings, content"
-        database.execute(f"INSERT INTO pages({columns}) VALUES (?, ?, ?, ?, ?)", page)
+        headings = " ".join(section.heading for section in inside)
+        content = " ".join(section.content for section in inside)
+        page = inside[0].page
+        database.execute(insert.format("pages", ", ".join(PAGE)), (numbers[path], headings, content))
+        database.execute(
+            insert.format("names", ", ".join(NAME)), (numbers[path], page.title, page.description)
+        )
     return database
-
-
-def _as_one(sections: Sequence[Section]) -> tuple[str, str, str, str]:
-    """Return a page's title, its description, all headings and all texts."""
-    page = sections[0].page
-    headings = " ".join(section.heading for section in sections)
-    return page.title, page.description, headings, " ".join(section.content for section in sections)

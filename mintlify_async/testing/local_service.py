@@ -71,7 +71,7 @@ class LocalService:
             assert service.requests == [("POST", "/v2/agent/acme/job")] * 2
 
     Args:
-        docs: A folder of Markdown pages to answer from; the default is included in the package.
+        docs: A folder of Markdown pages to answer from; by default the package's own documentation.
         clock: The clock; with a ``VirtualClock`` no test waits in real time.
         project_id: The project; None accepts every project.
         domain: The domain; None accepts every domain.

@@ -42,7 +42,7 @@ async def serve(
     Args:
         host: The address to listen on.
         port: The port to listen on; 0 takes a free one, which the ready line names.
-        docs: A folder of Markdown pages to answer from; the default is included in the package.
+        docs: A folder of Markdown pages to answer from; by default the package's own documentation.
         script: A file of scripted answers, see :mod:`mintlify_async.testing.script_file`.
         replay: A recording, whose answers come first.
         cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.

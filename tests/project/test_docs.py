@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import json
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import make_docs
 import pytest
+import write_blocks
 from command_line import run
 from make_docs import DOCS, NAMES, PACKAGE, TABLES
-from page_blocks import FENCE, RUN, Block, blocks_of
+from page_blocks import FENCE, ROOT, RUN, Block, blocks_of, modules_of
 
 from mintlify_async.cli import exit_status
 from mintlify_async.testing import DocsIndex, LocalService
@@ -20,6 +23,8 @@ from mintlify_async.testing import DocsIndex, LocalService
 STILL_TO_COME = {
     "index",
     "tutorial",
+    "how-to/questions",
+    "how-to/jobs",
     "how-to/fastapi",
     "how-to/worker",
     "how-to/queues",
@@ -156,6 +161,9 @@ def test_link_leads_somewhere(name, target):
     """A path from the site's root, without an extension, and a heading of that page."""
     if re.match(r"https?://|mailto:", target):
         return
+    if re.search(r"\.(svg|png)$", target):
+        assert (DOCS / target.strip("/")).is_file()
+        return
     path, _, anchor = target.partition("#")
     place = path.strip("/") or ("index" if path else name)
     assert path.startswith("/") or not path, "write it from the site's root: /how-to/relay"
@@ -185,6 +193,31 @@ BLOCKS = [block for file in BY_HAND.values() for block in blocks_of(file) if blo
 async def test_code_runs_as_it_is_printed(block: Block, run_block):
     """Programs, fragments, tests and commands; copies of examples are the examples."""
     await run_block(block)
+
+
+def test_code_is_handed_to_the_type_checkers(tmp_path):
+    """``tox -e types`` reads each fragment and program as a module."""
+    write_blocks.main(tmp_path)
+    written = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.glob("*.py")}
+    assert len(written) >= sum(block.kind in write_blocks.CHECKED for block in BLOCKS)
+    for name, text in written.items():
+        compile(text, name, "exec")
+
+
+def test_what_pages_import_can_be_installed():
+    """A module that is not here belongs to a package of the dependency groups, or its block is a ``skip``."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = [
+        line for lines in project["dependency-groups"].values() for line in lines if isinstance(line, str)
+    ]
+    shown = {Path(block.title).stem for block in BLOCKS}
+    needed = {
+        name for one in BLOCKS if one.language == "python" and one.kind != "skip" for name in modules_of(one)
+    }
+    absent = {name for name in needed - shown if importlib.util.find_spec(name) is None}
+    assert not [
+        name for name in absent if not any(line.startswith(name.replace("_", "-")) for line in groups)
+    ]
 
 
 def test_reference_has_no_code_that_runs():
@@ -258,6 +291,22 @@ def test_reference_has_every_exit_status():
     assert {int(status) for status in TABLES["exit_statuses"]} == statuses()
 
 
+def assumptions() -> set[str]:
+    """Return what the code marks as assumed about the service."""
+    texts = [file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")]
+    return {
+        words.strip() for text in texts for words in re.findall(r"# assumption: (.+)$", text, re.MULTILINE)
+    }
+
+
+@pytest.mark.parametrize("words", sorted(assumptions()))
+def test_explanation_has_each_assumption(words):
+    """What the package relies on without the service's word is told to its user."""
+    if "explanation/assumptions" not in FILES:
+        pytest.skip("the page is still to come")
+    assert words.lower() in FILES["explanation/assumptions"].read_text(encoding="utf-8").lower()
+
+
 # Troubleshooting
 
 
@@ -318,10 +367,10 @@ def test_message_is_one_of_the_package(message):
 
 QUESTIONS = {
     "How do I install it?": {"tutorial", "index"},
-    "Where do I get an API key?": {"tutorial", "index"},
+    "Where do I get an API key?": {"index", "reference/environment"},
     "How do I try it without an account?": {"tutorial", "index"},
-    "How do I ask a question and stream the answer?": {"tutorial", "reference/replies"},
-    "How do I create an agent job and wait for its pull request?": {"tutorial", "reference/jobs"},
+    "How do I ask a question and stream the answer?": {"how-to/questions", "tutorial"},
+    "How do I create an agent job and wait for its pull request?": {"how-to/jobs", "tutorial"},
     "How do I send a follow-up to a job?": {"explanation/follow-up-turns", "reference/jobs", "tutorial"},
     "How do I use it in a FastAPI app?": {"how-to/fastapi"},
     "How do I keep a conversation between two requests?": {"how-to/conversations"},
@@ -352,7 +401,7 @@ QUESTIONS = {
 @pytest.mark.parametrize(("question", "pages"), QUESTIONS.items())
 async def test_newcomers_question_is_answered(question, pages):
     """``mintlify-async ask`` against the local service names the right page."""
-    async with LocalService() as service:
+    async with LocalService(docs=DOCS) as service:
         ended = await run("ask", question, service=service)
     assert ended.status == 0
     sources = set(re.findall(r"https://docs\.example/([\w/-]*)", ended.out + ended.err))

@@ -42,6 +42,13 @@ async def test_what_is_wrong_fails(block, tmp_path, run_block):
         await run_block(wrong)
 
 
+async def test_block_that_needs_another_program_is_skipped(tmp_path, run_block):
+    """Where that program is not installed; the page's own files count as installed."""
+    (one,) = page(tmp_path, ("python", "import no_such_program"))
+    with pytest.raises(pytest.skip.Exception, match="no_such_program is not installed"):
+        await run_block(one)
+
+
 async def test_block_that_never_ends_fails(tmp_path, run_block, monkeypatch):
     """It would hold up the suite."""
     monkeypatch.setattr("page_runner.LONGEST_SECONDS", 0.1)

@@ -220,6 +220,7 @@ def environment_page() -> str:
 # Files
 
 
+@cache
 def made_pages() -> dict[Path, str]:
     """Return the contents of each file that is made, without writing it."""
     others = {"command-line": command_line_page, "environment": environment_page}
@@ -232,6 +233,7 @@ def made_pages() -> dict[Path, str]:
     return made
 
 
+@cache
 def renewed_pages() -> dict[Path, str]:
     """Return README and each page that shows an example, with its present contents."""
     files = [ROOT / "README.md", *(file for file in DOCS.rglob("*.mdx") if file.parent.name != "reference")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import textwrap
@@ -73,6 +74,17 @@ def _block(file: Path, line: int, match: re.Match[str]) -> Block:
     if kind == "example":
         return Block(file, line, language, kind, text, title=value)
     return Block(file, line, language, kind, text, title=title, reason=value)
+
+
+def modules_of(block: Block) -> set[str]:
+    """Return the modules that a Python block imports, by their first names."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module).partition(".")[0])
+    return found
 
 
 def example_text(name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib.util
 import os
 import re
 import shlex
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from child_process import child_environment
-from page_blocks import Block, blocks_of, example_text
+from page_blocks import Block, blocks_of, example_text, modules_of
 
 import mintlify_async
 from mintlify_async import PollPolicy
@@ -27,6 +28,10 @@ LONGEST_SECONDS = 60.0
 """A block that runs longer has not ended: nothing waits for a reader."""
 
 LIFE = JobLife(seconds=0.3)
+DOCS = Path(mintlify_async.__file__).parent / "docs"
+
+APP_SECRETS = {"RELAY_SECRET": "a secret of the app, " * 2}
+"""What an app on a page has in its environment besides our own settings."""
 
 RunBlock = Callable[[Block], Awaitable[str]]
 
@@ -38,11 +43,12 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     It fails when the block does: with an exception, with another exit status, or, for an example, with
     another text. A block that reads ``REDIS_URL`` gets a Redis.
     """
-    extra = {}
+    extra = dict(APP_SECRETS)
 
     async def run(block: Block) -> str:
+        skip_without_modules(block)
         write_files(block, tmp_path)
-        async with LocalService(life=LIFE) as service:
+        async with LocalService(life=LIFE, docs=DOCS) as service:
             if block.kind == "fragment":
                 return await run_fragment(block, service, tmp_path, monkeypatch, extra)
             environment = child_environment(service, **extra)
@@ -56,6 +62,15 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
     if "REDIS_URL" in str(vars(request.node).get("callspec")):  # has the block, where it is a parameter
         extra["REDIS_URL"] = request.getfixturevalue("redis_server").url
     return run_or_compare
+
+
+def skip_without_modules(block: Block) -> None:
+    """Skip the test of a block that imports a program beside ours, where that is not installed."""
+    if block.language == "python":
+        shown = {Path(one.title).stem for one in blocks_of(block.file) if one.title}
+        for module in sorted(modules_of(block) - shown):
+            if importlib.util.find_spec(module) is None:
+                pytest.skip(f"{module} is not installed")
 
 
 async def compare(block: Block) -> str:

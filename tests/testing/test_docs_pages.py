@@ -7,7 +7,7 @@ import json
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.testing import DEFAULT_DOCS, DocsIndex, LocalService
+from mintlify_async.testing import DocsIndex, LocalService
 
 COMPONENTS = """\
 ---
@@ -17,7 +17,7 @@ description: "Install it and set the keys."
 import { Snippet } from "/snippets/one.mdx"
 
 {/* a comment */}
-You need `Mapping<str>` and a <Tooltip tip="a secret">key</Tooltip>.
+You need `Mapping<str>` and a <Tooltip tip="a secret">key</Tooltip> \\{of yours\\}.
 
 <Note>Keys stay on the server.</Note>
 
@@ -83,7 +83,7 @@ def test_components_leave_their_words(folder):
     first = index.search("set up install keys", 5)[0]
     assert first.path == "/set-up"
     assert first.content == (
-        "You need `Mapping<str>` and a key.\n\nKeys stay on the server.\n\n**Install**\n\n"
+        "You need `Mapping<str>` and a key {of yours}.\n\nKeys stay on the server.\n\n**Install**\n\n"
         'Install the package:\n\n```python\nif a < b and c > d:\n    print("<Note>")\n```\n\n'
         "[Next](/how-to/next)"
     )
@@ -111,13 +111,14 @@ def test_a_page_about_the_question_comes_first(tmp_path):
 
 
 def test_one_page_does_not_fill_an_answer(tmp_path):
-    """At most three sections of a page are found, so that other pages are sources, too."""
+    """After three sections of a page come those of others; the rest fills what is left."""
     (tmp_path / "long.md").write_text(
         "".join(f"# Key {n}\nkey key key\n" for n in range(9)), encoding="utf-8"
     )
     (tmp_path / "short.md").write_text("# Other\nThe key is elsewhere.\n", encoding="utf-8")
     found = [one.page.path for one in DocsIndex.load(tmp_path).search("key", 5)]
-    assert sorted(found) == ["/long"] * 3 + ["/short"]
+    assert sorted(found[:4]) == ["/long"] * 3 + ["/short"]
+    assert found[4] == "/long"
 
 
 def test_nothing_is_read_before_it_is_needed(folder, monkeypatch):
@@ -126,12 +127,6 @@ def test_nothing_is_read_before_it_is_needed(folder, monkeypatch):
     monkeypatch.setattr("mintlify_async.testing.docs_search.read_page", lambda *place: read.append(place))
     LocalService(docs=folder)
     assert not read
-
-
-def test_the_package_answers_from_its_own_documentation():
-    """The default folder is the site, which ships with the package."""
-    assert LocalService().docs.folder == DEFAULT_DOCS
-    assert (DEFAULT_DOCS / "docs.json").is_file()
 
 
 @pytest.mark.parametrize("make", [DocsIndex.load, lambda folder: LocalService(docs=folder)])

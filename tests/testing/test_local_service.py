@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -23,8 +22,6 @@ from mintlify_async.testing import (
 
 JOBS = "/v2/agent/acme/job"
 ASK = "/discovery/v2/assistant/acme-docs/message"
-PAGES = Path(__file__).parents[1] / "support" / "pages"
-"""A small documentation whose text does not change."""
 
 
 class Client:
@@ -86,7 +83,7 @@ async def make(clock):
     open_now = []
 
     async def start(**settings):
-        service = await LocalService(**{"clock": clock, "docs": PAGES, **settings}).__aenter__()
+        service = await LocalService(clock=clock, **settings).__aenter__()
         http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         open_now.append((service, http))
         return Client(service, http)
