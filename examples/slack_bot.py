@@ -35,9 +35,9 @@ async def on_event(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStr
     deleted = edited["ts"] if edited.get("subtype") == "tombstone" else event.get("deleted_ts")
     if deleted in answering:
         answering[deleted].cancel()
-    # A mention comes as a message, too, where the bot reads messages.
     open_to_all = event.get("channel_type") == "im" or event["channel"] == os.environ.get("SLACK_CHANNEL")
-    if (event["type"] == "app_mention") != open_to_all and not event.keys() & {"subtype", "bot_id"}:
+    asked = (event["type"] == "app_mention") != open_to_all and not event.keys() & {"subtype", "bot_id"}
+    if asked and event["ts"] not in answering:  # Slack may send an event again
         task = answering[event["ts"]] = asyncio.create_task(answer(event, say, say_stream))
         task.add_done_callback(lambda _: answering.pop(event["ts"]))
         await task
@@ -46,7 +46,7 @@ async def on_event(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStr
 async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStream) -> None:
     """Answer in the question's thread, which is one conversation for everybody in it."""
     thread, question = event.get("thread_ts", event["ts"]), unescape(re.sub(r"<@\w+>", "", event["text"]))
-    fp, owner, where = f"slack-{event['user']}", f"slack-{event['team']}", f"{event['channel']}-{thread}"
+    fp, owner, where = f"slack-{event['user']}", f"slack-{event.get('team')}", f"{event['channel']}-{thread}"
     chat = session.conversation(fp=fp, owner=owner, id=where, store=store, busy="queue", max_messages=20)
     stream = None
     try:

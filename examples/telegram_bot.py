@@ -39,7 +39,7 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteConver
         return
     answering.add(task)
     task.add_done_callback(answering.discard)
-    where = f"telegram-{message.chat.id}-{message.message_thread_id or 0}"
+    where, html = f"telegram-{message.chat.id}-{message.message_thread_id or 0}", ""
     chat = session.conversation(
         fp=f"telegram-{user.id}", owner=where, id=where, store=store, busy="queue", max_messages=20
     )
@@ -48,10 +48,11 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteConver
     try:
         async with chat.ask(message.text or "") as reply:
             async for edit in reply.edits(every=every, limit=4096, tail=extras_markdown):
+                before, html = html, telegram_html(edit.text)
                 if edit.index == len(sent):
-                    sent.append(await message.answer(telegram_html(edit.text)))
-                else:
-                    await sent[-1].edit_text(telegram_html(edit.text))
+                    sent.append(await message.answer(html))
+                elif html != before:  # Telegram refuses an edit that changes nothing
+                    await sent[-1].edit_text(html)
         if not sent:
             await message.answer("I found nothing to say about that.")
     except MintlifyError:
@@ -68,7 +69,6 @@ async def stop() -> None:
 
 
 async def main() -> None:
-    """Answer until Ctrl-C or SIGTERM."""
     logging.basicConfig(level=logging.INFO)
     store, style = SQLiteConversationStore("telegram.sqlite"), DefaultBotProperties(parse_mode="HTML")
     async with MintlifySession() as session, Bot(os.environ["TELEGRAM_TOKEN"], default=style) as bot:

@@ -40,6 +40,7 @@ class FakeSlack:
         self.clock = clock
         self.messages: dict[str, Shown] = {}
         self.refused: list[str] = []
+        self.busy_methods: set[str] = set()  # each is refused once
         self.unacknowledged: set[str] = set()
         self.url = ""
         self._calls: dict[str, list[float]] = {}
@@ -88,15 +89,17 @@ class FakeSlack:
         else:
             await self.send({**event, "subtype": "message_deleted", "deleted_ts": ts})
 
-    async def send(self, event: dict[str, Any]) -> None:
-        """Send an event to the bot that is connected."""
+    async def send(self, event: dict[str, Any], *, times: int = 1) -> None:
+        """Send an event to the bot that is connected; Slack may send one again."""
         async with asyncio.timeout(20):
             await self._connected.wait()
         self._count += 1
         envelope = f"envelope-{self._count}"
         self.unacknowledged.add(envelope)
         payload = {"type": "event_callback", "team_id": TEAM, "event_id": f"Ev{self._count}", "event": event}
-        await self._sockets[-1].send_json({"type": "events_api", "envelope_id": envelope, "payload": payload})
+        frame = {"type": "events_api", "envelope_id": envelope, "payload": payload}
+        for _ in range(times):
+            await self._sockets[-1].send_json(frame)
 
     def _now(self) -> str:
         self._count += 1
@@ -122,10 +125,11 @@ class FakeSlack:
         if request.headers.get("Authorization") != f"Bearer {token}":
             return web.json_response({"ok": False, "error": "invalid_auth"})
         calls = [at for at in self._calls.get(method, []) if at > self.clock.now() - 60]
-        if len(calls) >= PER_MINUTE.get(method, 1000):
+        if method in self.busy_methods or len(calls) >= PER_MINUTE.get(method, 1000):
+            self.busy_methods.discard(method)
             self.refused.append("ratelimited")
             error = {"ok": False, "error": "ratelimited"}
-            return web.json_response(error, status=429, headers={"Retry-After": "1"})
+            return web.json_response(error, status=429, headers={"Retry-After": "0"})
         self._calls[method] = [*calls, self.clock.now()]
         try:
             answer = getattr(self, "_" + method.replace(".", "_"))(form)

@@ -111,6 +111,25 @@ async def test_who_is_answered(slack, service, clock):
     assert sorted(asked) == ["How do I install it?", "How do I log in?", "The end"]
 
 
+async def test_an_event_that_comes_again_is_answered_once(slack, service, clock):
+    """Slack repeats an event whose receipt was lost."""
+    event = {"type": "message", "user": "U1", "text": "How do I log in?", "ts": "1.0", "channel": "D1"}
+    await slack.send({**event, "channel_type": "im", "team": "T1"}, times=2)
+    await answered(slack, clock)
+    assert len(service.requests) == 1
+
+
+async def test_a_refusal_for_its_rate_is_waited_out(slack, service, clock):
+    """Nothing of the text is lost, and nothing is shown twice."""
+    service.script.ask(events=TWO_TEXTS, pause=0.3)
+    slack.busy_methods |= {"chat.startStream", "chat.appendStream", "chat.stopStream"}
+    await slack.mention("How do I log in?")
+    await until(lambda: slack.messages and not any(one.streaming for one in slack.messages.values()), clock)
+    await idle("answer")
+    assert [message.text for message in slack.messages.values()] == [READ]
+    assert slack.refused == ["ratelimited"] * 3
+
+
 async def test_it_shows_what_people_read(slack, service, clock):
     """The texts apart, without the suggestions block, with whole links below."""
     service.script.ask(events=TWO_TEXTS, pause=0.3)

@@ -20,7 +20,8 @@ from fake_telegram import FakeTelegram, TelegramHTML
 from long_answers import TWO_TEXTS, content, events_of, long_answer
 from program_kit import idle, running, until
 
-from mintlify_async import MintlifyError, split_markdown
+from mintlify_async import MintlifyError
+from mintlify_async.rendering.splitting import MarkdownSplitter
 from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut
@@ -254,12 +255,30 @@ PIECES = [
 def test_any_text_is_html_that_telegram_accepts(seed):
     """However Markdown was cut: no tag is open or unknown, and there is something to see."""
     dice = random.Random(seed)
-    for _ in range(300):
-        words = [dice.choice([*PIECES, "word", "https://a.b/c", " "]) for _ in range(dice.randrange(1, 40))]
-        for message in split_markdown("x" + "".join(words), 200):
-            parsed = TelegramHTML(telegram_bot.telegram_html(message))
-            assert not parsed.problem, message
-            assert parsed.text.strip(), message
+    for _ in range(60):
+        splitter = MarkdownSplitter(200)
+        for _ in range(dice.randrange(1, 40)):
+            splitter.feed(dice.choice([*PIECES, "word", "https://a.b/c", " "]))
+            if (edit := splitter.next_edit()) is not None:
+                parsed = TelegramHTML(telegram_bot.telegram_html(edit.text))
+                assert not parsed.problem, edit.text
+                assert parsed.text.strip(), edit.text
+
+
+async def test_an_edit_that_changes_nothing_is_left_out(service, clock):
+    """Two backslashes are shown as one: between them, Telegram would refuse the edit, and the answer end."""
+    pieces = ["x" * 30, "\\", "\\", "U", "s", "ers are there"]
+    deltas = [{"type": "text-delta", "id": "0", "delta": piece} for piece in pieces]
+    paused = [step for delta in deltas for step in (delta, 5.0)]
+    start = [{"type": "start", "messageId": "m"}, {"type": "text-start", "id": "0"}]
+    service.script.ask(events=[*start, *paused, {"type": "text-end", "id": "0"}, {"type": "finish"}])
+    async with FakeTelegram(clock) as telegram, service.session() as session:
+        async with running_bot(telegram, session, MemoryConversationStore()):
+            telegram.say("Where are my files?")
+            await until(lambda: telegram.chats[7], clock)
+            await idle("_process_update")
+        assert telegram.refused == []
+        assert [shown.text for shown in telegram.chats[7]] == ["x" * 30 + "\\Users are there"]
 
 
 ON_LOOPBACK = """
