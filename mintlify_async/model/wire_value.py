@@ -323,10 +323,12 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
     hook_of = converter.get_structure_hook
     fields = {f.wire: (f, f.name, _TAKEN_AS_IS.get(f.kind), hook_of(f.kind)) for f in _wire_fields(cls)}
-    required = [(field.name, field.wire) for field, *_ in fields.values() if field.required]
+    wire_names = {field.name: field.wire for field, *_ in fields.values() if field.required}
+    required = wire_names.keys()
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored: Any = "type" if hasattr(cls, "type") else None
-    has_extra, notes_nulls = _has_field(cls, "extra"), _has_field(cls, "nulls")
+    keep_extra = _keep_extra if _has_field(cls, "extra") else _drop
+    keep_nulls = _keep_nulls if _has_field(cls, "nulls") else _drop
 
     def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
         if not isinstance(content, _OBJECT):
@@ -346,22 +348,37 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 values[name] = sent
             elif sent is not None or not field.null_is_absent:
                 _read_with_hook(hook, field, sent, values, extra)
-        for name, wire_name in required:
-            if name not in values:
-                raise DecodeProblem(f".{wire_name} is missing")
+        if not required <= values.keys():
+            raise _missing(wire_names, values)
+        extra.pop(ignored, None)
         if extra:
-            extra.pop(ignored, None)
-            if extra and has_extra:
-                values["extra"] = mask_keys(extra)
-        if nulls and notes_nulls:
-            values["nulls"] = _one_of_equals(tuple(nulls))
+            keep_extra(values, extra)
+        if nulls:
+            keep_nulls(values, nulls)
         return cls(**values)
 
     return read
 
 
+def _missing(wire_names: Mapping[str, str], values: Mapping[str, Any]) -> DecodeProblem:
+    first = next(wire for name, wire in wire_names.items() if name not in values)
+    return DecodeProblem(f".{first} is missing")
+
+
 # Thousands of jobs that are waited for have the same fields null.
 _one_of_equals: Final = lru_cache(maxsize=256)(tuple[str, ...])
+
+
+def _keep_extra(values: dict[str, Any], extra: dict[str, Any]) -> None:
+    values["extra"] = mask_keys(extra)
+
+
+def _keep_nulls(values: dict[str, Any], nulls: list[str]) -> None:
+    values["nulls"] = _one_of_equals(tuple(nulls))
+
+
+def _drop(values: dict[str, Any], found: object) -> None:
+    """Keep nothing: the class has no such field."""
 
 
 def _has_field(cls: type[Any], name: str) -> bool:
