@@ -7,14 +7,16 @@ from pathlib import Path
 import docs_questions
 import pytest
 
+import mintlify_async
 from mintlify_async.testing import LocalService
 
 SAMPLE = Path(docs_questions.__file__).with_suffix(".yaml")
+DOCS = Path(mintlify_async.__file__).parent / "docs"
 
 
 @pytest.fixture
 async def service(bare):
-    async with LocalService() as service:
+    async with LocalService(docs=DOCS) as service:
         for name, value in service.environment.items():
             bare.setenv(name, value)
         yield service
