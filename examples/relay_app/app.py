@@ -62,9 +62,8 @@ def create_app(
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    kept = SQLiteConversationStore(chats)
-    settings: dict[str, Any] = {"user": user, "store": kept, "on_feedback": store_feedback, **more}
-    app.include_router(relay_router(session, secrets=[secret], **settings))
+    hooks: dict[str, Any] = {"user": user, "on_feedback": store_feedback, **more}
+    app.include_router(relay_router(session, secrets=[secret], store=SQLiteConversationStore(chats), **hooks))
     app.mount("/assets", StaticFiles(directory=page / "assets"))
 
     @app.get("/")

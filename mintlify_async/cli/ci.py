@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import mintlify_async as mintlify
 from mintlify_async.contrib.git import GitLedgerError
-from mintlify_async.errors import MintlifyError, OutcomeUnknownError
+from mintlify_async.errors import MintlifyError, NotFoundError, OutcomeUnknownError
 
 from .ci_service import Change, Report, find_change
 from .error_advice import SettingsError, UsageError, in_command_line_words
@@ -49,13 +49,10 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             report.summarize(FORK)
             return DONE
         message = in_command_line_words(str(error))
-        if isinstance(error, OutcomeUnknownError):
-            key = change.key if error.operation == "create_job" else change.turn_key
-            message += f"\n{ledger.advice(key)}"
-            terminal.note(ledger.advice(key))
-            report.add(status="unknown")
-        else:
-            report.add(status="active" if isinstance(error, mintlify.JobTimeoutError) else "error")
+        if advice := _advice(error, change, ledger):
+            message += f"\n{advice}"
+            terminal.note(advice)
+        report.add(status=_STATUSES.get(type(error), "error"))
         report.annotate("error", message)
         report.summarize(message)
         raise
@@ -103,6 +100,24 @@ _ACTIONS = {
     "sent": "a follow-up was sent to the job of this change",
     "none": "nothing was sent: an earlier run for this commit did it",
 }
+
+
+_STATUSES: dict[type[Exception], str] = {
+    OutcomeUnknownError: "unknown",
+    mintlify.JobTimeoutError: "active",
+}
+"""The status of a run that ends with an error; of every other one it is ``error``."""
+
+
+def _advice(error: Exception, change: Change, ledger: TurnLedger) -> str:
+    """Say what a person does with the ledger about *error*; nothing where it is not for the ledger."""
+    match error:
+        case OutcomeUnknownError():
+            return ledger.advice(change.key if error.operation == "create_job" else change.turn_key)
+        case NotFoundError(operation="send_message" | "get_job") if change.key not in ledger.made:
+            return f"the job of this change is gone; to begin a new one, {ledger.forgetting(change.key)}"
+        case _:
+            return ""
 
 
 def _end_at_sigterm() -> list[int]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import mintlify_async as mintlify
 
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
-from .ledgers import open_ledger
 from .run_command import read_text
 from .settings import ADMIN_KEY, FOR_JOBS, check_settings, recorder
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..storage import Ledger
 
 DEFAULT_WAIT = 1800.0
 """Longest wait in seconds without ``--timeout``."""
@@ -23,9 +26,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
     has_project = getattr(options, "ref", "").startswith("mintlify-job:")  # else it is an id alone
     check_settings(options, [ADMIN_KEY] if has_project else FOR_JOBS)
-    ledger = open_ledger(options.ledger) if getattr(options, "ledger", None) else None
-    if getattr(options, "dedupe_key", None) and ledger is None:
-        raise UsageError("--dedupe-key needs --ledger FILE (or git), which stores it")
+    ledger = _ledger(options) if options.verb == "create" else None
     async with mintlify.MintlifySession(
         project_id=options.project, base_url=options.base_url, ledger=ledger, recorder=recorder(options)
     ) as session:
@@ -43,6 +44,16 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             case _:
                 every = options.verb == "watch"
                 return await _wait(session.job(options.ref), options, terminal, every_record=every)
+
+
+def _ledger(options: argparse.Namespace) -> Ledger | None:
+    if options.ledger:
+        from .ledgers import open_ledger  # imported on use, because few commands need what it loads
+
+        return open_ledger(options.ledger)
+    if options.dedupe_key:
+        raise UsageError("--dedupe-key needs --ledger FILE (or git), which stores it")
+    return None
 
 
 async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:

@@ -45,14 +45,16 @@ class TurnLedger:
         """Return whether the claim of *key*, as last seen, was made for this turn, here or elsewhere."""
         return key in self._held and self._held[key].token.partition("@")[2] == self._turn
 
-    def advice(self, key: str) -> str:
-        """Say where the open claim of *key* is, and how a person settles it."""
-        place, none = f"the key {key!r} in {self._ledger!r}", "forget the key"
+    def forgetting(self, key: str) -> str:
+        """Say how a person makes *key* free."""
         if isinstance(self._ledger, GitLedger):
-            ref, remote = self._ledger.ref(key), self._ledger.remote
-            place, none = f"{ref} in the git remote {remote}", f"run: git push {remote} --delete {ref}"
+            return f"run: git push {self._ledger.remote} --delete {self._ledger.ref(key)}"
+        return f"forget the key {key!r} in {self._ledger!r}"
+
+    def advice(self, key: str) -> str:
+        """Say how a person settles the open claim of *key*."""
         return (
-            f"the open claim is {place}. Look at the dashboard; if nothing was done, {none}; "
+            f"the claim is open. Look at the dashboard; if nothing was done, {self.forgetting(key)}; "
             f"if it was done, record the job's id in Python: resolve({key!r}, id)"
         )
 

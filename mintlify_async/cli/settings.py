@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -12,8 +13,10 @@ from ..errors import ConfigurationError
 from ..protocol.api_keys import SHARED_VARIABLE, Key, KeyKind, shared_key
 from ..protocol.argument_checks import check_identifier
 from ..protocol.assumptions import Assumptions
-from ..testing import Recorder
 from .error_advice import SettingsError, UsageError, in_command_line_words
+
+if TYPE_CHECKING:
+    from ..testing import Recorder
 
 
 @frozen
@@ -104,6 +107,8 @@ def recorder(options: argparse.Namespace) -> Recorder | None:
         OSError: The file cannot be written.
     """
     if options.record:
+        from ..testing import Recorder  # imported on use, because it loads the HTTP client
+
         return Recorder(options.record, keep_text=options.keep_text)
     if options.keep_text:
         raise UsageError("--keep-text needs --record FILE")

@@ -218,6 +218,23 @@ async def test_an_unknown_outcome_names_the_ref(service, remote, checkout, tmp_p
     assert (ended.status, len(posts(service))) == (0, 2)
 
 
+async def test_a_job_that_is_gone_can_be_replaced(service, remote, checkout, tmp_path):
+    """The follow-up was refused and nothing is claimed for it; the message says how to begin a new job."""
+    await ci(service, "Fix it", **on_github(tmp_path))
+    (ref,) = claim_refs(remote)
+    service.script.send_message(status=404)
+    ended = await ci(service, "Fix it", **on_github(tmp_path, "c2"))
+    assert ended.status == 1
+    command = f"git push origin --delete {ref}"
+    assert command in ended.err
+    assert command in (tmp_path / "summary").read_text()
+    assert claim_refs(remote) == [ref]
+    git(checkout, *command.split()[1:])
+    ended = await ci(service, "Fix it", **on_github(tmp_path, "c2"))
+    assert ended.status == 0, ended.err
+    assert [operation for operation, _ in posts(service)] == ["create_job", "send_message", "create_job"]
+
+
 async def start(service, cwd, *arguments, **env):
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "mintlify_async", "ci", *arguments,
@@ -335,7 +352,9 @@ async def run_action(service, checkout, folder, env, **given):
     values = {
         f"inputs.{name}": given.get(name, spec.get("default", "")) for name, spec in action["inputs"].items()
     }
-    status, err = 0, b""
+    status, err, added = 0, b"", folder / "path"
+    added.touch()
+    env |= {"RUNNER_TEMP": str(folder), "GITHUB_PATH": str(added), "GITHUB_ACTION_PATH": str(ACTION.parent)}
     for step in action["runs"]["steps"]:
         if step.get("if") and step["if"] == "inputs.install == 'true'" and values["inputs.install"] != "true":
             continue
@@ -347,7 +366,9 @@ async def run_action(service, checkout, folder, env, **given):
         process = await asyncio.create_subprocess_exec(
             "bash", "--noprofile", "--norc", "-eo", "pipefail", str(script),
             cwd=checkout,
-            env=environment(None, **env) | {"GITHUB_OUTPUT": str(output)} | own,
+            env=environment(None, **env)
+            | {"GITHUB_OUTPUT": str(output), "PATH": ":".join([*added.read_text().split(), env["PATH"]])}
+            | own,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
@@ -358,12 +379,18 @@ async def run_action(service, checkout, folder, env, **given):
     return status, {name: evaluated(value, values) for name, value in results.items()}, err.decode()
 
 
-async def test_the_action(service, checkout, tmp_path):
-    """Its inputs reach the command as they are, its outputs come back, and a re-run sends nothing."""
+@pytest.fixture
+def commands(tmp_path):
+    """The search path of a run that has the command installed."""
     command = tmp_path / "bin" / "mintlify-async"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mintlify_async "$@"\n')
     command.chmod(0o755)
+    return f"{command.parent}:{os.environ['PATH']}"
+
+
+async def test_the_action(service, checkout, tmp_path, commands):
+    """Its inputs reach the command as they are, its outputs come back, and a re-run sends nothing."""
     prompt = 'Say "hi" to $HOME; `touch x`\n$(touch y)'
     given = {
         "prompt": prompt,
@@ -373,7 +400,7 @@ async def test_the_action(service, checkout, tmp_path):
         "name": "a name",
         "install": "false",
     }
-    env = on_github(tmp_path, PATH=f"{command.parent}:{os.environ['PATH']}")
+    env = on_github(tmp_path, PATH=commands)
     status, found, err = await run_action(service, checkout, tmp_path, env, **given)
     assert status == 0, err
     assert posts(service) == [("create_job", prompt)]
@@ -383,6 +410,50 @@ async def test_the_action(service, checkout, tmp_path):
     status, found, err = await run_action(service, checkout, tmp_path, env, **given)
     assert (status, found["action"]) == (0, "none"), err
     assert len(posts(service)) == 1
+
+
+async def test_no_input_of_the_action_is_an_option(service, checkout, tmp_path, commands):
+    """A prompt that is a stranger's title cannot send the key elsewhere, nor make the run fail."""
+    given = {
+        "prompt": "--base-url=http://127.0.0.1:1",
+        "follow-up": "--base-url=http://127.0.0.1:2",
+        "admin-key": service.admin_key,
+        "project-id": service.project_id,
+        "base-url": service.base_url,
+        "name": "--plain",
+        "timeout": "0.3",
+        "install": "false",
+    }
+    for commit, status in (("c1", 0), ("c2", 4)):
+        env = on_github(tmp_path, commit, PATH=commands)
+        ended, _, err = await run_action(service, checkout, tmp_path, env, **given)
+        assert ended == status, err
+    assert [prompt for _, prompt in posts(service)] == [given["prompt"], given["follow-up"]]
+
+
+FAKE_VENV = """#!{python}
+import pathlib, sys
+assert sys.argv[1:3] == ["-m", "venv"]
+pip = pathlib.Path(sys.argv[3], "bin", "pip")
+pip.parent.mkdir(parents=True)
+pip.write_text('#!/bin/sh\\necho "$@" > {log}\\ncp {installed} "$(dirname "$0")/mintlify-async"\\n')
+pip.chmod(0o755)
+"""
+
+
+async def test_the_action_installs_the_command(service, checkout, tmp_path, commands):
+    """Its first step makes an environment of the repository that has the action; the second one finds it."""
+    python = Path(commands.partition(":")[0]) / "python3"
+    installed = python.with_name("mintlify-async").rename(tmp_path / "installed")
+    python.write_text(FAKE_VENV.format(python=sys.executable, installed=installed, log=tmp_path / "pip"))
+    python.chmod(0o755)
+    env = on_github(tmp_path, PATH=commands)
+    given = {"prompt": "Fix it", "admin-key": service.admin_key, "project-id": service.project_id}
+    given["base-url"] = service.base_url
+    status, found, err = await run_action(service, checkout, tmp_path, env, **given)
+    assert (status, found["action"]) == (0, "created"), err
+    package = Path((tmp_path / "pip").read_text().split()[-1])
+    assert (package / "pyproject.toml").samefile(ACTION.parents[3] / "pyproject.toml")
 
 
 def test_the_action_interpolates_nothing_into_its_scripts():

@@ -20,7 +20,8 @@ PROGRAM = Path(__file__).parents[1] / "support" / "ci_worker.py"
 WHOLE = os.environ.get("SWEEPS") == "whole"
 """``SWEEPS=whole python -m pytest tests/cli/test_ci_races.py`` runs every round and every step."""
 
-PAIRS = 500 if WHOLE else 5
+PAIRS = 500 if WHOLE else 20
+ROUNDS = 52 if WHOLE else 2
 CLAIM = [f"{side} {number}" for number in (1, 2, 3) for side in ("before", "after")]
 RECORD = [f"{side} {number}" for number in (4, 5, 6) for side in ("before", "after")]
 STEPS = [*CLAIM, "before POST", "after POST", *RECORD]
@@ -91,17 +92,16 @@ async def test_pairs_of_runs_for_one_commit(service, tmp_path):
 async def test_pairs_of_runs_for_two_commits(service, tmp_path):
     """One of them creates the job, the other waits for it and sends its follow-up."""
     remote = make_remote(tmp_path)
-    rounds = PAIRS // 10 + 2
     async with (
         worker(service, clone(remote, tmp_path / "a")) as a,
         worker(service, clone(remote, tmp_path / "b")) as b,
     ):
-        for number in range(rounds):
+        for number in range(ROUNDS):
             key = f"pull request {number}"
             results = await asyncio.gather(ci(a, key, "c1", "One"), ci(b, key, "c2", "Two"))
             assert sorted(status for status, _ in results) == [0, 4], results
             assert len(posts(service)) == 2 * (number + 1), results
-    assert sorted(posts(service)) == ["create_job"] * rounds + ["send_message"] * rounds
+    assert sorted(posts(service)) == ["create_job"] * ROUNDS + ["send_message"] * ROUNDS
 
 
 @pytest.mark.parametrize("kind", ["create_job", "send_message"])

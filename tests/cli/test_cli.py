@@ -763,6 +763,25 @@ async def test_help_is_quick_and_fits(command):
     assert max(map(len, out.decode().splitlines())) <= 80
 
 
+@pytest.mark.parametrize("command", ["ask Hm?", "job create Fix", "job wait job_1"])
+async def test_a_missing_setting_is_told_before_anything_large_is_loaded(command):
+    """The HTTP client comes with a session, recorder and ledgers with the options that ask for them."""
+    program = (
+        "import sys; from mintlify_async.cli import main; status = main(sys.argv[1:]); "
+        "ours = {f'mintlify_async.{name}' for name in ('session', 'testing', 'contrib', 'storage')}; "
+        "print(status, sorted(({'aiohttp', 'rich'} | ours) & set(sys.modules)))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, *command.split(),
+        env=settings(None),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert out.decode().strip() == "2 []", err
+    assert b"is not set" in err
+
+
 async def test_the_version_is_told():
     """One line."""
     assert (await run("--version")).out == f"mintlify-async {mintlify_async.__version__}\n"

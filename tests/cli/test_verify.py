@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,7 @@ from command_line import run
 
 import mintlify_async
 from mintlify_async import Assumptions, MintlifySession, PollPolicy, RetryPolicy
+from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.assumption_checks import NAMES
 from mintlify_async.cli.verify import Verification, Watch
 from mintlify_async.testing import JobLife, Keys, LocalService, VirtualClock
@@ -192,6 +194,19 @@ async def test_what_is_broken_is_found_alone_and_mended(breach):
             await main_path(service.session(base_url=address, **settings))
 
 
+def test_each_assumption_that_one_run_can_show_is_broken_in_a_test():
+    """The others are always not seen: no run asks for what would show them."""
+    shown = {"base URL", *(breach.name for breach in BREACHES)}
+    assert set(NAMES) - shown == {
+        "the assistant's key stays on a server",
+        "a 429 without `Retry-After`",
+        "a domain stands for an organization",
+        "a month is at most 31 days",
+        "`currentPath` counts code points",
+        "a follow-up may read the first turn's end",
+    }
+
+
 async def test_another_address_is_found(service):
     """A redirect is not followed; the address that it names is the line."""
     away = f"{service.base_url}/x"
@@ -306,6 +321,17 @@ async def test_nothing_is_sent_without_consent(service, arguments, changes, says
     assert ended.status == 2
     assert says in ended.err
     assert not service.requests
+
+
+@pytest.mark.parametrize(("said", "status"), [("y\n", 0), ("yes\n", 0), ("\n", 2), ("", 2), ("no\n", 2)])
+async def test_consent_can_be_typed(service, monkeypatch, said, status):
+    """On a terminal, the command waits for a yes after it has said the cost."""
+    terminal = SimpleNamespace(isatty=lambda: True, readline=lambda: said)
+    monkeypatch.setattr(verify_command, "sys", SimpleNamespace(stdin=terminal))
+    ended = await run("doctor", "--verify", service=service)
+    assert ended.status == status, ended.err
+    assert ended.err.index("about 46 credits") < ended.err.index("go on? [y/N]")
+    assert bool(service.requests) is (status == 0)
 
 
 async def test_a_service_that_cannot_be_reached_is_status_1(service):

@@ -1,0 +1,80 @@
+"""A FastAPI app that streams the assistant's answers and creates agent jobs.
+
+pip install mintlify-async fastapi uvicorn
+mintlify-async serve            # prints `export` lines; or set your own keys, project and domain
+uvicorn fastapi_app:app         # then open http://127.0.0.1:8000/docs
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, cast
+
+from fastapi import Body, Depends, FastAPI, Header, Path, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from mintlify_async import MintlifyError, MintlifySession, Reply, SQLiteLedger, StreamError
+from mintlify_async.errors import ConfigurationError, NotFoundError, QuotaExceededError, RateLimitError
+
+log = logging.getLogger("uvicorn.error")
+
+
+@asynccontextmanager
+async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+    async with MintlifySession(ledger=SQLiteLedger("jobs.sqlite")) as app.state.session:
+        app.state.session.check()  # the app does not start without its settings; the error names all of them
+        yield
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+def the_session(request: Request) -> MintlifySession:
+    return cast("MintlifySession", request.app.state.session)
+
+
+Session = Annotated[MintlifySession, Depends(the_session)]
+Key = Annotated[str, Header(alias="Idempotency-Key")]
+
+
+@app.exception_handler(MintlifyError)
+async def refused(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, ConfigurationError) and error.field in ("messages", "prompt", "dedupe_key"):
+        return JSONResponse({"error": str(error)}, 422)  # the caller's words; all other fields are ours
+    if isinstance(error, NotFoundError) and error.operation == "get_job":
+        return JSONResponse({"error": "no such job"}, 404)
+    log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    if isinstance(error, RateLimitError | QuotaExceededError):
+        later = {"Retry-After": f"{error.retry_after or 60:.0f}"}
+        return JSONResponse({"error": "too many requests"}, 503, later)
+    return JSONResponse({"error": "the documentation service gave no usable answer"}, 502)
+
+
+async def opened(q: str, session: Session) -> AsyncIterator[Reply]:
+    async with session.ask(q) as reply:  # a refusal is raised here, in time for a status
+        yield reply  # closed when the answer was sent, or its reader has left
+
+
+@app.get("/ask")
+async def ask(reply: Annotated[Reply, Depends(opened)]) -> StreamingResponse:
+    async def body() -> AsyncIterator[str]:
+        try:
+            async for text in reply.text_stream:
+                yield text
+            if reply.aborted:
+                raise StreamError("the service ended it early")
+        except MintlifyError as error:  # too late for another status
+            log.error("an answer broke off: %s: %s", type(error).__name__, error)
+            yield "\n\n[the answer was cut off]\n"
+
+    return StreamingResponse(body(), media_type="text/plain; charset=utf-8")
+
+
+@app.post("/jobs", status_code=202)
+async def new(prompt: Annotated[str, Body(embed=True)], key: Key, session: Session) -> dict[str, str]:
+    return {"id": (await session.create_job(prompt, dedupe_key=key)).id}  # with accounts: f"{user.id} {key}"
+
+
+@app.get("/jobs/{job_id}")
+async def look(job_id: Annotated[str, Path(pattern=r"^[\w-]+$")], session: Session) -> dict[str, Any]:
+    return (await session.job(job_id).refresh()).to_wire()

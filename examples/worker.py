@@ -1,0 +1,80 @@
+"""A worker that creates agent jobs and waits for them; it may be stopped and started again at any time.
+
+mintlify-async serve                  # prints `export` lines; or set your own key and project
+python worker.py TASKS                # each line of the file TASKS is: NAME: INSTRUCTION
+
+SIGTERM and Ctrl-C end it as soon as no request is on its way, with the references of the jobs that go on.
+The next start creates none of them again: the ledger knows each name's job, and the worker waits for it.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from mintlify_async import Job, MintlifyError, MintlifySession, PollPolicy, SQLiteLedger, Timeouts
+
+AT_ONCE = 20  # jobs under way
+
+log = logging.getLogger("worker")
+
+
+class Worker:
+    def __init__(self, session: MintlifySession) -> None:
+        self.session = session
+        self.free = asyncio.Semaphore(AT_ONCE)
+        self.waits: set[asyncio.Task[Job]] = set()
+        self.ending = False
+
+    def end(self) -> None:
+        """Create no further job, and stop waiting. A creation on its way is finished: it costs money."""
+        self.ending = True
+        for wait in self.waits:
+            wait.cancel()
+
+    async def do(self, name: str, instruction: str) -> None:
+        async with self.free:
+            if self.ending:
+                return
+            try:
+                handle = await self.session.create_job(instruction, dedupe_key=name)
+            except MintlifyError as error:
+                log.error("%s: %s: %s", name, type(error).__name__, error)
+                return
+            wait = asyncio.create_task(handle.wait(timeout=None, check=False))
+            self.waits.add(wait)
+            if self.ending:  # meanwhile
+                wait.cancel()
+            try:
+                job = await wait
+                log.info("%s: %s %s", name, job.status, job.pr_link or "without a pull request")
+            except asyncio.CancelledError:
+                log.info("%s: goes on at the service: %s", name, handle.ref)
+            except MintlifyError as error:
+                log.error("%s: %s: %s: %s", name, handle.ref, type(error).__name__, error)
+            finally:
+                self.waits.discard(wait)
+
+
+def tasks_in(path: Path) -> dict[str, str]:
+    lines = [line.partition(":") for line in path.read_text("utf-8").splitlines() if line.strip()]
+    return {name.strip(): instruction.strip() for name, _, instruction in lines}
+
+
+async def main(path: Path) -> None:
+    ledger = SQLiteLedger(path.with_suffix(".sqlite"))
+    limits = Timeouts(request=20)  # less than the time that is left to a process after SIGTERM
+    async with MintlifySession(ledger=ledger, timeouts=limits, poll=PollPolicy(per_second=20)) as session:
+        session.check("agent")
+        worker = Worker(session)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, worker.end)
+        async with asyncio.TaskGroup() as group:
+            for name, instruction in tasks_in(path).items():
+                group.create_task(worker.do(name, instruction))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,174 @@
+"""The FastAPI example on a real server: statuses, what is logged, and what reaches the service."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import fastapi_app
+import httpx
+import pytest
+import uvicorn
+from child_process import child_environment
+
+from mintlify_async.testing import JobLife, LocalService, faults
+
+EXAMPLES = Path(fastapi_app.__file__).parent
+SPEND = {"Idempotency-Key": "order-1"}
+
+
+@pytest.fixture
+async def service():
+    async with LocalService(life=JobLife(looks=["active", "completed"])) as service:
+        yield service
+
+
+@asynccontextmanager
+async def running(app):
+    """Serve *app* on a free port, and yield a client of it."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+    serving = asyncio.create_task(server.serve())
+    try:
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+            yield client
+    finally:
+        server.should_exit = True
+        await serving
+
+
+@pytest.fixture
+async def client(service, bare, tmp_path):
+    bare.chdir(tmp_path)
+    for name, value in service.environment.items():
+        bare.setenv(name, value)
+    async with running(fastapi_app.app) as client:
+        yield client
+
+
+async def test_an_answer_is_streamed(client, service):
+    """The text arrives as it is sent; the documentation's answer is in it."""
+    service.script.ask(chunks=[*map(encoded, OPENING), 0.3, *map(encoded, REST)])
+    async with client.stream("GET", "/ask", params={"q": "How do I log in?"}) as answer:
+        pieces = [piece async for piece in answer.aiter_text()]
+    assert (answer.status_code, pieces) == (200, ["Press ", "the button."])
+
+
+def encoded(event):
+    return b'data: {"type":' + event.encode() + b"}\n\n"
+
+
+OPENING = ['"start"', '"text-start","id":"t"', '"text-delta","id":"t","delta":"Press "']
+REST = ['"text-delta","id":"t","delta":"the button."', '"text-end","id":"t"', '"finish"']
+
+
+async def test_a_job_is_created_once_and_looked_at(client, service):
+    """The key of a request that is repeated names the same job."""
+    for _ in range(2):
+        created = await client.post("/jobs", json={"prompt": "Fix the typos"}, headers=SPEND)
+        assert (created.status_code, created.json()) == (202, {"id": "job_1"})
+    assert (await client.get("/jobs/job_1")).json()["status"] == "active"
+    assert service.requests.count("create_job") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "arguments", "says"),
+    [
+        ("/jobs", {"json": {"prompt": ""}, "headers": SPEND}, "prompt is empty"),
+        ("/jobs", {"json": {"prompt": "x"}}, "Idempotency-Key"),
+        ("/jobs", {"json": {"prompt": "x"}, "headers": {"Idempotency-Key": "k" * 600}}, "dedupe_key"),
+        ("/ask", {"params": {"q": ""}}, "question"),
+    ],
+)
+async def test_the_callers_own_fault_is_422(client, service, caplog, path, arguments, says):
+    """The answer says what is wrong with it; nothing was sent, and nothing is logged as an error."""
+    refused = await client.request("POST" if path == "/jobs" else "GET", path, **arguments)
+    assert (refused.status_code, says in refused.text) == (422, True), refused.text
+    assert not service.requests
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+async def test_another_prompt_for_a_used_key_is_422(client, service):
+    """It would be another job."""
+    await client.post("/jobs", json={"prompt": "One"}, headers=SPEND)
+    refused = await client.post("/jobs", json={"prompt": "Two"}, headers=SPEND)
+    assert (refused.status_code, service.requests.count("create_job")) == (422, 1)
+
+
+@pytest.mark.parametrize(("job", "status"), [("job_404", 404), ("mintlify-job:1:x", 422)])
+async def test_an_unknown_job_is_404(client, service, job, status):
+    """A reference, which could name another project that our key opens, is not taken."""
+    assert (await client.get(f"/jobs/{job}")).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "logged"),
+    [
+        ({"status": 401}, 502, "AuthenticationError: ask: 401"),
+        ({"status": 404}, 502, "NotFoundError: ask: 404"),
+        ({"status": 400}, 502, "BadRequestError: ask: 400"),
+        ({"status": 429, "headers": {"Retry-After": "86400"}}, 503, "RateLimitError: ask: 429"),
+    ],
+)
+async def test_trouble_of_our_own_is_logged_and_not_told(client, service, caplog, answer, status, logged):
+    """The caller learns that it is not their fault, and when to come back; the log has the cause."""
+    service.script.ask(**answer)
+    refused = await client.get("/ask", params={"q": "Hm?"})
+    assert refused.status_code == status
+    assert refused.headers.get("Retry-After") == answer.get("headers", {}).get("Retry-After")
+    assert [record.message for record in caplog.records if logged in record.message]
+    assert logged not in refused.text
+
+
+async def test_an_unknown_outcome_is_502(client, service, caplog):
+    """The job may exist, and the log says so; the session sends nothing again."""
+    service.script.create_job(status=500)
+    created = await client.post("/jobs", json={"prompt": "Fix it"}, headers=SPEND)
+    assert created.status_code == 502
+    assert service.requests.count("create_job") == 1
+    assert [record.message for record in caplog.records if "OutcomeUnknownError" in record.message]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"text": "Press the button and wait.", "fault": faults.Cut(at=-60)},
+        {"body": "<html>not here</html>"},
+        {"error": "overloaded"},
+        {"events": [{"type": "start"}, {"type": "abort", "reason": "busy"}]},
+    ],
+)
+async def test_an_answer_that_breaks_off_says_so(client, service, caplog, answer):
+    """It never looks like a finished one, whatever the reason; the log has it."""
+    service.script.ask(**answer)
+    assert (await client.get("/ask", params={"q": "Hm?"})).text.endswith("\n[the answer was cut off]\n")
+    assert [record.message for record in caplog.records if "an answer broke off" in record.message]
+
+
+async def test_a_reader_who_leaves_ends_the_answer(client, service):
+    """The connection to the service is closed, too: it stops to generate."""
+    service.script.ask(text="word " * 50, pause=0.05)
+    async with client.stream("GET", "/ask", params={"q": "Hm?"}) as answer:
+        async for _ in answer.aiter_text():
+            break
+    while not service.requests.of("ask")[0].client_left:
+        await asyncio.sleep(0.01)
+
+
+async def test_the_app_does_not_start_without_its_settings(tmp_path):
+    """The error names everything that is missing."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "uvicorn", "--port", "0", "--app-dir", str(EXAMPLES), "fastapi_app:app",
+        cwd=tmp_path,
+        env=child_environment(PYTHONWARNINGS=None),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    told, _ = await process.communicate()
+    assert process.returncode == 3
+    for name in ("admin_key", "project_id", "assistant_key", "domain"):
+        assert name in told.decode()

@@ -1,0 +1,128 @@
+"""The MCP example with the real client, in memory and over stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp", reason="mcp is not installed")
+
+import mcp_server
+from child_process import child_environment
+from mcp import Client, StdioServerParameters
+
+from mintlify_async.testing import JobLife, LocalService
+
+PROGRAM = Path(mcp_server.__file__).read_bytes()
+PAGES = Path(__file__).parents[1] / "support" / "pages"
+
+
+@pytest.fixture
+async def service(bare, tmp_path):
+    async with LocalService(docs=PAGES, life=JobLife(looks=["completed"])) as service:
+        for name, value in service.environment.items():
+            bare.setenv(name, value)
+        bare.setattr(mcp_server, "LEDGER", tmp_path / "ledger.sqlite")
+        yield service
+
+
+async def call(client, tool, **arguments):
+    """Call a tool; return whether it failed, and the text that the model reads."""
+    result = await client.call_tool(tool, arguments)
+    return result.is_error, result.structured_content or result.content[0].text
+
+
+async def test_an_answer_has_its_sources(service):
+    """Text and pages, as structured content with a schema."""
+    async with Client(mcp_server.server) as client:
+        failed, answer = await call(client, "ask_docs", question="How do I wait for a job?")
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert not failed
+    assert "Wait for a job" in answer["text"]
+    assert answer["sources"]["https://docs.example/agent-jobs"] == "Agent jobs"
+    assert set(tools) == {"ask_docs", "change_docs"}
+    assert list(tools["ask_docs"].input_schema["properties"]) == ["question"]
+    assert tools["ask_docs"].output_schema["required"] == ["text", "sources"]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_agent_session_has_a_thread(service, mode):
+    """The second question goes on in the first one's thread; another session begins its own."""
+    for _ in range(2):
+        async with Client(mcp_server.server, mode=mode) as client:
+            for question in ("How do I log in?", "And by SSO?"):
+                await call(client, "ask_docs", question=question)
+    sent = [request.json.get("threadId") for request in service.requests.of("ask")]
+    assert sent == [None, "thread_1", None, "thread_2"]
+
+
+async def test_cancelling_the_call_stops_the_answer(service):
+    """The connection to the service is closed, and the next question is answered."""
+    service.script.ask(text="word " * 500, pause=0.05)
+    async with Client(mcp_server.server, mode="legacy") as client:
+        asking = asyncio.create_task(client.call_tool("ask_docs", {"question": "Hm?"}))
+        while not service.requests.of("ask"):
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        await asyncio.wait([asking])
+        while not service.requests.of("ask")[0].client_left:
+            await asyncio.sleep(0.01)
+        failed, answer = await call(client, "ask_docs", question="How do I log in?")
+    assert (failed, bool(answer["text"])) == (False, True)
+    assert len(service.requests[-1].json["messages"]) == 1  # nothing of the question that was cancelled
+
+
+async def test_a_repeated_call_creates_no_second_job(service):
+    """Neither beside the first one, nor in another process later."""
+    async with Client(mcp_server.server) as client:
+        results = await asyncio.gather(
+            *(call(client, "change_docs", instruction="Fix the typos") for _ in range(2))
+        )
+    async with Client(mcp_server.server) as client:
+        results.append(await call(client, "change_docs", instruction="Fix the typos"))
+        await call(client, "change_docs", instruction="Explain SSO")
+    assert len({str(result) for result in results}) == 1
+    assert "job_1 completed: https://" in str(results[0])
+    prompts = [request.json["prompt"] for request in service.requests.of("create_job")]
+    assert prompts == ["Fix the typos", "Explain SSO"]
+
+
+async def test_a_job_that_takes_longer_is_looked_at_by_the_next_call(service, monkeypatch):
+    """No call waits longer than a client does."""
+    monkeypatch.setattr(mcp_server, "PATIENCE", 0.2)
+    service.script.job(seconds=1000)
+    async with Client(mcp_server.server) as client:
+        _, said = await call(client, "change_docs", instruction="Fix the typos")
+        assert "job_1 is at work; call again with the same instruction" in str(said)
+        service.script.get_job(fields={"status": "completed"})
+        _, said = await call(client, "change_docs", instruction="Fix the typos")
+        assert "job_1 completed" in str(said)
+    assert service.requests.count("create_job") == 1
+
+
+async def test_what_fails_is_told_to_the_model(service):
+    """As a result that says so, without a traceback; an unknown outcome is not sent again."""
+    service.script.ask(status=429, headers={"Retry-After": "86400"})
+    service.script.create_job(status=500)
+    async with Client(mcp_server.server) as client:
+        failed, said = await call(client, "ask_docs", question="Hm?")
+        assert (failed, "RateLimitError" in said) == (True, True)
+        failed, said = await call(client, "change_docs", instruction="Fix it")
+        assert (failed, "may have been accepted, so it was not sent again" in said) == (True, True)
+    assert service.requests.count("create_job") == 1
+
+
+async def test_it_runs_over_stdio(service, tmp_path):
+    """As an agent starts it: a process whose standard output has nothing but the protocol."""
+    program = tmp_path / "mcp_server.py"  # the ledger lies beside it
+    program.write_bytes(PROGRAM)
+    env = child_environment(service, PYTHONWARNINGS=None)
+    async with Client(StdioServerParameters(command=sys.executable, args=[str(program)], env=env)) as client:
+        _, answer = await call(client, "ask_docs", question="How do I wait for a job?")
+        assert "Wait for a job" in answer["text"]
+        _, said = await call(client, "change_docs", instruction="Fix the typos")
+        assert "job_1 completed" in str(said)
+    assert (tmp_path / "mcp-jobs.sqlite").exists()

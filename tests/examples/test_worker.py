@@ -1,0 +1,96 @@
+"""The worker example in processes of its own: real signals, a restart, and no job twice."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+import worker
+from child_process import child_environment
+
+from mintlify_async import JobRef
+from mintlify_async.testing import JobLife, LocalService
+
+PROGRAM = Path(worker.__file__)
+TASKS = "typos: Fix the typos\nlogin: Explain SSO: what it is, and how to log in\n\n"
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    path = tmp_path / "tasks.txt"
+    path.write_text(TASKS)
+    return path
+
+
+async def start(service, tasks):
+    return await asyncio.create_subprocess_exec(
+        sys.executable, str(PROGRAM), str(tasks),
+        env=child_environment(service),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+
+
+async def end(process, number=signal.SIGTERM):
+    """Send the signal; return what the worker printed. It ends by itself, with status 0."""
+    process.send_signal(number)
+    out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (0, "")
+    return out.decode().splitlines()
+
+
+def jobs_in(said):
+    """Return the ids of the jobs whose references were printed."""
+    return [JobRef.parse(line.rpartition(" ")[2]).id for line in said if "goes on at the service: " in line]
+
+
+async def until(true):
+    while not true():
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_it_ends_with_the_references_and_goes_on(tasks, number):
+    """The jobs go on; the next start waits for the same ones, and one after that finds them finished."""
+    async with LocalService(life=JobLife(seconds=1000)) as service:
+        process = await start(service, tasks)
+        await until(lambda: service.requests.count("get_job") >= 2)
+        said = await end(process, number)
+        names = sorted(line.partition(":")[0] for line in said)
+        assert names == ["login", "typos"]
+        assert sorted(jobs_in(said)) == ["job_1", "job_2"]
+        process = await start(service, tasks)
+        await until(lambda: service.requests.count("get_job") >= 4)
+        assert sorted(jobs_in(await end(process))) == ["job_1", "job_2"]
+        service.script.get_job(fields={"status": "completed"}, times=None)
+        out, _ = await (await start(service, tasks)).communicate()
+        assert sorted(re.findall(r"^(\w+): completed", out.decode(), re.MULTILINE)) == names
+        assert service.requests.count("create_job") == 2
+        prompts = {request.json["prompt"] for request in service.requests.of("create_job")}
+        assert prompts == {"Fix the typos", "Explain SSO: what it is, and how to log in"}
+
+
+async def test_a_creation_on_its_way_is_finished(tasks):
+    """SIGTERM leaves no job behind that is not known; its reference is printed."""
+    async with LocalService(life=JobLife(seconds=1000)) as service:
+        service.script.create_job(delay=0.5, times=None)
+        process = await start(service, tasks)
+        await until(lambda: service.requests.count("create_job") == 2)
+        said = await end(process)
+        assert sorted(jobs_in(said)) == sorted(service.jobs) == ["job_1", "job_2"]
+
+
+async def test_what_cannot_be_done_is_told_and_stops_nothing_else(tasks):
+    """A failed job, and a creation whose outcome is not known."""
+    async with LocalService(life=JobLife(looks=["completed"])) as service:
+        service.script.create_job(status=500)
+        out, _ = await (await start(service, tasks)).communicate()
+    said = sorted(out.decode().splitlines())
+    assert [re.split(r"[ :]+", line)[1] for line in said] in (
+        ["OutcomeUnknownError", "completed"],
+        ["completed", "OutcomeUnknownError"],
+    )
