@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "mintlify_async" / "docs"
 IMAGES = DOCS / "images"
 QUESTION = "How do I continue a thread?"
-WIDTH = 88
+WIDTH = 96
 PAGES = ("explanation/threads-and-keys.mdx", "explanation/at-most-once.mdx")
 """What the pictured answer is searched in: not all pages, so that the picture changes less often."""
 
