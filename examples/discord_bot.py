@@ -1,7 +1,7 @@
 """A Discord bot that answers from your documentation: mentions in channels and threads, and direct messages.
 
 pip install discord.py; set DISCORD_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
-MINTLIFY_SITE (such as https://docs.acme.com: links are whole addresses then); python discord_bot.py
+MINTLIFY_SITE (such as https://docs.acme.com, so that links are whole); python discord_bot.py
 """
 
 import asyncio

@@ -34,7 +34,7 @@ current: ContextVar[Customer] = ContextVar("current")  # of this task
 
 
 def current_key() -> str:
-    """Return the key for a request; called for each one, in the task that makes it. Empty: there is none."""
+    """Return the key for a request, called in its task; an empty string means that there is no key."""
     return os.environ.get(f"CUSTOMER_KEY_{current.get().name.upper()}", "")
 
 

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from mintlify_async import Conversation, JobTimeoutError, MintlifyError, MintlifySession, SQLiteLedger
 
 LEDGER = Path(__file__).with_name("mcp-jobs.sqlite")
-WEEK = 7 * 86_400.0  # for so long, the same instruction means the same job
+WEEK = 7 * 86_400.0  # how long the same instruction means the same job
 PATIENCE = 40.0  # seconds; many clients give up a call after a minute
 
 

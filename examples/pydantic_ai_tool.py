@@ -22,7 +22,7 @@ class Request:
     """What one run of the agent works on.
 
     Args:
-        id: Names it, for good: a run that is repeated has the same one.
+        id: The name of the request, which stays the same when a run is repeated.
         session: The session, shared by all runs.
         chat: The conversation with the documentation, in a thread of its own.
     """

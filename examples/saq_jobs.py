@@ -33,7 +33,7 @@ session = MintlifySession(ledger=RedisLedger(redis), quota=quota)
 
 
 async def hand_over(ctx: Any = None) -> None:
-    """Enqueue the wait for each open job, once: SAQ ignores a key that it has. What it lost comes back."""
+    """Enqueue the wait for each open job. SAQ ignores a key that it has; a lost wait is enqueued again."""
     for entry in await redis.smembers("open-jobs"):
         ref = JobRef.parse(entry.decode() if isinstance(entry, bytes) else entry)
         await queue.enqueue("wait", ref=str(ref), key=f"wait:{ref.id}", timeout=0, heartbeat=BEAT, retries=99)

@@ -1,7 +1,7 @@
 """The reschedule style with SAQ: a task looks once and comes back later, so that none runs for long.
 
 For queues that do not recover long tasks, and for waits of hours. The web handler is that of ``saq_jobs.py``,
-with this ``hand_over``; here is the worker. Set REDIS_URL and the agent's settings; saq saq_looks.settings
+but with this ``hand_over``. Set REDIS_URL and the agent's settings; saq saq_looks.settings
 """
 
 import json

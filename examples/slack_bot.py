@@ -44,7 +44,7 @@ async def on_event(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStr
 
 
 async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStream) -> None:
-    """Answer in the question's thread, which is one conversation for everybody in it."""
+    """Answer in the question's thread; all people in it share one conversation."""
     thread, question = event.get("thread_ts", event["ts"]), unescape(re.sub(r"<@\w+>", "", event["text"]))
     fp, owner, where = f"slack-{event['user']}", f"slack-{event.get('team')}", f"{event['channel']}-{thread}"
     chat = session.conversation(fp=fp, owner=owner, id=where, store=store, busy="queue", max_messages=20)

@@ -26,8 +26,8 @@ async def new_session() -> AsyncGenerator[MintlifySession]:
             yield session
 
 
-# The workers: one session each, made by the lifespan. What a dead worker had is another's
-# after idle_timeout; that counts as a try, so max_tries is off.
+# The workers: the lifespan makes one session for each. After idle_timeout, another worker gets the
+# tasks of a dead one; that counts as a try, so max_tries is off.
 
 worker: Worker[MintlifySession] = Worker(
     redis_url=os.environ["REDIS_URL"],

@@ -1,7 +1,7 @@
 """A Telegram bot that answers from your documentation, and remembers each chat.
 
 pip install aiogram markdown-it-py; set TELEGRAM_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
-MINTLIFY_SITE (such as https://docs.acme.com: links are whole addresses then); python telegram_bot.py
+MINTLIFY_SITE (such as https://docs.acme.com, so that links are whole); python telegram_bot.py
 """
 
 import asyncio

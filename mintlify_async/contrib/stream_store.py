@@ -53,12 +53,13 @@ class MemoryStreamStore:
 
 @frozen
 class Written:
-    """What a store answers to the worker that writes an answer.
+    """The store's response to the worker that writes an answer.
 
     Attributes:
         size: How many bytes of the answer the store has now.
         reads: A count that grows with each look of a reader on another worker.
-        stopped: Whether the answer is to be stopped: a reader asked for it, or the chat has a newer answer.
+        stopped: Whether the answer must be stopped, because a reader asked for it or the chat has a newer
+            answer.
     """
 
     size: int
@@ -68,14 +69,14 @@ class Written:
 
 @frozen
 class SharedPiece:
-    """What a store answers to a reader on another worker.
+    """The store's response to a reader on another worker.
 
     Attributes:
         answer: The answer's id.
         question: The id of the message that it answers.
         running: Whether the answer goes on.
         lost: Whether this look was the first to notice that the answer's worker has died.
-        frames: What comes after the reader's place.
+        frames: The frames after the reader's place.
         place: The reader's place after these frames.
     """
 
@@ -90,8 +91,8 @@ class SharedPiece:
 class SharedStreamStore(Protocol):
     """Shows running answers to all workers.
 
-    A chat has one answer at a time, which one worker writes. Nothing is written but what the page gets.
-    *chat* is a digest, from which neither user nor chat can be read.
+    A chat has one answer at a time, which one worker writes. Only what the page gets is written.
+    *chat* is a digest that reveals neither the user nor the chat.
     """
 
     @property
@@ -112,10 +113,10 @@ class SharedStreamStore(Protocol):
     async def write(
         self, chat: str, answer: str, frames: bytes, *, at: int, question: str, first: bool, ended: bool
     ) -> Written:
-        """Add *frames* to *answer*, or only say that its worker lives.
+        """Add *frames* to *answer*, or, without frames, only say that its worker is alive.
 
-        A repetition adds nothing. If the store has another number of bytes than *at*, it adds nothing and
-        says what it has; *at* 0 begins the answer again.
+        Writing the same frames twice adds them once. If the store has another number of bytes than *at*, it
+        adds nothing and returns its own number; *at* 0 begins the answer again.
 
         Args:
             chat: The chat.

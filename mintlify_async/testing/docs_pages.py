@@ -163,7 +163,7 @@ MARKUP = re.compile(
 def readable(text: str) -> str:
     """Return Markdown without the tags of components: their titles stay as words, or as links.
 
-    Code is left as it is. What was indented as the inside of a component is not any more.
+    Code is left as it is. The indentation of a component's content is removed.
     """
     pieces, at = list[str](), 0
     for fence in FENCE.finditer(text):

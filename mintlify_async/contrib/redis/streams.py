@@ -1,9 +1,9 @@
 """Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
 
 An answer is a Redis Stream, whose entries are the frames of a tenth of a second, and a hash with its state.
-The worker that reads the answer from the service writes at least twice a second; by that the others know that
-it lives, and it learns whether there are readers and whether to stop. Redis gets what pages get and nothing
-else: no key of the service and no thread. The names of the keys are hashes of user and chat.
+The worker that reads the answer from the service writes at least twice a second; this shows the others that
+it is alive, and tells it whether there are readers and whether to stop. Redis gets only what pages get: no
+key of the service, and the thread only encrypted. The names of the Redis keys are hashes of user and chat.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class RedisStreamStore(RedisStore):
             service.
         keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
         max_bytes: The largest size of one answer; a larger one ends with an error.
-        lost_after: Seconds without a sign of life from the worker that reads an answer. Then the worker
-            counts as dead, and readers on other workers are told that the answer was interrupted.
+        lost_after: Seconds without a write after which the worker that reads an answer counts as dead.
+            Readers on other workers are then told that the answer was interrupted.
 
     Raises:
         ConfigurationError: An argument is invalid.

@@ -1,4 +1,4 @@
-"""The relay's routes in the form of each framework, made of one table."""
+"""Turns one table of the relay's routes into the routes of each framework."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class PageRoute(NamedTuple):
-    """What answers one kind of request of a page.
+    """The handler for one kind of request that a page sends.
 
     Attributes:
         method: The HTTP method.
-        below: The path below that of the questions, in Starlette's form.
+        below: The path below the path of the questions, in Starlette's form.
         handler: Takes the request and, by name, the user's id, or None to call the user hook.
     """
 
@@ -84,7 +84,7 @@ def fastapi_router(routes: Sequence[PageRoute], path: str, user: Any) -> APIRout
 
 
 def asgi_app(routes: Sequence[PageRoute], path: str, rest: ASGIApp | None) -> ASGIApp:
-    """Return an ASGI application of *routes*; *rest* gets everything else."""
+    """Return an ASGI application of *routes*; *rest* gets all other requests."""
     # Litestar adds a slash to the path of a mounted application: it must not end up in the chat's id.
     pairs = ((PageRoute(route.method, f"{route.below}/", route.handler), route) for route in routes)
     own = starlette_routes([route for pair in pairs for route in pair], path)

@@ -1,4 +1,4 @@
-"""The relay's routes for aiohttp.web: each request and its streamed answer are handed on in ASGI's form."""
+"""Serves the relay's ASGI handlers with aiohttp.web."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class _Exchange:
 
 
 class _Connections:
-    """Finds out which readers have left: aiohttp.web does not tell a handler that waits for anything else."""
+    """Looks for readers who have left, since aiohttp.web tells only a handler that reads or writes."""
 
     def __init__(self) -> None:
         self._open: set[_Exchange] = set()

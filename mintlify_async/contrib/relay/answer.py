@@ -75,7 +75,7 @@ class RelayedAnswer:
         outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
             when the reader pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
             when the app's shutdown or the server cut it.
-        user: The user's id, as your user hook returned it.
+        user: The user's id, as your ``user`` function returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects. Empty when the worker that knew
             them has died.
@@ -223,7 +223,7 @@ class OpenReply:
     async def cut(self, error: MintlifyError | None = None) -> None:
         """End the answer at the service now, while :meth:`frames` is being read by another task.
 
-        The frames then end with *error* or, without one, as an answer that its reader stopped.
+        The frames then end with *error*. Without one they end like an answer that the reader stopped.
         """
         self._cut_by, self._stopped = error, error is None
         try:
@@ -335,7 +335,7 @@ class OpenReply:
 
 
 class Readable(Protocol):
-    """What a response streams: the frames of an answer, and how to leave it."""
+    """A source of an answer's frames, which a response streams and then leaves."""
 
     settings: AnswerSettings
 

@@ -1,4 +1,4 @@
-"""Reads a reader's verdict on an answer. Anyone can send one, so only two ids and a sign are passed on."""
+"""Reads a reader's verdict on an answer. Any client can send one, so only few values are read."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ MAX_BODY_BYTES = 4096
 class RelayFeedback:
     """A reader's verdict on an answer; the argument of the relay's ``on_feedback``.
 
-    The ids are those that the page sent: the relay cannot tell whether there is such an answer, or whose it
-    is. Compare them with what your ``on_finish`` stored. A reader may send a verdict again to change it.
+    The ids are those that the page sent. The relay does not know whether such an answer exists, or to which
+    user it belongs. Compare them with what your ``on_finish`` stored. A reader may send a verdict again to
+    change it.
 
     Attributes:
-        user: The user's id, as your user hook returned it.
+        user: The user's id, as your ``user`` function returned it.
         chat_id: The id that the page gave the chat, or None; at most 200 printable characters.
         message_id: The id of the answer in the page; 1 to 200 printable characters.
         value: 1 for a good answer, -1 for a bad one.

@@ -1,7 +1,7 @@
-"""Counts what a page's JSON consists of while it arrives, before anything is made of it.
+"""Counts the values in a page's JSON while it arrives, before it is parsed.
 
-``json.loads`` takes its time from the number of values, not of bytes: 4 MiB of empty lists take a second, in
-which the interpreter does nothing else, not even in another thread. So the values are counted first.
+The time of ``json.loads`` depends on the number of values, not of bytes: 4 MiB of empty lists take a second,
+in which the interpreter does nothing else, not even in another thread. So the values are counted first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(_OPENING + _CLOSING))
 class JSONStructure:
     """Counts the values of a JSON document that arrives in pieces, and the depth to which they are nested.
 
-    The counts are right up to the first place where the document is not JSON, which no parser passes.
+    The counts are right up to the first place where the document is not valid JSON, where every parser stops.
 
     Attributes:
         marks: The commas, colons and opening brackets outside of strings: one for each value and each name.
@@ -38,11 +38,11 @@ class JSONStructure:
 
     @property
     def values(self) -> int:
-        """How many values take as long to be read."""
+        """The number of plain values that take as long to parse."""
         return self.marks + self.fractions + self.escapes // ESCAPES_PER_VALUE
 
     def feed(self, piece: bytes, most: int) -> bool:
-        """Count *piece*; return whether there are at most *most* values. Else the count is not complete."""
+        """Count *piece*; return whether there are at most *most* values. If not, the count is incomplete."""
         piece = self._rest + piece
         cut = len(piece) - (len(piece) - len(piece.rstrip(b"\\"))) % 2
         piece, self._rest = piece[:cut], piece[cut:]

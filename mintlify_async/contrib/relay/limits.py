@@ -1,4 +1,4 @@
-"""How much a page may send: the app's limits, and those that no app needs to change."""
+"""The limits on what a page may send: those that an app can change, and the fixed ones."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def _positive(instance: object, attribute: Any, value: float) -> None:
 
 @frozen(kw_only=True)
 class RelayLimits:
-    """How much a page may send. A larger request is refused with 413 before the service is asked.
+    """How much a page may send. A request beyond a limit is refused before the service is asked.
 
-    With the defaults no request keeps the event loop from other work for more than 50 ms.
+    The status is 413, unless the limit says another. With the defaults, no request keeps the event loop from
+    other work for more than 50 ms.
 
     Args:
         body_bytes: The size of the whole request, in bytes, counted while it arrives. ``useChat`` sends the
@@ -33,18 +34,19 @@ class RelayLimits:
         values: The number of values in the request's JSON, names included; a fraction counts as two, ten
             escaped characters as one. A conversation of 12 turns with 100 KB of search results each has
             about 40,000.
-        nesting: How deep lists and objects may lie in each other.
+        nesting: How deep lists and objects may be nested (400).
         messages: The number of messages in the history.
         parts: The number of parts of all messages. Tool calls and data, which are dropped, do not count.
         question_characters: The length of the text of one message of the user, and of all context items.
         answer_characters: The length of the text of one message of the assistant.
         characters: The length of the texts, addresses and names of all messages, files aside.
         file_characters: The length of all file URLs of one message; a ``data:`` URL holds the file.
-        body_seconds: How long the request's body may take to arrive, in seconds.
-        uploads_per_address: How many bodies may be arriving from one network address at once. The oldest
-            gives way to a new one, with 503. IPv6 addresses with the same first 64 bits count as one.
+        body_seconds: How long the request's body may take to arrive, in seconds (408).
+        uploads_per_address: How many bodies may be arriving from one network address at once. A new
+            one ends the oldest, which is refused with 503. IPv6 addresses with the same first 64 bits count
+            as one.
         upload_bytes: The size of all bodies that are arriving, in bytes; one address may hold a quarter.
-            The oldest gives way.
+            The oldest is refused with 503.
 
     Raises:
         ConfigurationError: A limit is not above 0, or *upload_bytes* is below 4 times *body_bytes*.

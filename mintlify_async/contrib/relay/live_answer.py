@@ -1,7 +1,7 @@
-"""An answer that a task of its own reads, so that it does not end when its reader leaves.
+"""An answer that is read by a task of its own, so that it does not end when its reader leaves.
 
-The task keeps what the page gets; each reader reads that from the beginning. When there has been no reader
-for the grace, or a reader pressed Stop, the answer is stopped at the service.
+The task keeps what the page gets, and each reader gets that from the beginning. The answer is stopped at the
+service when it had no reader for the grace period, or when a reader pressed Stop.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ AT_A_TIME = 64  # pieces that a reader who joins late gets at once: a slow one m
 
 
 class LiveAnswer:
-    """One running answer: its task, its frames, and how many read them.
+    """One running answer: its task, its frames, and the number of its readers.
 
     Args:
         settings: The relay's settings for answers.
-        grace: Seconds for which it goes on without a reader.
-        max_bytes: How large it may become.
+        grace: Seconds for which the answer goes on without a reader.
+        max_bytes: The largest size of the answer.
 
     Attributes:
         pieces: What the page gets, without the last ``[DONE]``.
-        ended: Whether nothing more will come.
-        chat: What a store knows its chat by; "" for an answer that no page can find again.
+        ended: Whether the answer has ended.
+        chat: The key of its chat in a store; "" for an answer that no page can find again.
         question: The id of the message that it answers.
     """
 
@@ -106,18 +106,18 @@ class LiveAnswer:
         self._readers += 1
 
     def leave(self) -> None:
-        """Count a reader less; the grace of the last one begins."""
+        """Count one reader less. When the last one leaves, the grace period begins."""
         self._readers -= 1
         self.seen()
 
     def seen(self) -> None:
-        """Note that there is a reader now; the grace begins again."""
+        """Note that there is a reader now, so that the grace period begins again."""
         self._read_at = self.settings.clock.now()
         if self._timer is None and not self._readers:
             self._look()
 
     def _look(self) -> None:
-        """Stop the answer when its grace is over, or look again when it can be."""
+        """Stop the answer if its grace period is over, or check again when it will be."""
         self._timer = None
         clock, due = self.settings.clock, self._read_at + self.grace
         if self._readers or self.ended:
@@ -154,7 +154,7 @@ class LiveAnswer:
             self._end()
 
     async def _open(self, opening: Coroutine[Any, Any, OpenReply]) -> OpenReply | None:
-        """Return the open answer; None when there is none, and the page that asked is told why."""
+        """Return the open answer; None when it was refused, and the page is told why."""
         try:
             self._reply = await opening
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Opens the answer to a page's question: while its reader is there, and without a thread that is lost."""
+"""Opens the answer to a page's question, unless its reader leaves or the app shuts down."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def ask_while_there(
     """Return the opened reply of *ask*. If the service has lost *thread*, ask once more without it.
 
     Args:
-        ask: Asks in the thread that it is given.
+        ask: Asks the question in the thread that is its argument.
         thread: The conversation's thread.
         request: The page's request; None opens the reply whether the reader leaves or not.
-        shutdown: May cut the reply.
+        shutdown: Closes the reply when the app shuts down.
 
     Raises:
         MintlifyError: There is no answer.

@@ -2,8 +2,8 @@
 
 ``useChat`` of ai 5.0.0 rejects an answer because of one unknown field, and every release rejects an unknown
 type, a ``null`` in an optional field, and an unknown finish reason. So :class:`SafeEvents` passes only the
-fields that 5.0.0 knows, avoids sequences of events that make the page throw, and puts a sentence of ours in
-the place of the service's error texts. :class:`ThreadHider` removes the thread's id and key.
+fields that 5.0.0 knows, avoids sequences of events that make the page throw, and replaces the service's error
+texts by fixed sentences. :class:`ThreadHider` removes the thread's id and key.
 """
 
 from __future__ import annotations
@@ -346,8 +346,8 @@ def delta_frame(delta: TextDelta | ReasoningDelta, hider: ThreadHider) -> bytes 
 def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     """Return *event* as one server-sent event: ASCII and strict JSON that the page's parser accepts.
 
-    What *hider* knows is hidden. Keys of the service, for instance in an error's text, are masked. Deltas of
-    the model's text are left alone, since documentation shows such keys as examples.
+    The thread that *hider* knows is hidden. Keys of the service, for instance in an error's text, are masked.
+    Deltas of the model's text are left alone, since documentation shows such keys as examples.
     """
     text = _strict_json(event)
     if hider is not None and hider.concerns(text):

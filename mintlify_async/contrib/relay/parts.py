@@ -1,4 +1,4 @@
-"""The parts of messages that a page may send: their fields, how long these are, where addresses may lead."""
+"""Checks the parts of messages that a page sends: their fields, lengths and addresses."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def read_part(part: object) -> Wire | None:
     """Return the allowed fields of a part; None for tools, data, and types of later releases.
 
     Raises:
-        RelayRefusal: It is not a part, a field is missing or too long, or an address leads elsewhere than to
-            the web.
+        RelayRefusal: It is not a part, a field is missing or too long, or an address is not
+            a web address.
     """
     if not is_object(part):
         raise RelayRefusal(400, "A part must be an object.")

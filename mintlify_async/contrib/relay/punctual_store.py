@@ -1,4 +1,4 @@
-"""A conversation store whose steps end in time, and which fails with one error whatever went wrong."""
+"""A conversation store with a time limit for each step and one error for all failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StoreError(StateError):
 
 
 class PunctualStore:
-    """The store of an app, bounded in time. Its errors are :class:`StoreError` and ``StoreConflictError``."""
+    """The app's store with a time limit. Its errors are :class:`StoreError` and ``StoreConflictError``."""
 
     def __init__(self, store: ConversationStore, clock: Clock) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class PunctualStore:
         return await self._step(partial(self._store.delete, id, owner=owner))
 
     async def ids(self, *, owner: str) -> list[str]:
-        """Return what the app's store does."""
+        """List ids as the app's store does."""
         return await self._step(partial(self._store.ids, owner=owner))
 
     async def _step(self, step: Callable[[], Awaitable[T]]) -> T:

@@ -1,6 +1,6 @@
 """Reads and checks the question in a page's request.
 
-Anyone can send such a request, so nothing of it reaches the service unless a list in this file names it.
+Any client can send such a request, so only the fields that a list in this file names reach the service.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class Question:
-    """The question of a page, checked.
+    """The checked question of a page.
 
     Attributes:
         messages: The history as JSON objects, with allowed roles and parts only.
         seal: The sealed thread that the page sent, not opened yet, or None.
         chat_id: The id that the page gave the chat, or None.
-        message_id: The message that is to be edited or answered again; None for none and without a store.
+        message_id: The message that is to be edited or answered again; None if there is none, or no store.
         fields: The other fields that the page sent, unchecked, for the relay's ``ask``. Empty after the
             question was asked, because they may be large.
     """
@@ -82,7 +82,7 @@ def _conversation_too_long() -> NoReturn:
 
 
 def _check_together(history: Sequence[Any], messages: Sequence[Wire], limits: RelayLimits) -> None:
-    """Check what no message shows alone: *history* is what the page sent, *messages* what is passed on."""
+    """Check the messages together: *history* is what the page sent, *messages* what is passed on."""
     if len({message["id"] for message in history}) < len(history):
         raise RelayRefusal(400, "Two messages have the same id.")
     if not messages or messages[-1]["id"] != history[-1]["id"]:

@@ -1,4 +1,4 @@
-"""What a page is told when it gets no answer: a status and a short sentence, without the service's text."""
+"""Turns errors into refusals: a status and a short sentence for the page, without the service's text."""
 
 from __future__ import annotations
 

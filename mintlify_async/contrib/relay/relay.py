@@ -126,9 +126,9 @@ class Relay:
             encrypts; all of them decrypt. The first one also makes the pseudonym by which the service knows a
             user.
         user: A plain or async function that takes the request and returns an id of one person or, for people
-            without an account, of one browser. It stays here: the service gets a pseudonym as ``fp``. To
-            refuse the request, raise an ``HTTPException`` or return an empty string. Not needed when every
-            call of :meth:`respond` and :meth:`open` passes ``user=``.
+            without an account, of one browser. The id stays in your app: the service gets a pseudonym as
+            ``fp``. To refuse the request, raise an ``HTTPException`` or return an empty string. Not needed
+            when every call of :meth:`respond` and :meth:`open` passes ``user=``.
         store: Where conversations are kept, each named by its chat's id and owned by the user. A page then
             posts its newest message only (of a whole history, only that counts), and gets the history from
             :meth:`history`. Without a store, pages keep their history and their sealed thread.
@@ -158,9 +158,9 @@ class Relay:
         seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
         error_text: Returns the text that the page shows for the error that interrupted an answer; short fixed
             sentences by default.
-        streams: Where answers that run are kept, so that a page can go on with its answer after a reload, and
-            only a page that asks to stop it ends it at once: a ``MemoryStreamStore`` for one worker, a
-            ``RedisStreamStore`` for several. None: an answer ends when its reader leaves.
+        streams: Where running answers are kept, so that a page can go on after a reload: a
+            ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or a new
+            question of the page ends an answer at once. None: an answer ends when its reader leaves.
         clock: The source of time.
 
     Raises:

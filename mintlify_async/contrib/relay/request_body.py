@@ -46,9 +46,9 @@ class BodyReader:
 
         Args:
             request: The request of a page.
-            what: What it sends, for the refusals: ``question``.
+            what: The name of the body in refusals, such as ``question``.
             most: The largest size in bytes; that of the limits by default.
-            advice: What the reader can do when it is too large; begins with a blank.
+            advice: What the reader can do if the body is too large; begins with a blank.
 
         Raises:
             RelayRefusal: It is not sent as JSON, too large or too slow, or not a JSON object.

@@ -1,7 +1,6 @@
-"""The answers that run on this worker, and readers of those that run on others.
+"""Starts, finds and stops running answers, on this worker and on others.
 
-A page asks here, reads an answer again after a reload, and stops it. An answer belongs to a user and a chat;
-other users find none.
+An answer belongs to a user and a chat. Other users do not find it.
 """
 
 from __future__ import annotations

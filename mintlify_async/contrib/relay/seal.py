@@ -1,4 +1,4 @@
-"""What leaves the app about a thread and a user: a token for the page, a pseudonym for the service.
+"""Makes tokens of threads for the page, and pseudonyms of users for the service.
 
 The page keeps the token and sends it with the next question. It can neither read nor change the token, and
 the token works for one user and one documentation site only.
@@ -94,7 +94,7 @@ class ThreadSeal:
         return self
 
     def pseudonym(self, user: str) -> str:
-        """Return what the service is told of *user*: always the same 43 characters, which only we can relate.
+        """Return the pseudonym of *user* for the service: 43 characters, the same each time.
 
         Another first secret makes another pseudonym: the service then takes each user for a new one.
         """
@@ -103,7 +103,7 @@ class ThreadSeal:
         return urlsafe_b64encode(named.digest()).decode("ascii").rstrip("=")
 
     def at(self, base_url: str, domain: str) -> ThreadSeal:
-        """Return one with the same secrets whose tokens are for one site of one service only."""
+        """Return a seal with the same secrets whose tokens are for one site of one service only."""
         other = object.__new__(type(self))
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
@@ -138,7 +138,7 @@ class ThreadSeal:
 
 
 def _canonical(token: str) -> bool:
-    """Return whether *token* is exactly what we encoded: Base64 decoders skip stray characters."""
+    """Return whether *token* is exactly what was encoded: Base64 decoders skip stray characters."""
     if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii():
         return False
     try:

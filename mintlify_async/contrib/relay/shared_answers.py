@@ -32,7 +32,7 @@ TICK = 0.1
 BEAT = 0.5
 """Seconds after which a silent answer is written, too: its worker shows that it lives, and learns of Stop."""
 PATIENCE = 5.0
-"""Seconds for which a reader on another worker bears a store that is away."""
+"""Seconds for which a reader on another worker waits for a store that cannot be reached."""
 
 
 class AnswerWriter:
@@ -163,7 +163,7 @@ class SharedReader:
         yield DONE
 
     async def close(self) -> None:
-        """Leave: the other worker notices that the looks have ended."""
+        """Stop reading; the other worker notices that nothing reads any more."""
 
     async def tell_of_loss(self) -> None:
         """If this reader is the first to notice that the worker has died, tell the app's hook of the part."""

@@ -1,4 +1,4 @@
-"""Ends a relay's answers when the app shuts down: nothing new begins, and what runs ends or is cut."""
+"""Ends a relay's answers when the app shuts down: no answer begins, and running ones end or are cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOK = 0.05  # seconds between two looks at whether answers still run
 
 
 class Shutdown:
-    """Knows the answers that run, and whether new ones may begin."""
+    """The running answers, and whether new ones may begin."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

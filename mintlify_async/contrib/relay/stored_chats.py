@@ -1,6 +1,6 @@
-"""Conversations of pages in a store: what a question follows or replaces, and the history for a page.
+"""Keeps pages' conversations in a store: asks their questions and returns their history.
 
-Of what a page posts only the newest message counts. What was said before it comes from the store.
+Only the newest message that a page posts is read. The messages before it come from the store.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _NO_QUESTION = "There is no such question to answer again. Please ask it as a ne
 
 @define(eq=False)
 class KeptAnswer:
-    """Makes the answer that the store keeps: with the id that the page knows, without what no page may see.
+    """Makes the answer that the store keeps, with the id that the page knows and without the thread.
 
     Args:
         before: The conversation's messages, with the question.
 
     Attributes:
         id: The answer's id, once the page has it.
-        hider: Knows what no page may see.
+        hider: Removes the thread's id and key.
         reply: The answer. It owns this.
     """
 
@@ -125,9 +125,9 @@ class StoredChats:
     """The conversations in a store, each named by its chat's id and owned by its user.
 
     Args:
-        session: Asks their questions.
-        store: Where they are.
-        clock: Measures how long things take.
+        session: Asks the questions.
+        store: Where the conversations are kept.
+        clock: The source of time.
         most: The most messages that are sent with a question, and shown to a page.
     """
 
@@ -147,10 +147,10 @@ class StoredChats:
             question: What the page sent.
             user: Owns the conversation.
             options: Further arguments of ``session.ask``.
-            fp: Names the user to the service.
+            fp: The pseudonym by which the service knows the user.
 
         Raises:
-            RelayRefusal: It has none, or an answer is being written there.
+            RelayRefusal: The conversation lacks the question, or another answer is being written there.
             StateError: The store cannot be read.
         """
         more = dict(options)

@@ -1,7 +1,7 @@
-"""Bounds the bodies of requests that are arriving: slow ones must not shut others out.
+"""Limits the request bodies that are arriving, so that slow ones do not shut others out.
 
-Anyone can open a thousand connections and send a byte a second on each. So when there are too many, the
-oldest gives way: a reader's own request, which arrives within a second, is always among the newest.
+Any client can open a thousand connections and send one byte per second on each. So when there are too many,
+the oldest is ended: a reader's own request, which arrives within a second, is always among the newest.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Upload:
     """A body that is arriving.
 
     Attributes:
-        length: Its size so far, in bytes.
-        gave_way: Whether it had to give way to another one, or is too large itself.
+        length: The size so far, in bytes.
+        gave_way: Whether the body was ended in favour of another one, or is too large itself.
     """
 
     groups: tuple[_Group, ...]
@@ -50,13 +50,13 @@ class Upload:
     gave_way: bool = False
 
     def begin(self) -> None:
-        """Count it, and let older ones give way to it."""
+        """Count the body, and end older ones if there are too many."""
         for group in self.groups:
             group.uploads[self] = None
         self.grow(0)
 
     def grow(self, length: int) -> None:
-        """Count *length* further bytes, and let older uploads give way to them, or this one."""
+        """Count *length* further bytes, and end older uploads, or this one, if there are too many bytes."""
         if self.gave_way:  # the piece arrived before it was told
             return
         self.length += length
@@ -70,7 +70,7 @@ class Upload:
                 oldest.deadline.end()
 
     def leave(self) -> None:
-        """Count it no longer. Leaving twice is harmless."""
+        """Stop counting the body. Leaving twice is harmless."""
         for group in self.groups:
             if self in group.uploads:
                 del group.uploads[self]

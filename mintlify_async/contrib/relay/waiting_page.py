@@ -106,7 +106,7 @@ class WaitingResponse(Response):
             await self._settings.clock.sleep(seconds)
             try:
                 await sender.comment()
-            except OSError:  # the reader has left, as whoever reads its messages will see
+            except OSError:  # the reader has left; the code that reads its messages notices
                 return
             seconds = keep_alive
 
