@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import TURN, desk, x_user
-from relay_kit import SECRET, request_of, until, user_message
+from relay_kit import SECRET, refused, request_of, until, user_message
 
 from mintlify_async import MintlifySession, QuotaExceededError
 from mintlify_async.contrib.relay import Relay, RelayLimits, RelayRefusal
@@ -124,7 +124,7 @@ async def test_what_a_page_sent_besides_is_let_go_before_the_service_answers():
 
     async with MintlifySession(domain="acme", assistant_key=key, base_url="http://127.0.0.1:9") as session:
         made = Relay(session, secrets=[SECRET], user=x_user, ask=ask)
-        assert (await made.respond(request_of({**ASKED, "a": {}}))).status_code == 502
+        assert (await refused(made, request_of({**ASKED, "a": {}}))).status_code == 502
     assert released.is_set()
 
 
@@ -255,7 +255,7 @@ async def test_the_rate_hook_may_look_at_the_request():
     async with relay(rate=rate) as made:
         assert await ask(made, client="203.0.113.9", user="ada") == 200
         held = request_of(b"not read", client="203.0.113.9", user="bob", **{"x-tier": "free"})
-        response = await made.respond(held)
+        response = await refused(made, held)
         assert (response.status_code, response.headers["retry-after"]) == (429, "9")
     assert seen == [("ada", "203.0.113.9"), ("bob", "203.0.113.9")]
 
@@ -267,5 +267,5 @@ async def test_the_rate_hook_may_raise_what_a_quota_raises():
         raise QuotaExceededError("no slot is free", retry_after=4.2, limit="ask_per_key")
 
     async with relay(rate=rate) as made:
-        response = await made.respond(request_of(ASKED))
+        response = await refused(made, request_of(ASKED))
         assert (response.status_code, response.headers["retry-after"]) == (429, "5")
