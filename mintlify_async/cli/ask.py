@@ -96,8 +96,7 @@ def _show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 
 def _show_list(title: str, lines: list[str], terminal: Terminal) -> None:
-    terminal.write("")
-    terminal.shown("\n".join([title, "", *lines]))
+    terminal.write("\n".join(["", title, "", *lines]))
 
 
 def _source_lines(sources: list[mintlify.AnswerSource]) -> Iterator[str]:

@@ -7,6 +7,7 @@ notes are printed above it, and typed keys are not shown.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -109,6 +110,7 @@ class _MarkdownView:
         self._blocks = Blocks()
         self._printed = False
         self._live: Live | None = None
+        self._drawing: asyncio.TimerHandle | None = None
         # From now on: keys that are typed before the first text would move its beginning.
         self._show_keys = hide_keys(console.file)
 
@@ -124,13 +126,20 @@ class _MarkdownView:
             self._live = Live(
                 console=self._console,
                 get_renderable=self._growing,
-                refresh_per_second=REFRESHES_PER_SECOND,
+                auto_refresh=False,  # its thread draws between the two halves of a print
                 transient=True,
                 vertical_overflow="crop",
             )
             self._live.start()
         for block in self._blocks.feed(CONTROLS.sub("", text)):
             self._print(block)
+        if self._drawing is None:
+            self._drawing = asyncio.get_running_loop().call_later(1 / REFRESHES_PER_SECOND, self._draw)
+
+    def _draw(self) -> None:
+        self._drawing = None
+        if self._live is not None:
+            self._live.refresh()
 
     def _print(self, block: str) -> None:
         if self._printed:
@@ -145,6 +154,8 @@ class _MarkdownView:
             self._show_keys()
 
     def _finish(self) -> None:
+        if self._drawing is not None:
+            self._drawing.cancel()
         if self._live is None:
             return
         tail = self._blocks.tail
@@ -233,13 +244,6 @@ class Terminal:
     def answer(self) -> _PlainView | _MarkdownView:
         """Return a view of one answer."""
         return _PlainView(self) if self._out_console is None else _MarkdownView(self._out_console)
-
-    def shown(self, text: str) -> None:
-        """Write a finished piece of Markdown as part of the answer."""
-        if self._out_console is None:
-            self.write(text)
-        else:
-            self._out_console.print(_markdown(CONTROLS.sub("", text)))
 
     @contextmanager
     def progress(self, text: str) -> Generator[Callable[[str], None]]:

@@ -176,7 +176,8 @@ def _text_pieces(question: Question, results: Sequence[Section]) -> Iterator[str
         return
     for section in results[:SECTIONS_QUOTED]:
         link = f"[{section.page.title}]({section.path})"
-        yield f"**{section.heading}** ({link})\n\n{excerpt(section.content)}\n\n"
+        named = f"**{link}**" if section.heading == section.page.title else f"**{section.heading}** — {link}"
+        yield f"{named}\n\n{excerpt(section.content)}\n\n"
     yield f"Found in {len(results)} section{'s' if len(results) > 1 else ''} of the documentation."
 
 

@@ -70,7 +70,7 @@ class Section:
         """Return the section as an entry of the search tool's results."""
         return {
             "path": self.path,
-            "metadata": {"title": self.page.title, "section": self.heading},
+            "metadata": {"title": self.heading},
             "content": self.content,
             "score": round(self.score, 4),
         }

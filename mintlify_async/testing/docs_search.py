@@ -22,9 +22,9 @@ DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
-        "a about an and any are as at be by can do does for from get has have how i if in into is it its me "
-        "my no not of on or please so than that the their then there these they this to was we what when "
-        "where which who why will with you your",
+        "a about an and any are as at be by can do does find for from get has have how i if in into is it "
+        "its me my no not of on or please so than that the their then there these they this to was we what "
+        "when where which who why will with you your",
     )
 )
 """Words that nearly every page has; searching for them would only level the scores."""

@@ -97,7 +97,7 @@ async def test_ask_shows_what_people_read(service, site):
             {"type": "tool-output-available", "toolCallId": "1", "output": {"results": [page]}},
             {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log in"},
             *text_part("b", "## Log in\n\nPress \ud83d\ude00."),
-            *text_part("c", "```suggestions\n(SSO)[/sso]\n```"),
+            *text_part("c", "```suggestions\n(7. Use `sso`)[/sso]\n```"),
             {"type": "finish"},
         ]
     )
@@ -106,7 +106,7 @@ async def test_ask_shows_what_people_read(service, site):
     assert ended.out == (
         "Let me look that up.\n\n## Log in\n\nPress 😀.\n"
         f"\nSources:\n\n- Log in — {base}/login\n  - #sso — {base}/login#sso\n"
-        f"\nSee next:\n\n- SSO — {base}/sso\n"
+        f"\nSee next:\n\n- 7. Use `sso` — {base}/sso\n"
     )
     assert ended.err == "search: log in\n"
 

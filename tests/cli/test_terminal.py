@@ -8,6 +8,7 @@ import json
 import random
 import re
 import sys
+import threading
 
 import pytest
 from child_process import child_environment
@@ -70,45 +71,45 @@ def test_a_code_block_is_one_block():
     assert finished[1] == "```python\na = 1\n\nb = 2\n```\n"
 
 
-def answered(terminal: Terminal, pieces: list[str]) -> None:
+async def answered(terminal: Terminal, pieces: list[str]) -> None:
     view = terminal.answer()
     for piece in pieces:
         view.feed(piece)
     view.close()
 
 
-def test_a_pipe_gets_the_plain_text():
+async def test_a_pipe_gets_the_plain_text():
     """No colour, no Markdown drawn, the text as it is."""
     out = io.StringIO()
-    answered(Terminal(out=out, err=io.StringIO(), environ={}), split(ANSWER, 1))
+    await answered(Terminal(out=out, err=io.StringIO(), environ={}), split(ANSWER, 1))
     assert out.getvalue() == ANSWER
 
 
-def test_a_plain_answer_ends_its_line():
+async def test_a_plain_answer_ends_its_line():
     """The prompt of the shell stands on a line of its own."""
     out = io.StringIO()
-    answered(Terminal(out=out, err=io.StringIO(), environ={}), ["no line end"])
+    await answered(Terminal(out=out, err=io.StringIO(), environ={}), ["no line end"])
     assert out.getvalue() == "no line end\n"
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1", "TERM": "xterm"}, {"TERM": "xterm"}])
-def test_a_terminal_shows_all_of_it(environ, monkeypatch):
+async def test_a_terminal_shows_all_of_it(environ, monkeypatch):
     """Every word of the answer is on the screen at the end, and NO_COLOR means no colour."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     out = FakeTerminal()
-    answered(Terminal(out=out, err=FakeTerminal(), environ=environ), split(ANSWER, 2))
+    await answered(Terminal(out=out, err=FakeTerminal(), environ=environ), split(ANSWER, 2))
     seen = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", out.getvalue())
     for words in ("login", "a = 1", "b = 2", "one", "two", "Last words."):
         assert words in seen
     assert bool(re.search(r"\x1b\[[\d;]*3[0-8]", out.getvalue())) == ("NO_COLOR" not in environ)
 
 
-def test_a_dumb_terminal_gets_plain_text():
+async def test_a_dumb_terminal_gets_plain_text():
     """TERM=dumb can show no Markdown."""
     out = FakeTerminal()
-    answered(Terminal(out=out, err=FakeTerminal(), environ={"TERM": "dumb"}), [ANSWER])
+    await answered(Terminal(out=out, err=FakeTerminal(), environ={"TERM": "dumb"}), [ANSWER])
     assert out.getvalue() == ANSWER
 
 
@@ -134,23 +135,21 @@ def test_progress_on_a_terminal_keeps_each_change():
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}])
-def test_an_answer_cannot_steer_the_terminal(environ, monkeypatch):
+async def test_an_answer_cannot_steer_the_terminal(environ, monkeypatch):
     """Escape sequences in the service's text never reach a terminal; line ends and tabs do."""
     monkeypatch.setenv("TERM", environ["TERM"])
     out, err = FakeTerminal(), FakeTerminal()
     terminal = Terminal(out=out, err=err, environ=environ)
-    answered(terminal, ["a\x1b]0;title\x07b\x9b2J\tc\n"])
-    terminal.shown("\x1b[2Jshown")
+    await answered(terminal, ["a\x1b]0;title\x07b\x9b2J\tc\n"])
     terminal.note("\x1b[2Jnote")
     assert not re.search(r"\x1b\]0|\x07|\x9b|\x1b\[2J", out.getvalue() + err.getvalue())
-    assert "shown" in out.getvalue()
 
 
-def test_a_pipe_gets_no_control_characters_either():
+async def test_a_pipe_gets_no_control_characters_either():
     """The text may end up on a terminal later: `ask … > answer.txt; cat answer.txt`."""
     out, err = io.StringIO(), io.StringIO()
     terminal = Terminal(out=out, err=err, environ={})
-    answered(terminal, ["a\x1b[2Jb\r\n", "\tc\n"])
+    await answered(terminal, ["a\x1b[2Jb\r\n", "\tc\n"])
     with terminal.progress("job") as progress:
         progress("\x1b[2Jactive")
     assert (out.getvalue(), err.getvalue()) == ("a[2Jb\n\tc\n", "[2Jactive\n")
@@ -177,7 +176,7 @@ WORDS = [f"word{number:02}" for number in range(40)]
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("moment", range(4, 41, 4))
-def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
+async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     """Notes between the pieces of a growing paragraph stand above it, and a cut leaves it once."""
     regions: list[Live] = []
 
@@ -201,6 +200,20 @@ def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     left = "\n".join(lines_left(screen.getvalue(), width))
     assert re.findall(r"word\d\d", left) == WORDS[:moment]
     assert re.findall(r"note\d\d", left) == [f"note{number:02}" for number in range(0, moment, 3)]
+
+
+async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch):
+    """A thread that draws between the two halves of a print leaves lines on the screen."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    screen = FakeTerminal()
+    before = set(threading.enumerate())
+    view = Terminal(out=screen, err=screen, environ={"TERM": "xterm"}).answer()
+    view.feed("Let me ")
+    assert set(threading.enumerate()) == before
+    assert "Let me" not in screen.getvalue()
+    while "Let me" not in screen.getvalue():  # although nothing follows
+        await asyncio.sleep(0.01)
+    view.close()
 
 
 def test_a_note_does_not_stand_in_a_line_of_the_answer():
@@ -275,12 +288,12 @@ async def test_the_result_of_a_wait_is_printed_once(service):
     assert len([line for line in left if line.endswith("  active")]) == 1
 
 
-def test_without_rich_everything_is_plain(monkeypatch):
+async def test_without_rich_everything_is_plain(monkeypatch):
     """The extra is a comfort: a terminal without it gets the text."""
     monkeypatch.setitem(sys.modules, "rich.console", None)
     out, err = FakeTerminal(), FakeTerminal()
     terminal = Terminal(out=out, err=err, environ={"TERM": "xterm"})
-    answered(terminal, split(ANSWER, 3))
+    await answered(terminal, split(ANSWER, 3))
     terminal.note("a note")
     with terminal.progress("job") as progress:
         progress("active")

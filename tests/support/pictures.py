@@ -56,6 +56,9 @@ class NoLive:
     def stop(self) -> None:
         pass
 
+    def refresh(self) -> None:
+        pass
+
 
 class Screen(io.StringIO):
     """A stream that says that it is a terminal."""

@@ -102,6 +102,17 @@ async def test_answer_shows_no_tag(folder):
     assert [source.url for source in answer.sources] == ["https://docs.example/set-up"]
 
 
+async def test_sections_are_shown_by_their_headings(tmp_path):
+    """In the text and in the sources; a section that begins its page is named once."""
+    (tmp_path / "login.mdx").write_text("---\ntitle: Log in\n---\nLog in.\n## 2. By SSO\nLog in.\n", "utf-8")
+    async with LocalService(docs=tmp_path) as service, service.session() as session:
+        answer = await session.ask("How do I log in?")
+    assert "**[Log in](/login)**\n\nLog in." in answer.text
+    assert "**2. By SSO** — [Log in](/login#2-by-sso)\n\nLog in." in answer.text
+    (page,) = answer.sources
+    assert (page.title, [section.title for section in page.sections]) == ("Log in", ["2. By SSO"])
+
+
 def test_a_page_about_the_question_comes_first(tmp_path):
     """Title and description count more than a heading elsewhere that has the same words."""
     (tmp_path / "a.mdx").write_text("---\ntitle: All calls\n---\n## Quota\nquota quota\n", encoding="utf-8")

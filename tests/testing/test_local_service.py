@@ -300,7 +300,7 @@ async def test_the_search_finds_what_fits(client):
     results = results_of(stream)
     assert len(results) == 3
     assert results[0]["path"].startswith("/authentication")
-    assert results[0]["metadata"]["title"] == "Authentication"
+    assert results[0]["metadata"]["title"] == "When a key is refused"
     assert [one["score"] for one in results] == sorted((one["score"] for one in results), reverse=True)
 
 
