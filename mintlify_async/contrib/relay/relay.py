@@ -233,7 +233,7 @@ class Relay:
             error_text=error_text,
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        usual = self._settings_of(ask if isinstance(ask, Mapping) else {})
+        usual = self._settings_of({} if ask is None or callable(ask) else ask)
         self._running = running_answers(streams, usual)
 
     @property
@@ -341,7 +341,9 @@ class Relay:
             ConfigurationError: *seconds* is below 0, or no finite number.
         """
         check_seconds(seconds, "seconds", zero=True)
-        await self._shutdown.drain(seconds, lambda: self.streaming)
+        await self._shutdown.drain(seconds, lambda: self.streaming + self._resumed.taken.total())
+        if self._running is not None:
+            await self._running.written()
 
     def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
@@ -484,10 +486,14 @@ class Relay:
         self._shutdown.check()
         who = await self._who(request, user)
         await self._check_rate(who, request)
-        self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
+        if live is None:  # its question may end the answer that has the place
+            self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
         question = await read_question(request, self._bodies, stored=self._chats is not None)
         options = await self._options(request, question)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
+        if live is not None and self._running is not None:
+            await self._running.make_way(live, who, question.chat_id)
+        self._shutdown.check()  # a drain may have begun and ended meanwhile
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
@@ -510,8 +516,6 @@ class Relay:
         fp = self._seal.pseudonym(user)
         running = None if live is None else self._running
         stored: StoredQuestion | None = None
-        if live is not None and running is not None:
-            await running.make_way(live, user, question.chat_id)
         try:
             if self._chats is None:
                 thread = thread_of(question, user, settings.seal)

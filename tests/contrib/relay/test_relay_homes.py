@@ -16,7 +16,7 @@ pytest.importorskip("fastapi")
 
 from aiohttp import web
 from relay_desk import HEAD, TURN, x_user
-from relay_kit import SECRET, Page, events, serving, until, user_message
+from relay_kit import SECRET, Page, events, pseudonym, serving, until, user_message
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -170,7 +170,7 @@ async def test_a_question_is_answered(home):
     assert (status, events(body)[-1]["type"]) == (200, "finish")
     assert headers["content-type"] == "text/event-stream"
     assert "content-length" not in headers
-    assert service.requests[-1].json["fp"] == "ada"
+    assert service.requests[-1].json["fp"] == pseudonym("ada")
     assert [answer.outcome for answer in told] == ["finished"]
     async with page.http.get(f"{page.address}/own") as response:
         assert (response.status, await response.text()) == (200, "own")
