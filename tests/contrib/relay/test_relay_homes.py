@@ -248,15 +248,15 @@ async def test_uploads_are_limited(home, chunked):
 
 @pytest.mark.parametrize("framing", [b"content-length: 100", b"transfer-encoding: chunked"])
 async def test_a_reader_who_leaves_in_mid_upload(home, framing, caplog):
-    """The place is free again, nothing is asked, and the log has no error."""
+    """The upload is no longer counted, nothing is asked, and the log has no error."""
     page, service, relay, _ = home
     host, port = page.address.removeprefix("http://").split(":")
     _, writer = await asyncio.open_connection(host, int(port))
     head = b"POST /api/chat HTTP/1.1\r\nhost: x\r\nx-user: ada\r\ncontent-type: application/json\r\n"
     writer.write(head + framing + b"\r\n\r\n" + b"2\r\n{ \r\n")
-    await until(lambda: relay.streaming)
+    await until(lambda: relay.arriving)
     writer.close()
-    await until(lambda: not relay.streaming)
+    await until(lambda: not relay.arriving)
     assert service.requests == []
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
@@ -281,7 +281,7 @@ async def test_aiohttps_own_request_is_there_for_the_hooks():
                 assert (response.status, await response.text()) == (403, "no")
             async with http.post(f"{address}/api/chat?who=ada", json=body) as response:
                 assert events(await response.read())[-1]["type"] == "finish"
-        assert service.requests[-1].json["fp"] == "ada"
+        assert service.requests[-1].json["fp"] == pseudonym("ada")
         assert seen == [("127.0.0.1", "127.0.0.1", "/api/chat")] * 2
 
 
