@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from mintlify_async import StreamInterruptedError
@@ -162,7 +163,7 @@ class LiveAnswer:
                 self._add(STOPPED)
             raise
         except Exception as error:
-            if not isinstance(error, RelayRefusal | ClientDisconnect):
+            if not isinstance(error, HTTPException | ClientDisconnect):  # the app's hooks may refuse, too
                 log.exception("a question was not asked")
             for outcome in (self.asked, self.opened):
                 if not outcome.done():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
+from attrs import evolve
 from starlette.requests import ClientDisconnect
 
 from mintlify_async import ConfigurationError, MintlifyError, NotFoundError
@@ -19,12 +21,21 @@ from .seal import SealError, ThreadSeal
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from mintlify_async import Reply, Thread
+    from mintlify_async import MintlifySession, Reply, Thread
 
     from .question import Question
     from .shutdown import Shutdown
 
 log = logging.getLogger("mintlify_async.relay")
+
+MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
+
+
+def without_patience(session: MintlifySession) -> MintlifySession:
+    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` at the latest."""
+    retry = session.options.retry
+    within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
+    return session.with_options(retry=evolve(retry, within=within))
 
 
 async def ask_while_there(

@@ -6,7 +6,6 @@ It uses Starlette only; :mod:`.router` adds the parts for FastAPI.
 from __future__ import annotations
 
 import logging
-import math
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -28,7 +27,7 @@ from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse
 from .feedback import RelayFeedback, read_feedback
 from .hooks import call
 from .limits import RelayLimits
-from .opening import ask_while_there, logged_refusal, thread_of
+from .opening import ask_while_there, logged_refusal, thread_of, without_patience
 from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
 from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .request_body import BodyReader
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from .live_answer import LiveAnswer
 
 log = logging.getLogger("mintlify_async.relay")
-
-MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
 AskOptions = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
@@ -210,7 +207,7 @@ class Relay:
         for name, seconds in (("keep_alive", keep_alive), ("stall", stall)):
             if seconds is not None and not seconds > 0:
                 raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
-        self._session = _without_patience(session)
+        self._session = without_patience(session)
         limits = limits or RelayLimits()
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         self._bodies = BodyReader(limits, Uploads(limits), self._clock)
@@ -236,7 +233,8 @@ class Relay:
             error_text=error_text,
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        self._running = running_answers(streams, self._answer_settings)
+        usual = self._settings_of({} if ask is None or callable(ask) else ask)
+        self._running = running_answers(streams, usual)
 
     @property
     def streaming(self) -> int:
@@ -343,7 +341,9 @@ class Relay:
             ConfigurationError: *seconds* is below 0, or no finite number.
         """
         check_seconds(seconds, "seconds", zero=True)
-        await self._shutdown.drain(seconds, lambda: self.streaming)
+        await self._shutdown.drain(seconds, lambda: self.streaming + self._resumed.taken.total())
+        if self._running is not None:
+            await self._running.written()
 
     def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
@@ -486,10 +486,14 @@ class Relay:
         self._shutdown.check()
         who = await self._who(request, user)
         await self._check_rate(who, request)
-        self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
+        if live is None:  # its question may end the answer that has the place
+            self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
         question = await read_question(request, self._bodies, stored=self._chats is not None)
         options = await self._options(request, question)
         question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
+        if live is not None and self._running is not None:
+            await self._running.make_way(live, who, question.chat_id)
+        self._shutdown.check()  # a drain may have begun and ended meanwhile
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
@@ -510,8 +514,7 @@ class Relay:
         asked: Callable[[], object],
         live: LiveAnswer | None,
     ) -> OpenReply:
-        site = options.get("domain") or self._session.options.domain
-        settings = evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
+        settings = self._settings_of(options)
         fp = self._seal.pseudonym(user)
         running = None if live is None else self._running
         stored: StoredQuestion | None = None
@@ -541,6 +544,11 @@ class Relay:
             leave=leave,
             kept=None if stored is None else stored.answer,
         )
+
+    def _settings_of(self, options: Mapping[str, Any]) -> AnswerSettings:
+        """Return the settings of an answer that is asked with *options*: its seal is for one site."""
+        site = options.get("domain") or self._session.options.domain
+        return evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
 
     async def _who(self, request: Request, user: str | None) -> str:
         if user is None:
@@ -584,13 +592,6 @@ class Relay:
         own = await call(self._ask, request, question.fields) if callable(self._ask) else self._ask
         chosen = page_options(question.fields, self._page_fields, self._bodies.limits)
         return merged_options(own or {}, chosen)
-
-
-def _without_patience(session: MintlifySession) -> MintlifySession:
-    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` at the latest."""
-    retry = session.options.retry
-    within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
-    return session.with_options(retry=evolve(retry, within=within))
 
 
 def _check(mode: str, page_fields: Collection[str]) -> None:

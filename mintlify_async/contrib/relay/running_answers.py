@@ -24,6 +24,7 @@ from .answer import gone
 from .live_answer import INTERRUPTED, LiveAnswer, LiveReader
 from .refusals import BUSY, RelayRefusal
 from .shared_answers import TICK, AnswerWriter, SharedReader
+from .shutdown import LAST_WORDS
 
 if TYPE_CHECKING:
     from ..stream_store import SharedStreamStore
@@ -154,6 +155,14 @@ class RunningAnswers:
         except StateError as error:
             log.warning("an answer cannot be stopped: %s", error)
             raise RelayRefusal(503, BUSY) from None
+
+    async def written(self) -> None:
+        """Return when other workers can read the ends of the answers, or after a moment."""
+        clock = self._settings.clock
+        with suppress(TimeoutError):
+            async with clock.deadline(clock.now() + LAST_WORDS):
+                while self._writing:
+                    await clock.sleep(TICK)
 
     async def _stop(self, chat: str) -> bool:
         """Stop the chat's answer; return whether it still runs."""

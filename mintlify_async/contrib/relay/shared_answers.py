@@ -144,6 +144,9 @@ class SharedReader:
             if not self._found.running:
                 break
             await clock.sleep(TICK)
+            if self.settings.shutdown.cutting:
+                yield INTERRUPTED
+                break
             try:
                 newer = await self._store.read(
                     self._chat, self._found.answer, self._found.place, if_lost=INTERRUPTED

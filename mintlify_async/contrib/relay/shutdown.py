@@ -24,14 +24,18 @@ LOOK = 0.05  # seconds between two looks at whether answers still run
 
 
 class Shutdown:
-    """The running answers, and whether new ones may begin."""
+    """The running answers, and whether new ones may begin.
+
+    Attributes:
+        cutting: Whether the answers that still run are being cut.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._running: WeakSet[Reply] = WeakSet()
         self._cut: WeakSet[Reply] = WeakSet()
         self._began = False
-        self._cutting = False
+        self.cutting = False
 
     def check(self) -> None:
         """Let a question in, unless the app shuts down.
@@ -48,7 +52,7 @@ class Shutdown:
         Raises:
             RelayRefusal: They have been cut already.
         """
-        if self._cutting:
+        if self.cutting:
             raise _refusal()
         self._running.add(reply)
 
@@ -70,7 +74,7 @@ class Shutdown:
         self._began = True
         await self._wait(seconds, streaming)
         if streaming():
-            self._cutting = True
+            self.cutting = True
             log.warning("the app shuts down: %d answers are cut", streaming())
             self._cut.update(reply for reply in self._running if not reply.closed)
             closing = [reply.close() for reply in self._cut]

@@ -248,7 +248,7 @@ async def test_uploads_are_limited(home, chunked):
 
 @pytest.mark.parametrize("framing", [b"content-length: 100", b"transfer-encoding: chunked"])
 async def test_a_reader_who_leaves_in_mid_upload(home, framing, caplog):
-    """The place is free again, nothing is asked, and the log has no error."""
+    """The upload is no longer counted, nothing is asked, and the log has no error."""
     page, service, relay, _ = home
     host, port = page.address.removeprefix("http://").split(":")
     _, writer = await asyncio.open_connection(host, int(port))

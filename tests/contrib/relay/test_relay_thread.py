@@ -160,7 +160,7 @@ async def test_a_404_that_is_not_about_the_thread_ends():
 async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
     """One secret may serve several sites: a token of another one is left behind like another user's."""
     ask = {"domain": "other-docs"} if elsewhere == "asked domain" else None
-    async with desk(service={"domain": None}, ask=ask) as here:
+    async with desk(service={"domain": None}, ask=ask) as here:  # it answers for every site
         base_url, domain = here.session.base_url, here.session.options.domain
         if elsewhere == "domain":
             domain = "other-docs"
