@@ -105,7 +105,7 @@ async def test_a_plain_function_of_the_app_does_not_stop_the_loop():
         note("user")
         return "ada"
 
-    async def rate(user: str) -> None:
+    async def rate(user: str, request: Request) -> None:
         note("rate")
         request_id.set("seven")
 
