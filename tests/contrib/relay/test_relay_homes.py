@@ -16,7 +16,7 @@ pytest.importorskip("fastapi")
 
 from aiohttp import web
 from relay_desk import HEAD, TURN, x_user
-from relay_kit import SECRET, Page, events, serving, until, user_message
+from relay_kit import SECRET, Page, events, pseudonym, serving, until, user_message
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -170,7 +170,7 @@ async def test_a_question_is_answered(home):
     assert (status, events(body)[-1]["type"]) == (200, "finish")
     assert headers["content-type"] == "text/event-stream"
     assert "content-length" not in headers
-    assert service.requests[-1].json["fp"] == "ada"
+    assert service.requests[-1].json["fp"] == pseudonym("ada")
     assert [answer.outcome for answer in told] == ["finished"]
     async with page.http.get(f"{page.address}/own") as response:
         assert (response.status, await response.text()) == (200, "own")
@@ -254,9 +254,9 @@ async def test_a_reader_who_leaves_in_mid_upload(home, framing, caplog):
     _, writer = await asyncio.open_connection(host, int(port))
     head = b"POST /api/chat HTTP/1.1\r\nhost: x\r\nx-user: ada\r\ncontent-type: application/json\r\n"
     writer.write(head + framing + b"\r\n\r\n" + b"2\r\n{ \r\n")
-    await until(lambda: relay.streaming)
+    await until(lambda: relay.arriving)
     writer.close()
-    await until(lambda: not relay.streaming)
+    await until(lambda: not relay.arriving)
     assert service.requests == []
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
@@ -281,7 +281,7 @@ async def test_aiohttps_own_request_is_there_for_the_hooks():
                 assert (response.status, await response.text()) == (403, "no")
             async with http.post(f"{address}/api/chat?who=ada", json=body) as response:
                 assert events(await response.read())[-1]["type"] == "finish"
-        assert service.requests[-1].json["fp"] == "ada"
+        assert service.requests[-1].json["fp"] == pseudonym("ada")
         assert seen == [("127.0.0.1", "127.0.0.1", "/api/chat")] * 2
 
 
