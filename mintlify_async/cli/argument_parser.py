@@ -64,7 +64,7 @@ examples:
 
 --verify asks two questions and sends some requests that are refused. It prints
 each row of the page "What we assume" as held, broken (with the setting that
-mends it) or not seen. Exit status: 0, or 1 if one is broken or something failed.
+mends it) or not seen. Exit status: 0; 1 if one is broken or something failed.
 """
 
 

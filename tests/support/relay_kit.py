@@ -11,11 +11,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import pytest
 import uvicorn
 from starlette.requests import Request
+from starlette.responses import Response
 
 from mintlify_async.assistant.stream import MessageStream
-from mintlify_async.contrib.relay import OpenReply, Question, ThreadSeal
+from mintlify_async.contrib.relay import OpenReply, Question, Relay, RelayRefusal, ThreadSeal
 from mintlify_async.contrib.relay.answer import AnswerSettings
 from mintlify_async.contrib.relay.shutdown import Shutdown
 from mintlify_async.runtime.clock import SystemClock
@@ -29,6 +31,7 @@ __all__ = [
     "events",
     "opened_with",
     "pseudonym",
+    "refused",
     "request_of",
     "serving",
     "thread_token",
@@ -156,6 +159,13 @@ class Page:
         status, content, _ = await self.post(body)
         assert status == 200, content
         return content
+
+
+async def refused(relay: Relay, request: Request) -> Response:
+    """Return the refusal that a page gets for *request*."""
+    with pytest.raises(RelayRefusal) as found:
+        await relay.open(request)
+    return found.value.response()
 
 
 def request_of(

@@ -256,10 +256,14 @@ class OpenReply:
         if made:
             yield b"".join(made)
         await self._tell()
+        await self._make_room()
+        yield DONE
+
+    async def _make_room(self) -> None:
+        """Free the answer's places before the page sees the end, at which it may send the next question."""
         if self._kept is not None:
             await self.reply.close()  # a stored conversation takes the next question then
-        self._leave()  # before the page sees the end, at which it may send the next question
-        yield DONE
+        self._leave()
 
     def _note(self, error: MintlifyError) -> None:
         level, what = (logging.ERROR, "saved") if isinstance(error, _UNSAVED) else (logging.WARNING, "whole")

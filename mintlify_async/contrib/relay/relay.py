@@ -493,6 +493,8 @@ class Relay:
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
+            if live is not None and self._running is not None:
+                await self._running.make_way(live, who, question.chat_id)
             return await self._open(request, question, options, who, leave, asked, live)
         except BaseException:
             leave()
@@ -513,8 +515,6 @@ class Relay:
         fp = self._seal.pseudonym(user)
         running = None if live is None else self._running
         stored: StoredQuestion | None = None
-        if live is not None and running is not None:
-            await running.make_way(live, user, question.chat_id)
         try:
             if self._chats is None:
                 thread = thread_of(question, user, settings.seal)

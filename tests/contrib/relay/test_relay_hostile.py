@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 pytest.importorskip("fastapi")
 
 from relay_desk import TURN, desk, x_user
-from relay_kit import SECRET, request_of, user_message
+from relay_kit import SECRET, refused, request_of, user_message
 
 import mintlify_async
 from mintlify_async import ConfigurationError, MintlifySession
@@ -55,7 +55,7 @@ async def test_four_mebibytes_of_small_values_are_never_parsed(kind, within, mon
     assert FULL // 2 < len(body) < FULL
     async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)
-        response = await relay.respond(request_of(body))
+        response = await refused(relay, request_of(body))
     assert response.status_code == 413
     assert parsed == []
 
@@ -68,7 +68,7 @@ async def test_escaped_characters_are_counted_like_values(monkeypatch):
         relay = Relay(session, secrets=[SECRET], user=x_user)
         for escape in (rb"\n", rb"a\n", rb"\\", rb"\"", rb"\u00e9"):
             body = b'{"messages":[],"a":"%b"}' % (escape * ((FULL - 100) // len(escape)))
-            assert (await relay.respond(request_of(body))).status_code == 413
+            assert (await refused(relay, request_of(body))).status_code == 413
     assert parsed == []
 
 
@@ -83,7 +83,7 @@ async def test_a_refused_body_is_not_read_to_its_end():
 
     async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)
-        response = await relay.respond(request_of(b"", receive=receive))
+        response = await refused(relay, request_of(b"", receive=receive))
     assert response.status_code == 413
     assert taken == 2  # of 66 that four mebibytes have
 
@@ -196,7 +196,7 @@ async def test_what_the_session_would_take_long_for_never_reaches_it(body, monke
     monkeypatch.setattr(MintlifySession, "ask", lambda *args, **more: asked.append(args))
     async with MintlifySession(domain="acme", assistant_key="mint_dsc_0123456789") as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)
-        assert (await relay.respond(request_of(body))).status_code == 413
+        assert (await refused(relay, request_of(body))).status_code == 413
     assert asked == []
 
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import HEAD, desk, x_user
-from relay_kit import SECRET, events, request_of, user_message
+from relay_kit import SECRET, events, refused, request_of, user_message
 
 from mintlify_async import Limit, Quota, RetryPolicy, Timeouts
 from mintlify_async.contrib.relay import Relay
@@ -70,7 +70,7 @@ async def test_a_page_is_told_within_two_seconds(headers, sent, told):
         relay = Relay(session, secrets=[SECRET], user=x_user)
         service.script.ask(status=429, headers=headers, times=None)
         began = clock.now()
-        response = await relay.respond(request_of({"messages": [user_message("q")]}))
+        response = await refused(relay, request_of({"messages": [user_message("q")]}))
         assert clock.now() - began <= 2
         assert (response.status_code, response.headers.get("retry-after")) == (429, told)
         assert service.requests.count("ask") == sent
@@ -85,7 +85,7 @@ async def test_a_quota_that_waits_refuses_a_page_within_two_seconds():
         answered = await relay.open(request_of({"messages": [user_message("q")]}))
         await answered.close()
         began = clock.now()
-        response = await relay.respond(request_of({"messages": [user_message("q")]}))
+        response = await refused(relay, request_of({"messages": [user_message("q")]}))
         assert clock.now() - began <= 2
         assert response.status_code == 429
         assert 55 < int(response.headers["retry-after"]) <= 62
@@ -97,7 +97,7 @@ async def test_an_app_may_retry_for_less():
     async with LocalService() as service, service.session(retry=RetryPolicy(within=0)) as session:
         relay = Relay(session, secrets=[SECRET], user=x_user)
         service.script.ask(status=429, headers={"Retry-After": "1"}, times=None)
-        response = await relay.respond(request_of({"messages": [user_message("q")]}))
+        response = await refused(relay, request_of({"messages": [user_message("q")]}))
         assert response.status_code == 429
         assert service.requests.count("ask") == 1
 

@@ -42,9 +42,13 @@ async def day(here: Desk) -> None:
     await page.ask(user_message("q"), threadId=token)
     for status in (400, 401, 404, 429, 500):
         script.ask(status=status, json={"message": leaks}, headers={"Retry-After": "9"})
+        if status == 404:  # the thread may be lost: the question is asked again without it
+            script.ask(status=status)
         assert (await page.post({"messages": [user_message("q")], "threadId": token}))[0] != 200
-    for body in ({"messages": []}, {"messages": [user_message("q")], "threadId": f"{token}x"}, b"{"):
+    for body in ({"messages": []}, b"{"):
         assert (await page.post(body))[0] == 400
+    script.ask(events=TURN)
+    await page.ask(user_message("q"), threadId=f"{token}x")
     script.ask(events=TURN)
     await page.ask(user_message("q"), threadId=token)
 

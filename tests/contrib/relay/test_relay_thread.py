@@ -159,13 +159,13 @@ async def test_a_404_that_is_not_about_the_thread_ends():
 @pytest.mark.parametrize("elsewhere", ["domain", "base_url", "asked domain"])
 async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
     """One secret may serve several sites: a token of another one is left behind like another user's."""
-    async with desk(ask={"domain": "other-docs"} if elsewhere == "asked domain" else None) as here:
+    ask = {"domain": "other-docs"} if elsewhere == "asked domain" else None
+    async with desk(service={"domain": None}, ask=ask) as here:
         base_url, domain = here.session.base_url, here.session.options.domain
         if elsewhere == "domain":
             domain = "other-docs"
         elif elsewhere == "base_url":
             base_url = "https://api.eu.example"
-        here.service.domain = None  # it answers for every site
         token = ThreadSeal([SECRET]).at(base_url, domain).seal(Thread("thread_1"), "ada")
         await here.page.ask(user_message("q"), threadId=token)
         assert "threadId" not in here.asked

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import weakref
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_desk import TURN, desk, x_user
-from relay_kit import SECRET, request_of, until, user_message
+from relay_kit import SECRET, refused, request_of, until, user_message
 
 from mintlify_async import MintlifySession, QuotaExceededError
 from mintlify_async.contrib.relay import Relay, RelayLimits, RelayRefusal
@@ -29,7 +30,8 @@ class Trickle:
     def __init__(self, relay: Relay, client: str, user: str, *, path: str = "respond") -> None:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         request = request_of(b"", receive=self._receive, client=client, user=user)
-        self.answered = asyncio.create_task(getattr(relay, path)(request))
+        handler = partial(refused, relay) if path == "respond" else getattr(relay, path)
+        self.answered = asyncio.create_task(handler(request))
 
     async def _receive(self) -> Any:
         return {"type": "http.request", "body": await self._pieces.get(), "more_body": True}
@@ -88,9 +90,9 @@ async def test_a_thousand_trickling_connections_cost_honest_users_nothing(addres
             most = max(most, made.arriving)
         assert most <= 64 * MIB
         assert made.streaming == 0  # a body that arrives takes no answer's place
-        refused = await end(trickles)
-        assert set(refused) <= {503}
-        assert len(refused) >= (0 if addresses == 1000 else 1000 - 100 * addresses)
+        statuses = await end(trickles)
+        assert set(statuses) <= {503}
+        assert len(statuses) >= (0 if addresses == 1000 else 1000 - 100 * addresses)
 
 
 async def test_a_full_relay_reads_no_body():
@@ -124,7 +126,7 @@ async def test_what_a_page_sent_besides_is_let_go_before_the_service_answers():
 
     async with MintlifySession(domain="acme", assistant_key=key, base_url="http://127.0.0.1:9") as session:
         made = Relay(session, secrets=[SECRET], user=x_user, ask=ask)
-        assert (await made.respond(request_of({**ASKED, "a": {}}))).status_code == 502
+        assert (await refused(made, request_of({**ASKED, "a": {}}))).status_code == 502
     assert released.is_set()
 
 
@@ -255,7 +257,7 @@ async def test_the_rate_hook_may_look_at_the_request():
     async with relay(rate=rate) as made:
         assert await ask(made, client="203.0.113.9", user="ada") == 200
         held = request_of(b"not read", client="203.0.113.9", user="bob", **{"x-tier": "free"})
-        response = await made.respond(held)
+        response = await refused(made, held)
         assert (response.status_code, response.headers["retry-after"]) == (429, "9")
     assert seen == [("ada", "203.0.113.9"), ("bob", "203.0.113.9")]
 
@@ -267,5 +269,5 @@ async def test_the_rate_hook_may_raise_what_a_quota_raises():
         raise QuotaExceededError("no slot is free", retry_after=4.2, limit="ask_per_key")
 
     async with relay(rate=rate) as made:
-        response = await made.respond(request_of(ASKED))
+        response = await refused(made, request_of(ASKED))
         assert (response.status_code, response.headers["retry-after"]) == (429, "5")
