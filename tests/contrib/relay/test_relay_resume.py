@@ -261,20 +261,25 @@ def test_wrong_settings_are_named(wrong):
 async def test_a_server_that_gives_up_a_request_ends_what_was_not_asked():
     """A handler that is cancelled before the question is whole asks nothing; later, its answer goes on."""
     gate = Gate()
+
+    async def ignore(message: Any) -> None:
+        pass
+
     async with resumable(service={"clock": gate}, limits=RelayLimits(body_seconds=600)) as here:
         here.service.script.ask(events=HELD)
         for messages in ([], [{"type": "http.request", "body": json.dumps(QUESTION).encode()}]):
             request = Request(SCOPE, Receive(messages))
             before = len(here.service.requests)
-            handling = asyncio.create_task(here.relay.respond(request, user="ada"))
+            response = await here.relay.respond(request, user="ada")
+            handling = asyncio.create_task(response(SCOPE, request.receive, ignore))
             await (until(lambda: here.service.answering) if messages else asyncio.sleep(0.05))
             handling.cancel()
             await asyncio.wait([handling])
             assert handling.cancelled() or messages
             assert len(here.service.requests) == before + bool(messages)
-        async with here.page.stream() as response:
+        async with here.page.stream() as resumed:
             gate.open.set()
-            assert events(await response.read())[-1]["type"] == "finish"
+            assert events(await resumed.read())[-1]["type"] == "finish"
 
 
 async def test_an_app_that_shuts_down_ends_the_answer():
@@ -288,7 +293,7 @@ async def test_an_app_that_shuts_down_ends_the_answer():
                 if "LiveAnswer" in str(task.get_coro()):
                     task.cancel()
             assert events(await response.read())[-1]["type"] == "error"
-        assert [answer.outcome for answer in told.answers] == ["left"]
+        assert [answer.outcome for answer in told.answers] == ["interrupted"]
 
 
 @pytest.mark.parametrize("wrong", ["redis://localhost", MemoryStreamStore])
