@@ -77,6 +77,7 @@ class SharedPiece:
         lost: Whether this look was the first to notice that the answer's worker has died.
         frames: What comes after the reader's place.
         place: The reader's place after these frames.
+        asked: The question, as it was written; "" except in a look for the chat's latest answer.
     """
 
     answer: str
@@ -85,13 +86,14 @@ class SharedPiece:
     lost: bool
     frames: bytes
     place: int
+    asked: str = ""
 
 
 class SharedStreamStore(Protocol):
     """Shows running answers to all workers.
 
-    A chat has one answer at a time, which one worker writes. Nothing is written but what the page gets.
-    *chat* is a digest, from which neither user nor chat can be read.
+    A chat has one answer at a time, which one worker writes. Nothing is written but what the page gets, and
+    what it asked. *chat* is a digest, from which neither user nor chat can be read.
     """
 
     @property
@@ -110,7 +112,16 @@ class SharedStreamStore(Protocol):
         ...
 
     async def write(
-        self, chat: str, answer: str, frames: bytes, *, at: int, question: str, first: bool, ended: bool
+        self,
+        chat: str,
+        answer: str,
+        frames: bytes,
+        *,
+        at: int,
+        question: str,
+        asked: str = "",
+        first: bool,
+        ended: bool,
     ) -> Written:
         """Add *frames* to *answer*, or only say that its worker lives.
 
@@ -123,6 +134,7 @@ class SharedStreamStore(Protocol):
             frames: The bytes from *at* on.
             at: How many bytes of the answer were written before.
             question: The id of the message that the answer answers.
+            asked: The question, in plain ASCII, when *at* is 0; kept with the answer.
             first: Whether this is the first write, which takes the place of the chat's earlier answer.
             ended: Whether the answer ends with these bytes.
 

@@ -45,6 +45,7 @@ class LiveAnswer:
         ended: Whether nothing more will come.
         chat: What a store knows its chat by; "" for an answer that no page can find again.
         question: The id of the message that it answers.
+        asked_of_store: What histories on other workers need to know of the question; "" without a store.
     """
 
     def __init__(self, settings: AnswerSettings, *, grace: float, max_bytes: int) -> None:
@@ -53,7 +54,7 @@ class LiveAnswer:
         self.grace = grace
         self.pieces: list[bytes] = []
         self.ended = False
-        self.chat = self.question = ""
+        self.chat = self.question = self.asked_of_store = ""
         self.asked: asyncio.Future[None] = loop.create_future()
         self.opened: asyncio.Future[None] = loop.create_future()
         for outcome in (self.asked, self.opened):
