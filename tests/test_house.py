@@ -290,7 +290,7 @@ def lines_of(paths: list[Path]) -> int:
 
 
 CORE_LINES = 10_875  # aimed at: 8,500, without the features that came after the wings
-PACKAGE_LINES = 31_700  # aimed at: 21,000, likewise
+PACKAGE_LINES = 31_900  # aimed at: 21,000, likewise
 BENCHMARK_LINES = 1300
 FILE_LINES = 600
 ROOT_NAMES = 64

@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
 from mintlify_async import MintlifySession, SQLiteConversationStore
-from mintlify_async.contrib.relay import RelayFeedback, relay_router
+from mintlify_async.contrib.relay import Relay, RelayFeedback
 
 PAGE = Path(__file__).parent / "page" / "dist"
 COOKIE, YEAR = "browser", 365 * 24 * 3600
@@ -42,13 +42,12 @@ def create_app(
     """Return the app. *env* has the settings that README.md lists; *more* is for the relay."""
     session = session or MintlifySession()
     secret, chats = env["RELAY_SECRET"], env.get("CHATS", "chats.sqlite")
-    index = (page / "index.html").read_text("utf-8")
-    site = html.escape(env.get("DOCS_SITE", ""))
+    index, site = (page / "index.html").read_text("utf-8"), html.escape(env.get("DOCS_SITE", ""))
     index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{site}"')
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with session:
+        async with session, relay.drain_on_signal(20):  # seconds for answers that run at a deployment
             yield
 
     def signed(browser: str) -> str:
@@ -61,9 +60,10 @@ def create_app(
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
-    app = FastAPI(lifespan=lifespan, openapi_url=None)
     hooks: dict[str, Any] = {"user": user, "on_feedback": store_feedback, **more}
-    app.include_router(relay_router(session, secrets=[secret], store=SQLiteConversationStore(chats), **hooks))
+    relay = Relay(session, secrets=[secret], store=SQLiteConversationStore(chats), **hooks)
+    app = FastAPI(lifespan=lifespan, openapi_url=None)
+    app.include_router(relay.router())
     app.mount("/assets", StaticFiles(directory=page / "assets"))
 
     @app.get("/")

@@ -78,6 +78,7 @@ class SharedPiece:
         lost: Whether this look was the first to notice that the answer's worker has died.
         frames: The frames after the reader's place.
         place: The reader's place after these frames.
+        asked: The question, as it was written; "" except in a look for the chat's latest answer.
     """
 
     answer: str
@@ -86,13 +87,14 @@ class SharedPiece:
     lost: bool
     frames: bytes
     place: int
+    asked: str = ""
 
 
 class SharedStreamStore(Protocol):
     """Shows running answers to all workers.
 
-    A chat has one answer at a time, which one worker writes. Only what the page gets is written.
-    *chat* is a digest that reveals neither the user nor the chat.
+    A chat has one answer at a time, which one worker writes. Only what the page gets, and what it asked, is
+    written. *chat* is a digest that reveals neither the user nor the chat.
     """
 
     @property
@@ -111,7 +113,16 @@ class SharedStreamStore(Protocol):
         ...
 
     async def write(
-        self, chat: str, answer: str, frames: bytes, *, at: int, question: str, first: bool, ended: bool
+        self,
+        chat: str,
+        answer: str,
+        frames: bytes,
+        *,
+        at: int,
+        question: str,
+        asked: str = "",
+        first: bool,
+        ended: bool,
     ) -> Written:
         """Add *frames* to *answer*, or, without frames, only say that its worker is alive.
 
@@ -124,6 +135,7 @@ class SharedStreamStore(Protocol):
             frames: The bytes from *at* on.
             at: How many bytes of the answer were written before.
             question: The id of the message that the answer answers.
+            asked: The question, in plain ASCII, when *at* is 0; kept with the answer.
             first: Whether this is the first write, which takes the place of the chat's earlier answer.
             ended: Whether the answer ends with these bytes.
 

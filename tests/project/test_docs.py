@@ -133,6 +133,15 @@ def test_link_leads_somewhere(name, target):
     assert not anchor or anchor in anchors(place)
 
 
+def test_every_image_is_shown_and_small():
+    """Each is on a page, with words for those who do not see it."""
+    images = {file.relative_to(DOCS).as_posix(): file for file in (DOCS / "images").iterdir()}
+    pages = "".join(file.read_text(encoding="utf-8") for file in [*FILES.values(), ROOT / "README.md"])
+    shown = re.findall(r"!\[\w[^\]]+\]\((?:/|mintlify_async/docs/)(images/[^)]+)\)", pages)
+    assert set(shown) == set(images)
+    assert max(file.stat().st_size for file in images.values()) <= 100 * 1024
+
+
 def anchors(name: str) -> set[str]:
     """Return the anchors of a page as the service makes them: a second one of a name has a number."""
     text = FENCE.sub("", FILES[name].read_text(encoding="utf-8"))

@@ -2,8 +2,9 @@
 
 An answer is a Redis Stream, whose entries are the frames of a tenth of a second, and a hash with its state.
 The worker that reads the answer from the service writes at least twice a second; this shows the others that
-it is alive, and tells it whether there are readers and whether to stop. Redis gets only what pages get: no
-key of the service, and the thread only encrypted. The names of the Redis keys are hashes of user and chat.
+it is alive, and tells it whether there are readers and whether to stop. Redis gets only what pages get and,
+from a relay with a store, what they asked: no key of the service, and the thread only encrypted. The names of
+the Redis keys are hashes of user and chat.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .scripts import Argument, RedisClient, RedisStore, Script, check_seconds, t
 _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
 # KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first?, ended?, ms until the
-# worker counts as dead, ms to keep. An entry's id is the size of the answer up to its end.
+# worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up to its end.
 _WRITE = Script(
     _NOW
     + """
@@ -29,7 +30,7 @@ local size = tonumber(held[2] or '0')
 if held[1] ~= ARGV[1] or ARGV[3] == '0' then
   if held[1] ~= ARGV[1] then redis.call('DEL', KEYS[1]) held = {} end
   redis.call('DEL', KEYS[2])
-  redis.call('HSET', KEYS[1], 'answer', ARGV[1], 'question', ARGV[2])
+  redis.call('HSET', KEYS[1], 'answer', ARGV[1], 'question', ARGV[2], 'asked', ARGV[10])
   size = 0
 end
 if size == tonumber(ARGV[3]) then
@@ -64,7 +65,8 @@ for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-0', '+'
 end
 local running = 1
 if held[3] or lost == 1 then running = 0 end
-return {held[1], held[2], running, lost, table.concat(found), place}
+local asked = ARGV[1] == '' and redis.call('HGET', KEYS[1], 'asked') or ''
+return {held[1], held[2], running, lost, table.concat(found), place, asked}
 """
 )
 
@@ -121,12 +123,21 @@ class RedisStreamStore(RedisStore):
         self._lost_ms = max(1, round(check_seconds(lost_after, "lost_after") * 1000))
 
     async def write(
-        self, chat: str, answer: str, frames: bytes, *, at: int, question: str, first: bool, ended: bool
+        self,
+        chat: str,
+        answer: str,
+        frames: bytes,
+        *,
+        at: int,
+        question: str,
+        asked: str = "",
+        first: bool,
+        ended: bool,
     ) -> Written:
         """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
         kept = self._lost_ms + round(self.keep * 1000)
         args: list[Argument] = [answer, question, at, frames, at + len(frames)]
-        args += ["1" if first else "", "1" if ended else "", self._lost_ms, kept]
+        args += ["1" if first else "", "1" if ended else "", self._lost_ms, kept, asked]
         size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
         return Written(int(size), int(reads or 0), bool(int(stopped)))
 
@@ -135,9 +146,10 @@ class RedisStreamStore(RedisStore):
         found = await self._run(_READ, self._keys(chat), [answer or "", place, if_lost])
         if found is None:
             return None
-        name, question, running, lost, frames, reached = found
+        name, question, running, lost, frames, reached, asked = found
         data = frames if isinstance(frames, bytes) else str(frames).encode("ascii")
-        return SharedPiece(text(name), text(question), running == 1, lost == 1, data, int(reached))
+        state = (running == 1, lost == 1)
+        return SharedPiece(text(name), text(question), *state, data, int(reached), text(asked or b""))
 
     async def stop(self, chat: str) -> bool:
         """Ask the chat's answer to stop; return whether one runs."""

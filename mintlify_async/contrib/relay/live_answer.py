@@ -46,6 +46,7 @@ class LiveAnswer:
         ended: Whether the answer has ended.
         chat: The key of its chat in a store; "" for an answer that no page can find again.
         question: The id of the message that it answers.
+        asked_of_store: What histories on other workers need to know of the question; "" without a store.
     """
 
     def __init__(self, settings: AnswerSettings, *, grace: float, max_bytes: int) -> None:
@@ -54,7 +55,7 @@ class LiveAnswer:
         self.grace = grace
         self.pieces: list[bytes] = []
         self.ended = False
-        self.chat = self.question = ""
+        self.chat = self.question = self.asked_of_store = ""
         self.asked: asyncio.Future[None] = loop.create_future()
         self.opened: asyncio.Future[None] = loop.create_future()
         for outcome in (self.asked, self.opened):

@@ -191,10 +191,9 @@ class Relay:
         _check(mode, page_fields)
         SESSION.check(session, "session", required=True)
         check_type(limits, RelayLimits, "limits")
-        for name, hook in (("user", user), ("rate", rate), ("on_finish", on_finish)):
+        told = {"on_finish": on_finish, "on_unfinished": on_unfinished, "on_feedback": on_feedback}
+        for name, hook in {"user": user, "rate": rate, **told}.items():
             check_function(hook, name, plain=False)
-        check_function(on_unfinished, "on_unfinished", plain=False)
-        check_function(on_feedback, "on_feedback", plain=False)
         check_function(error_text, "error_text")
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
@@ -394,8 +393,9 @@ class Relay:
             self._loading.enter(who)
             leave = partial(self._loading.leave, who)
             try:
-                events = self._answer_settings.page_events()
-                response = await self._chats.history(request.path_params["chat_id"], who, events)
+                events, chat_id = self._answer_settings.page_events(), request.path_params["chat_id"]
+                elsewhere = await self._running.asked_elsewhere(who, chat_id) if self._running else ""
+                response = await self._chats.history(chat_id, who, events, elsewhere)
             except BaseException:
                 leave()
                 raise
@@ -497,8 +497,6 @@ class Relay:
         self._places.enter(who)
         leave = partial(self._places.leave, who)
         try:
-            if live is not None and self._running is not None:
-                await self._running.make_way(live, who, question.chat_id)
             return await self._open(request, question, options, who, leave, asked, live)
         except BaseException:
             leave()
@@ -526,7 +524,7 @@ class Relay:
                 stored = await self._chats.begin(question, user, options, fp=fp)
                 question, thread, ask = stored.question, stored.thread, stored.ask
             if live is not None and running is not None:
-                await running.begin(live, question.messages[-1]["id"])
+                await running.begin(live, question.messages[-1]["id"], stored.for_others() if stored else "")
             asked()
             page = request if live is None else None
             reply = await ask_while_there(ask, thread, page, self._shutdown)

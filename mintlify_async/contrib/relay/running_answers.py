@@ -99,9 +99,12 @@ class RunningAnswers:
         except StateError as error:
             self._leave_alone(live, error)
 
-    async def begin(self, live: LiveAnswer, question: str) -> None:
-        """Let readers of its chat find *live*, the answer to the message whose id is *question*."""
-        live.question = question
+    async def begin(self, live: LiveAnswer, question: str, asked: str = "") -> None:
+        """Let readers of its chat find *live*, the answer to the message whose id is *question*.
+
+        *asked* is what :meth:`asked_elsewhere` returns on other workers.
+        """
+        live.question, live.asked_of_store = question, asked
         if live.chat:
             try:
                 await self._show(live.chat, live)
@@ -143,6 +146,22 @@ class RunningAnswers:
             return reader
         await reader.tell_of_loss()
         return None
+
+    async def asked_elsewhere(self, user: str, chat_id: str) -> str:
+        """Return what is being answered in the chat on another worker; "" when nothing is."""
+        chat = chat_key(user, chat_id)
+        live = self._here.get(chat)
+        if self._shared is None or (live is not None and not live.ended):
+            return ""
+        try:
+            found = await self._shared.read(chat, None, 0, if_lost=INTERRUPTED)
+        except StateError as error:
+            log.warning("a history may lack the question that another worker answers: %s", error)
+            return ""
+        if found is None:
+            return ""
+        await SharedReader(self._shared, chat, found, self._settings, user, chat_id).tell_of_loss()
+        return found.asked if found.running else ""
 
     async def stop(self, user: str, chat_id: str) -> None:
         """Stop the chat's answer, if one runs.

@@ -62,6 +62,7 @@ class AnswerWriter:
             frames,
             at=self._size,
             question=live.question,
+            asked="" if self._size else live.asked_of_store,
             first=first,
             ended=ended,
         )

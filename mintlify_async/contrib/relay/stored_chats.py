@@ -6,6 +6,7 @@ Only the newest message that a page posts is read. The messages before it come f
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -107,6 +108,11 @@ class StoredQuestion:
     _replacing: str | None = field(alias="replacing")
     _options: Mapping[str, Any] = field(alias="options")
 
+    def for_others(self) -> str:
+        """Return what :meth:`StoredChats.history` needs on another worker while this is being answered."""
+        asked = [message.to_wire() for message in self._asked]
+        return json.dumps({"revision": self._chat.revision, "replacing": self._replacing, "asked": asked})
+
     def ask(self, *, thread: Thread | None) -> Reply:
         """Return the reply; None as *thread* begins a new one."""
         if thread is None:
@@ -182,10 +188,13 @@ class StoredChats:
             options=more,
         )
 
-    async def history(self, chat_id: str, user: str, events: PageEvents) -> StreamingResponse:
+    async def history(
+        self, chat_id: str, user: str, events: PageEvents, elsewhere: str = ""
+    ) -> StreamingResponse:
         """Return the conversation's newest messages as a JSON list of UIMessages.
 
-        If an answer is being written here, its question is the last one.
+        If an answer is being written here or, as *elsewhere* says, on another worker, its question is the
+        last one.
 
         Raises:
             RelayRefusal: *user* has no such conversation.
@@ -199,9 +208,10 @@ class StoredChats:
         if answer is None or not answer.being_written:
             await self._is_free(chat)  # what has just been stopped, for instance by a reload, is being saved
             await chat.load(last=self._most)
-            if not chat.revision:
+            messages = _with_question(chat, elsewhere) if elsewhere else chat.messages
+            if not chat.revision and not messages:
                 raise RelayRefusal(404, _NOT_THERE)
-            answer = KeptAnswer(before=chat.messages)
+            answer = KeptAnswer(before=messages)
             answer.hide(chat.thread)
         body = _json_list(answer.before[-self._most :], events, answer.hider)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -244,6 +254,16 @@ def stored_chats(
 
 def _earliest(chat: Conversation, ids: Collection[str | None]) -> str | None:
     return next((message.id for message in chat.messages if message.id in ids), None)
+
+
+def _with_question(chat: Conversation, elsewhere: str) -> tuple[Message, ...]:
+    """Return the messages of *chat* with the question that is being answered, unless the turn is saved."""
+    told = json.loads(elsewhere)
+    if told["revision"] != chat.revision:
+        return chat.messages
+    contents = Contents().with_messages(chat.messages)
+    before = contents.before(told["replacing"]) or contents
+    return (*before.messages, *map(Message.from_wire, told["asked"]))
 
 
 def _question_of(contents: Contents, target: str | None) -> list[Message]:

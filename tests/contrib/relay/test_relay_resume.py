@@ -261,6 +261,7 @@ def test_wrong_settings_are_named(wrong):
 async def test_a_server_that_gives_up_a_request_ends_what_was_not_asked():
     """A handler that is cancelled before the question is whole asks nothing; later, its answer goes on."""
     gate = Gate()
+
     async with resumable(service={"clock": gate}, limits=RelayLimits(body_seconds=600)) as here:
         here.service.script.ask(events=HELD)
         for messages in ([], [{"type": "http.request", "body": json.dumps(QUESTION).encode()}]):
@@ -273,9 +274,9 @@ async def test_a_server_that_gives_up_a_request_ends_what_was_not_asked():
             await asyncio.wait([handling])
             assert handling.cancelled()
             assert len(here.service.requests) == before + bool(messages)
-        async with here.page.stream() as response:
+        async with here.page.stream() as resumed:
             gate.open.set()
-            assert events(await response.read())[-1]["type"] == "finish"
+            assert events(await resumed.read())[-1]["type"] == "finish"
 
 
 async def test_an_app_that_shuts_down_ends_the_answer():

@@ -17,10 +17,11 @@ from redis_server import RedisServer, Stutter
 from relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
 from relay_kit import SECRET, Page, events, serving, until, user_message
 from relay_resume_kit import HELD, Gate, Told, ask_and_leave
+from relay_store_kit import again, form
 from starlette.applications import Starlette
 
 from mintlify_async import ConfigurationError, Thread
-from mintlify_async.contrib.redis import RedisStreamStore
+from mintlify_async.contrib.redis import RedisConversationStore, RedisStreamStore
 from mintlify_async.contrib.relay import relay_routes
 from mintlify_async.contrib.relay.running_answers import chat_key
 from mintlify_async.testing import VirtualClock
@@ -33,8 +34,7 @@ def store_of(client: Any, **settings: Any) -> RedisStreamStore:
 @asynccontextmanager
 async def another_worker(here: Desk, client: Any, **settings: Any) -> AsyncIterator[Page]:
     """Serve the same chats by another relay with a store of its own; yield a page that is connected to it."""
-    streams = store_of(client, **settings.pop("store", {}))
-    settings = {"secrets": [SECRET], "user": x_user, "streams": streams, **settings}
+    settings = {"secrets": [SECRET], "user": x_user, "streams": store_of(client), **settings}
     app = Starlette(routes=relay_routes(here.session, **settings))
     async with serving(app) as address, aiohttp.ClientSession() as http:
         page = Page(http, address)
@@ -256,3 +256,26 @@ def test_wrong_settings_are_named(wrong: dict[str, Any], redis_client: Any):
     with pytest.raises(ConfigurationError) as caught:
         RedisStreamStore(redis_client, **wrong)
     assert caught.value.field == next(iter(wrong))
+
+
+@pytest.mark.parametrize("second", [form("again", "u2"), again("other", "u1"), again()])
+async def test_a_history_on_another_worker_ends_with_the_question(redis_client: Any, second: Any):
+    """While it is being answered, in place of what it replaces; afterwards the answer is there."""
+    gate, (one, two) = Gate(), (RedisConversationStore(redis_client) for _ in range(2))
+    async with desk(service={"clock": gate}, streams=store_of(redis_client), store=one) as here:
+        here.service.script.ask(events=HELD)
+        here.service.script.ask(events=[{**HELD[0], "messageId": "m2"}, *HELD[1:]])
+        async with another_worker(here, redis_client, store=two) as other:
+            for question in (form("first"), second):
+                gate.open.clear()
+                async with here.page.request(question) as response:
+                    await response.content.readuntil(b"Hello ")
+                    status, messages = await other.history()
+                    assert (status, messages) == await here.page.history()
+                    assert messages[-1]["role"] == "user"
+                    assert (await other.history(user="eve"))[0] == 404
+                    gate.open.set()
+                    await response.read()
+                await here.all_closed()
+                assert await other.history() == await here.page.history()
+                assert (await other.history())[1][-1]["role"] == "assistant"

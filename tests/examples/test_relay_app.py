@@ -1,0 +1,51 @@
+"""The relay's example app without its page; tests/contrib/relay has the page in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Any
+
+import aiohttp
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_app.app import create_app
+from relay_kit import SECRET, Page, events, serving, until
+from relay_resume_kit import HELD, Gate
+
+from mintlify_async.testing import LocalService
+
+
+@pytest.fixture
+def page_folder(tmp_path):
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "index.html").write_text('<meta name="docs-site" content="">', encoding="utf-8")
+    return tmp_path
+
+
+async def test_a_deployment_cuts_no_answer(page_folder):
+    """From SIGTERM on new questions are refused, and the answer that runs goes on to its end."""
+    earlier = signal.signal(signal.SIGTERM, lambda *_: None)  # in place of the server's
+    gate = Gate()
+    env = {"RELAY_SECRET": SECRET, "CHATS": str(page_folder / "chats.sqlite")}
+    try:
+        async with LocalService(clock=gate) as service:
+            service.script.ask(events=HELD)
+            app = create_app(service.session(), env, page_folder)
+            jar: Any = aiohttp.CookieJar(unsafe=True)  # also for an address without a name
+            async with serving(app) as address, aiohttp.ClientSession(cookie_jar=jar) as http:
+                page = Page(http, address)
+                assert (await page.post())[0] == 401
+                await (await http.get(address)).read()
+                async with page.request() as response:
+                    head = await response.content.readuntil(b"Hello ")
+                    signal.raise_signal(signal.SIGTERM)
+                    await asyncio.sleep(0.05)  # the drain begins with the loop's next turn
+                    assert (await page.post())[0] == 503
+                    gate.open.set()
+                    assert events(head + await response.read())[-1]["type"] == "finish"
+                await until(lambda: not service.answering)
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
