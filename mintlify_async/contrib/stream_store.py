@@ -13,6 +13,7 @@ from attrs import field, frozen
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.protocol.argument_checks import check_seconds
+from mintlify_async.runtime.closing import NothingToClose
 
 MAX_BYTES = 8 * 1024 * 1024
 
@@ -34,7 +35,7 @@ def check_max_bytes(value: int) -> int:
 
 
 @frozen(kw_only=True)
-class MemoryStreamStore:
+class MemoryStreamStore(NothingToClose):
     """Running answers in the memory of this process: for an app with one worker.
 
     Args:

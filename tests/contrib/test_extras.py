@@ -26,7 +26,11 @@ sys.meta_path.insert(0, Without())
     [
         ("starlette,fastapi,cryptography", "import mintlify_async.contrib.relay", "relay"),
         ("cryptography", "from mintlify_async.contrib.relay.seal import ThreadSeal", "relay"),
-        ("fastapi", "from mintlify_async.contrib.relay import relay_router; relay_router(None)", "relay"),
+        (
+            "fastapi",
+            "from mintlify_async.contrib.relay.adapters import fastapi_router; fastapi_router([], '/', None)",
+            "relay",
+        ),
         ("opentelemetry", "import mintlify_async.contrib.otel", "otel"),
         ("redis", "import mintlify_async.contrib.redis", "redis"),
     ],

@@ -38,7 +38,7 @@ def test_every_store_can_be_closed():
     stores = {
         cls for module in PUBLIC for cls in classes(module) if cls.__name__.endswith(("Store", "Ledger"))
     }
-    assert len(stores) == 8
+    assert len(stores) == 10
     assert [cls for cls in stores if not inspect.iscoroutinefunction(getattr(cls, "aclose", None))] == []
 
 

@@ -71,3 +71,17 @@ class RelayLimits:
                 f"upload_bytes must be {PER_ADDRESS} times body_bytes or more: one address has a quarter",
                 field="upload_bytes",
             )
+
+
+def check_places(**numbers: int) -> None:
+    """Check how many answers may stream at once. Raises ConfigurationError."""
+    for name, number in numbers.items():
+        if not number >= 1:
+            raise ConfigurationError(f"{name} must be 1 or more", field=name)
+
+
+def check_silence(**limits: float | None) -> None:
+    """Check limits in seconds, of which None is no limit. Raises ConfigurationError."""
+    for name, seconds in limits.items():
+        if seconds is not None and not seconds > 0:
+            raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)

@@ -26,7 +26,7 @@ from .adapters import PageRoute, asgi_app, fastapi_router, starlette_routes
 from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse
 from .feedback import RelayFeedback, read_feedback
 from .hooks import call
-from .limits import RelayLimits
+from .limits import RelayLimits, check_places, check_silence
 from .opening import ask_while_there, logged_refusal, thread_of, without_patience
 from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
 from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
@@ -197,15 +197,8 @@ class Relay:
         check_function(error_text, "error_text")
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
-        for name, number in (
-            ("max_concurrent", max_concurrent),
-            ("max_concurrent_per_user", max_concurrent_per_user),
-        ):
-            if not number >= 1:
-                raise ConfigurationError(f"{name} must be 1 or more", field=name)
-        for name, seconds in (("keep_alive", keep_alive), ("stall", stall)):
-            if seconds is not None and not seconds > 0:
-                raise ConfigurationError(f"{name} is in seconds and must be above 0, or None", field=name)
+        check_places(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
+        check_silence(keep_alive=keep_alive, stall=stall)
         self._session = without_patience(session)
         limits = limits or RelayLimits()
         self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
