@@ -75,11 +75,12 @@ class SharedPiece:
     Attributes:
         answer: The answer's id.
         question: The id of the message that it answers.
-        running: Whether the answer goes on.
-        lost: Whether this look was the first to notice that the answer's worker has died.
+        running: Whether the answer has not ended.
+        lost: Whether the answer's worker has died, and the caller is to end the answer. Until it had time to
+            do so, other looks do not say that.
         frames: The frames after the reader's place.
         place: The reader's place after these frames.
-        asked: The question, as it was written; "" except in a look for the chat's latest answer.
+        asked: The question, as it was written; "" except in a look from the answer's beginning.
     """
 
     answer: str
@@ -145,14 +146,26 @@ class SharedStreamStore(Protocol):
         """
         ...
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(
+        self, chat: str, answer: str | None, place: int, *, hurry: bool = False
+    ) -> SharedPiece | None:
         """Return what *answer* has after *place*; None when the chat's answer is another one, or is gone.
 
         Args:
             chat: The chat.
             answer: The answer's id; None for the chat's latest.
             place: The reader's place, from the piece before; 0 at first.
-            if_lost: Frames that end the answer if its worker has died.
+            hurry: Whether the next question waits for the end, so that a worker counts as dead sooner.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        ...
+
+    async def end_lost(self, chat: str, answer: str, frames: bytes) -> bool:
+        """End an answer whose worker has died, with *frames*; return False if another call has ended it.
+
+        From the look that found it on, a worker that only seemed to be dead is told to stop.
 
         Raises:
             StateError: The store cannot be used.
@@ -160,7 +173,7 @@ class SharedStreamStore(Protocol):
         ...
 
     async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop; return whether one runs.
+        """Ask the chat's answer to stop; return whether it has not ended, perhaps since its worker has died.
 
         Raises:
             StateError: The store cannot be used.

@@ -226,7 +226,7 @@ class Relay:
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
         usual = self._settings_of({} if ask is None or callable(ask) else ask)
-        self._running = running_answers(streams, usual)
+        self._running = running_answers(streams, usual, self._chats)
 
     @property
     def streaming(self) -> int:

@@ -21,7 +21,7 @@ from mintlify_async.protocol.object_checks import Kind
 
 from ..stream_store import MemoryStreamStore
 from .answer import gone
-from .live_answer import INTERRUPTED, LiveAnswer, LiveReader
+from .live_answer import LiveAnswer, LiveReader
 from .refusals import BUSY, RelayRefusal
 from .shared_answers import TICK, AnswerWriter, SharedReader
 from .shutdown import LAST_WORDS
@@ -29,6 +29,7 @@ from .shutdown import LAST_WORDS
 if TYPE_CHECKING:
     from ..stream_store import SharedStreamStore
     from .answer import AnswerSettings, OpenReply, Readable
+    from .stored_chats import StoredChats
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -46,10 +47,17 @@ class RunningAnswers:
     Args:
         store: Where they are kept.
         settings: The relay's settings for answers.
+        chats: The conversations in the app's store, or None.
     """
 
-    def __init__(self, store: MemoryStreamStore | SharedStreamStore, settings: AnswerSettings) -> None:
+    def __init__(
+        self,
+        store: MemoryStreamStore | SharedStreamStore,
+        settings: AnswerSettings,
+        chats: StoredChats | None,
+    ) -> None:
         self._store = store
+        self._chats = chats
         self._shared = None if isinstance(store, MemoryStreamStore) else store
         self._settings = settings
         self._here: dict[str, LiveAnswer] = {}
@@ -95,6 +103,8 @@ class RunningAnswers:
             with suppress(TimeoutError):
                 async with clock.deadline(clock.now() + MAKE_WAY):
                     while live.chat and await self._stop(live.chat):
+                        if (reader := await self._elsewhere(user, chat_id or "", hurry=True)) is not None:
+                            await reader.end_if_lost()
                         await clock.sleep(TICK)
         except StateError as error:
             self._leave_alone(live, error)
@@ -132,36 +142,41 @@ class RunningAnswers:
         live = self._here.get(chat)
         if live is not None and _wanted(live.question, after, not live.ended):
             return LiveReader(live)
-        if self._shared is None:
-            return None
         try:
-            found = await self._shared.read(chat, None, 0, if_lost=INTERRUPTED)
+            reader = await self._elsewhere(user, chat_id)
         except StateError as error:
             log.warning("an answer cannot be resumed: %s", error)
             return None
-        if found is None:
-            return None
-        reader = SharedReader(self._shared, chat, found, self._settings, user, chat_id)
-        if _wanted(found.question, after, found.running or found.lost):
+        if reader is None or _wanted(reader.found.question, after, reader.found.running):
             return reader
-        await reader.tell_of_loss()
+        await reader.end_if_lost()
         return None
 
     async def asked_elsewhere(self, user: str, chat_id: str) -> str:
         """Return what is being answered in the chat on another worker; "" when nothing is."""
         chat = chat_key(user, chat_id)
         live = self._here.get(chat)
-        if self._shared is None or (live is not None and not live.ended):
+        if live is not None and not live.ended:
             return ""
         try:
-            found = await self._shared.read(chat, None, 0, if_lost=INTERRUPTED)
+            reader = await self._elsewhere(user, chat_id)
         except StateError as error:
             log.warning("a history may lack the question that another worker answers: %s", error)
             return ""
-        if found is None:
+        if reader is None:
             return ""
-        await SharedReader(self._shared, chat, found, self._settings, user, chat_id).tell_of_loss()
-        return found.asked if found.running else ""
+        await reader.end_if_lost()
+        return reader.found.asked if reader.found.running and not reader.found.lost else ""
+
+    async def _elsewhere(self, user: str, chat_id: str, *, hurry: bool = False) -> SharedReader | None:
+        """Return a reader of the chat's latest answer in the shared store, from its beginning."""
+        if self._shared is None:
+            return None
+        chat = chat_key(user, chat_id)
+        found = await self._shared.read(chat, None, 0, hurry=hurry)
+        if found is None:
+            return None
+        return SharedReader(self._shared, chat, found, self._settings, user, chat_id, self._chats)
 
     async def stop(self, user: str, chat_id: str) -> None:
         """Stop the chat's answer, if one runs.
@@ -223,7 +238,9 @@ class RunningAnswers:
 
 
 def running_answers(
-    store: MemoryStreamStore | SharedStreamStore | None, settings: AnswerSettings
+    store: MemoryStreamStore | SharedStreamStore | None,
+    settings: AnswerSettings,
+    chats: StoredChats | None,
 ) -> RunningAnswers | None:
     """Return the running answers that *store* keeps, if there is one.
 
@@ -234,7 +251,7 @@ def running_answers(
         return None
     if not isinstance(store, MemoryStreamStore):
         STREAMS.check(store, "streams")
-    return RunningAnswers(store, settings)
+    return RunningAnswers(store, settings, chats)
 
 
 def _wanted(question: str, after: str | None, running: bool) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import anyio
 from attrs import evolve
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
@@ -21,9 +22,8 @@ from .page_events import DONE
 from .seal import SealError
 
 if TYPE_CHECKING:
-    from mintlify_async import Thread
-
     from ..stream_store import SharedPiece, SharedStreamStore
+    from .stored_chats import StoredChats
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -116,6 +116,10 @@ class SharedReader:
         settings: The relay's settings for answers.
         user: The user's id.
         chat_id: The id that the page gave the chat.
+        chats: The conversations in the app's store, or None.
+
+    Attributes:
+        found: The newest piece.
     """
 
     def __init__(
@@ -126,36 +130,36 @@ class SharedReader:
         settings: AnswerSettings,
         user: str,
         chat_id: str,
+        chats: StoredChats | None,
     ) -> None:
         self.settings = settings
+        self.found = found
         self._store = store
         self._chat = chat
-        self._found = found
         self._user = user
         self._chat_id = chat_id
+        self._chats = chats
 
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield what the page gets; ``[DONE]`` is the last."""
         clock = self.settings.clock
         seen = clock.now()
         while True:
-            await self.tell_of_loss()
-            if self._found.frames:
-                yield self._found.frames
-            if not self._found.running:
+            await self.end_if_lost()
+            if self.found.frames:
+                yield self.found.frames
+            if not self.found.running:
                 break
             await clock.sleep(TICK)
             if self.settings.shutdown.cutting:
                 yield INTERRUPTED
                 break
             try:
-                newer = await self._store.read(
-                    self._chat, self._found.answer, self._found.place, if_lost=INTERRUPTED
-                )
+                newer = await self._store.read(self._chat, self.found.answer, self.found.place)
                 seen = clock.now()
             except StateError as error:
                 if clock.now() - seen < PATIENCE:
-                    self._found = evolve(self._found, frames=b"")
+                    self.found = evolve(self.found, frames=b"")
                     continue
                 log.warning("an answer on another worker cannot be read: %s", error)
                 yield INTERRUPTED
@@ -163,22 +167,32 @@ class SharedReader:
             if newer is None:  # the chat has a newer answer
                 yield STOPPED
                 break
-            self._found = newer
+            self.found = newer
         yield DONE
 
     async def close(self) -> None:
         """Stop reading; the other worker notices that nothing reads any more."""
 
-    async def tell_of_loss(self) -> None:
-        """If this reader is the first to notice that the worker has died, tell the app's hook of the part."""
-        if not self._found.lost:
+    async def end_if_lost(self) -> None:
+        """If the worker has died and this reader is to end the answer: keep the part, end it, tell the hook.
+
+        When this worker dies meanwhile, or Redis is away, a later look does it again. The store and the hook
+        still get the part once: the chat's revision, and the end of the answer, are there once.
+        """
+        if not self.found.lost:
             return
-        log.warning("an answer was interrupted: its worker has died")
-        with suppress(StateError):
-            whole = await self._store.read(self._chat, self._found.answer, 0, if_lost=b"")
-            if whole is not None:
-                told = answer_of(whole.frames, self.settings, self._user, self._chat_id)
-                await self.settings.tell(told)
+        with anyio.CancelScope(shield=True), suppress(StateError):
+            whole = await self._store.read(self._chat, self.found.answer, 0)
+            if whole is None:
+                return
+            user, chat_id = self._user, self._chat_id
+            lost = answer_of(whole.frames, self.settings, user, chat_id)
+            if self._chats is not None and whole.asked:
+                fp = self.settings.seal.pseudonym(user)
+                await self._chats.keep_part(chat_id, user, lost.message, whole.asked, fp=fp)
+            if await self._store.end_lost(self._chat, whole.answer, INTERRUPTED):
+                log.warning("an answer was interrupted: its worker has died")
+                await self.settings.tell(lost)
 
 
 def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) -> RelayedAnswer:
@@ -192,7 +206,9 @@ def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) 
     message, thread = stream.message if stream.message.parts else None, None
     if message is not None and is_object(message.metadata):
         metadata = dict(message.metadata)
-        thread = opened_seal(metadata.pop("threadId", None), settings, user)
+        token = metadata.pop("threadId", None)
+        with suppress(SealError):
+            thread = settings.seal.open(token, user, any_site=True) if isinstance(token, str) else None
         message = evolve(message, metadata=metadata or None)
     return RelayedAnswer(
         outcome="failed",
@@ -203,10 +219,3 @@ def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) 
         thread=thread,
         error=StreamInterruptedError("the worker that read the answer has died", partial=message),
     )
-
-
-def opened_seal(token: object, settings: AnswerSettings, user: str) -> Thread | None:
-    """Return the thread in a page's *token*, or None."""
-    with suppress(SealError):
-        return settings.seal.open(token, user) if isinstance(token, str) else None
-    return None

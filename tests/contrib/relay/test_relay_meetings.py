@@ -41,7 +41,7 @@ class Shared:
         self.frames, self.ended = self.frames[:at] + frames, told["ended"]
         return Written(len(self.frames), 0, False)
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(self, chat: str, answer: str | None, place: int, **named: Any) -> SharedPiece | None:
         return None
 
     async def stop(self, chat: str) -> bool:
@@ -51,7 +51,7 @@ class Shared:
 class Elsewhere(Shared):
     """Has an answer that runs on another worker."""
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(self, chat: str, answer: str | None, place: int, **named: Any) -> SharedPiece | None:
         frames = b'data: {"type":"start","messageId":"m"}\n\n'
         return SharedPiece("a", "u1", True, False, frames[place:], len(frames))
 

@@ -10,13 +10,14 @@ import os
 import random
 from typing import Any
 
+import aiohttp
 import pytest
 
 pytest.importorskip("fastapi")
 
 from redis_server import RedisServer
 from relay_browser import RELEASES
-from relay_kit import until
+from relay_kit import Page, until
 from relay_workers import ANSWER, LASTS, PAUSE, WORDS, pages, workers
 
 from mintlify_async.contrib.relay.refusals import CUT
@@ -58,9 +59,9 @@ async def in_turns(stories: list[Any]) -> None:
             group.create_task(one(story))
 
 
-def serving(store: str, redis_server: RedisServer, service: LocalService, **settings: Any) -> Any:
+def serving(streams: str, redis_server: RedisServer, service: LocalService, **settings: Any) -> Any:
     service.script.ask(events=ANSWER, times=None, pause=PAUSE)
-    return workers(service, redis=redis_server.url if store == "redis" else "", **settings)
+    return workers(service, redis=redis_server.url if streams == "redis" else "", **settings)
 
 
 @releases
@@ -123,12 +124,16 @@ async def test_stops(release: str, store: str, redis_server: RedisServer):
 
 @releases
 async def test_kills(release: str, redis_server: RedisServer):
-    """The worker of an answer dies: another one gives the part, and says that it was interrupted."""
+    """The worker of an answer dies: another one gives the part, and says that it was interrupted.
+
+    The history, on that worker, has the question and the part.
+    """
     dice = random.Random(release)
     async with (
         LocalService() as service,
-        serving("redis", redis_server, service) as (one, other),
+        serving("redis", redis_server, service, store=True) as (one, other),
         pages(release, service) as made,
+        aiohttp.ClientSession() as http,
     ):
         for number in range(KILLS):
             chat = f"chat-{number}"
@@ -140,8 +145,14 @@ async def test_kills(release: str, redis_server: RedisServer):
             await one.kill()
             shown = await telling
             assert (shown["status"], shown["error"]) == ("error", CUT)
+            text = ""
             if len(shown["messages"]) > 1:
                 text = text_of(answer_of(shown, chat))
                 assert len(text) < len("".join(WORDS))
                 assert "".join(WORDS).startswith(text)
+            history = await Page(http, other.address).history(chat)
+            if text:
+                assert history == (200, shown["messages"])
+            else:  # as after a cut that the worker survives
+                assert history[0] == 404
             await one.start()
