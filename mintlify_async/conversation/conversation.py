@@ -275,7 +275,7 @@ class Conversation:
         return Reply(*first, turn=turn)
 
     async def add_turn(
-        self, question: Question, answer: str | Message | Mapping[str, Any], *, thread: Thread | None = None
+        self, question: Question, answer: str | Message, *, thread: Thread | str | None = None
     ) -> None:
         """Add a question and its answer, which came in another way, as the last turn. Nothing is sent.
 
@@ -293,7 +293,7 @@ class Conversation:
             StateError: Another turn is under way; see :class:`Conversation`.
             StoreConflictError: The store has a newer revision, and stays as it is; :meth:`load` first.
         """
-        asked, thread = Asked(question=_checked(question), options={}), check_thread(thread)
+        asked, known = Asked(question=_checked(question), options={}), check_thread(thread)
         given, *more = coerce_messages(answer, str, field="answer")
         if more or not (given.role == "assistant" or isinstance(answer, str)):
             raise ConfigurationError("answer must be text, or an assistant's message", field="answer")
@@ -302,7 +302,7 @@ class Conversation:
             await transcript.check_store(refresh=self._queue)
             before = transcript.before(asked)
             added = evolve(given, id=asked.answer_id(given.id, before), role="assistant")
-            await transcript.save(before.with_turn(asked.question, added, thread), changed=before.end)
+            await transcript.save(before.with_turn(asked.question, added, known), changed=before.end)
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
