@@ -173,7 +173,9 @@ class SharedStreamStore(Protocol):
         ...
 
     async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop; return whether it has not ended, perhaps since its worker has died.
+        """Ask the chat's answer to stop; return whether there is one that has not ended.
+
+        Its worker may have died.
 
         Raises:
             StateError: The store cannot be used.

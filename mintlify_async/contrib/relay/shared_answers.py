@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import anyio
 from attrs import evolve
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.stream import MessageStream
+from mintlify_async.runtime.cancellation import finish_shielded
 
 from .answer import AnswerSettings, RelayedAnswer
 from .json_values import is_object
@@ -33,6 +33,8 @@ BEAT = 0.5
 """Seconds after which a silent answer is written, too: its worker shows that it lives, and learns of Stop."""
 PATIENCE = 5.0
 """Seconds for which a reader on another worker waits for a store that cannot be reached."""
+LAST_STEPS = 20.0
+"""Seconds that the steps may take which end an answer whose worker has died, after their reader has left."""
 
 
 class AnswerWriter:
@@ -179,20 +181,22 @@ class SharedReader:
         When this worker dies meanwhile, or Redis is away, a later look does it again. The store and the hook
         still get the part once: the chat's revision, and the end of the answer, are there once.
         """
-        if not self.found.lost:
+        if self.found.lost:
+            with suppress(StateError):
+                await finish_shielded(self._end_lost(), patience=LAST_STEPS)
+
+    async def _end_lost(self) -> None:
+        whole = await self._store.read(self._chat, self.found.answer, 0)
+        if whole is None:
             return
-        with anyio.CancelScope(shield=True), suppress(StateError):
-            whole = await self._store.read(self._chat, self.found.answer, 0)
-            if whole is None:
-                return
-            user, chat_id = self._user, self._chat_id
-            lost = answer_of(whole.frames, self.settings, user, chat_id)
-            if self._chats is not None and whole.asked:
-                fp = self.settings.seal.pseudonym(user)
-                await self._chats.keep_part(chat_id, user, lost.message, whole.asked, fp=fp)
-            if await self._store.end_lost(self._chat, whole.answer, INTERRUPTED):
-                log.warning("an answer was interrupted: its worker has died")
-                await self.settings.tell(lost)
+        user, chat_id = self._user, self._chat_id
+        lost = answer_of(whole.frames, self.settings, user, chat_id)
+        if self._chats is not None and whole.asked:
+            fp = self.settings.seal.pseudonym(user)
+            await self._chats.keep_part(chat_id, user, lost.message, whole.asked, fp=fp)
+        if await self._store.end_lost(self._chat, whole.answer, INTERRUPTED):
+            log.warning("an answer was interrupted: its worker has died")
+            await self.settings.tell(lost)
 
 
 def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) -> RelayedAnswer:

@@ -342,20 +342,31 @@ async def test_the_part_waits_a_day_for_a_look(redis_client: Any):
             assert 0 < await redis_client.pttl(key) <= 65_000
 
 
-async def test_the_next_question_waits_until_the_part_is_kept(redis_client: Any):
-    """Else one of the two turns would be refused by the store."""
+@pytest.mark.parametrize("finds", ["reader", "question"])
+async def test_the_next_question_waits_until_the_part_is_kept(
+    redis_client: Any, finds: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Else one of the two turns would be refused by the store. Also longer than it waits for a worker."""
+    monkeypatch.setattr(
+        "mintlify_async.contrib.relay.running_answers.MAKE_WAY", 2.0 if finds == "reader" else 0.1
+    )
     store = Slow(redis_client, timeout=20)
     async with story(redis_client, store=store) as given:
         await given.ask_and_die(form("one"))
         given.here.service.script.ask(events=TURN)
-        looking = asyncio.create_task(given.other.resume())
-        await store.saving.wait()
-        asking = asyncio.create_task(given.other.post(form("two", "u2")))
+        requests = [given.other.post(form("two", "u2"))]
+        if finds == "reader":
+            requests.insert(0, given.other.resume())
+        running: list[Any] = []
+        for request in requests:
+            running.append(asyncio.create_task(request))
+            await store.saving.wait()
         await asyncio.sleep(0.3)
         store.go.set()
-        assert events((await asking)[1])[-1]["type"] == "finish"
-        await looking
+        await asyncio.gather(*running)
+        assert events(running[-1].result()[1])[-1]["type"] == "finish"
         assert (await given.ids())[:3] == [*KEPT, "u2"]
+        assert [answer.outcome for answer in given.told.answers] == ["failed", "finished"]
 
 
 async def test_the_end_of_a_lost_answer_is_written_once(redis_client: Any):
