@@ -18,13 +18,18 @@ from .scripts import Argument, RedisClient, RedisStore, Script, check_seconds, t
 
 _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
-# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first?, ended?, ms until the
-# worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up to its end.
+# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "force")?, ended?,
+# ms until the worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up
+# to its end.
 _WRITE = Script(
     _NOW
     + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'ended')
-if held[1] and held[1] ~= ARGV[1] and ARGV[6] == '' then return {-1, 0, 1} end
+local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'ended', 'alive')
+if held[1] and held[1] ~= ARGV[1] and ARGV[6] ~= 'force' then
+  local runs = not held[5] and now <= tonumber(held[6])
+  if ARGV[6] == '1' and runs then redis.call('HSET', KEYS[1], 'stop', 1) end
+  if ARGV[6] == '' or runs then return {-1, 0, 1} end
+end
 if held[1] == ARGV[1] and held[5] then return {held[2], held[3], held[4] or 1} end
 local size = tonumber(held[2] or '0')
 if held[1] ~= ARGV[1] or ARGV[3] == '0' then
@@ -131,13 +136,15 @@ class RedisStreamStore(RedisStore):
         at: int,
         question: str,
         asked: str = "",
-        first: bool,
-        ended: bool,
+        first: bool = False,
+        force: bool = False,
+        ended: bool = False,
     ) -> Written:
         """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
         kept = self._lost_ms + round(self.keep * 1000)
+        place = "force" if force else "1" if first else ""
         args: list[Argument] = [answer, question, at, frames, at + len(frames)]
-        args += ["1" if first else "", "1" if ended else "", self._lost_ms, kept, asked]
+        args += [place, "1" if ended else "", self._lost_ms, kept, asked]
         size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
         return Written(int(size), int(reads or 0), bool(int(stopped)))
 

@@ -38,7 +38,7 @@ class Shared:
         self.frames, self.ended = b"", False
 
     async def write(self, chat: str, answer: str, frames: bytes, *, at: int, **told: Any) -> Written:
-        self.frames, self.ended = self.frames[:at] + frames, told["ended"]
+        self.frames, self.ended = self.frames[:at] + frames, told.get("ended", False)
         return Written(len(self.frames), 0, False)
 
     async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -13,9 +14,10 @@ pytest.importorskip("fastapi")
 from relay_desk import HEAD, TURN, desk
 from relay_kit import events, thread_token, until, user_message
 from relay_resume_kit import HELD, Gate, Told, ask_and_leave, ask_in_vain
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from mintlify_async import ConfigurationError
+from mintlify_async import ConfigurationError, MintlifyError
 from mintlify_async.contrib.relay import MemoryStreamStore, RelayLimits
 from mintlify_async.testing import VirtualClock, faults
 
@@ -205,6 +207,26 @@ async def test_a_refusal_keeps_its_status():
         here.service.script.ask(status=429, headers={"Retry-After": "3600"})
         assert (await here.page.post())[0] == 429
         assert (await here.page.post(b"[]"))[0] == 400
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_refusal_is_kept_as_its_sentence_only(there: bool):
+    """A second reader gets that; the error, whose traceback holds the question, is gone."""
+    async with resumable(session={"retry": None}) as here:
+        if there:
+            here.service.script.ask(status=429, headers={"Retry-After": "3600"})
+            assert (await here.page.post())[0] == 429
+        else:
+            here.service.script.ask(fault=faults.NoAnswer())
+            await ask_in_vain(here)
+            async with here.page.stream() as response:
+                await here.session.close()
+                await response.read()
+        gc.collect()
+        found = [kept for kept in gc.get_objects() if isinstance(kept, MintlifyError | HTTPException)]
+        assert found == []
+        status, body = await here.page.resume(params={"after": "u1"})
+        assert (status, [event["type"] for event in events(body)]) == (200, ["error"])
 
 
 async def test_an_answer_without_a_chat_ends_with_its_reader():

@@ -243,7 +243,10 @@ async def test_a_write_at_another_place_adds_nothing(redis_client: Any):
     found = await store.read("c", "a", 0, if_lost=b"")
     assert found is not None
     assert found.frames == b"whole and more"
-    assert (await store.write("c", "b", b"", at=0, **{**usual, "first": True})).stopped is False
+    first: Any = {**usual, "first": True}
+    assert (await store.write("c", "b", b"", at=0, **first)).size == -1  # the other one runs, and is to stop
+    assert (await store.write("c", "a", b"", at=14, **usual)).stopped is True
+    assert (await store.write("c", "b", b"", at=0, **first, force=True)).stopped is False
     assert (await store.write("c", "a", b"!", at=14, **usual)).stopped is True
     assert await store.read("c", "a", 0, if_lost=b"") is None
     assert await store.stop("c") is True
