@@ -114,7 +114,7 @@ class AnswerWriter:
             while True:
                 await clock.sleep(TICK)
                 fresh = live.ended or len(live.pieces) > self._sent
-                if clock.now() - last < (BEAT if away or not fresh else TICK):
+                if clock.now() - last < (BEAT if away or not fresh else TICK) - TICK / 2:
                     continue
                 last = clock.now()
                 try:

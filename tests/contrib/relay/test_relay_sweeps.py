@@ -1,13 +1,15 @@
 """Reloads, Stops and dead workers at random moments, with the published releases of ai and real workers.
 
-``SWEEPS=whole`` runs the full counts: 200 reloads, 50 Stops, 20 kills for each release and store.
+It prints how long Stops take. ``SWEEPS=whole`` runs the full counts: 200 reloads, 50 Stops, 20 kills for each release and store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
+from statistics import median
 from typing import Any
 
 import pytest
@@ -16,8 +18,8 @@ pytest.importorskip("fastapi")
 
 from redis_server import RedisServer
 from relay_browser import RELEASES
-from relay_kit import until
-from relay_workers import ANSWER, LASTS, PAUSE, WORDS, pages, workers
+from relay_kit import until, user_message
+from relay_workers import ANSWER, LASTS, PAUSE, WORDS, Pages, pages, workers
 
 from mintlify_async.contrib.relay.refusals import CUT
 from mintlify_async.testing import LocalService
@@ -97,8 +99,11 @@ async def test_reloads(release: str, store: str, redis_server: RedisServer):
 
 @releases
 @stores
-async def test_stops(release: str, store: str, redis_server: RedisServer):
+async def test_stops(
+    release: str, store: str, redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
+):
     """Another tab, on another worker, stops the answer: the service is let go, and the page is ready."""
+    stopped: dict[str, float] = {}
     dice = random.Random(f"{release} {store}")
     async with (
         LocalService() as service,
@@ -111,6 +116,7 @@ async def test_stops(release: str, store: str, redis_server: RedisServer):
             life = {"address": served[0].address, "stop": served[-1].address}
             shown = await made.tell(chat, {**life, "milliseconds": milliseconds})
             assert shown["status"] == "ready"
+            stopped[f"question of {chat}"] = shown["stopped"] / 1000
             if len(shown["messages"]) > 1:
                 text = text_of(answer_of(shown, chat))
                 assert len(text) < len("".join(WORDS))
@@ -119,6 +125,14 @@ async def test_stops(release: str, store: str, redis_server: RedisServer):
         await in_turns([story(number) for number in range(STOPS)])
         await until(lambda: not service.answering)
         assert all(request.client_left for request in service.requests)
+        took = [
+            max(0.0, request.wall + request.seconds - stopped[request.json["messages"][-1]["parts"][0]["text"]])
+            for request in service.requests
+        ]
+        with capsys.disabled():
+            what = f"ai {release}, {store}: {len(took)} Stops, from the response until the service was let go"
+            print(f"\n{what}: median {1000 * median(took):.0f} ms, worst {1000 * max(took):.0f} ms")
+        assert max(took) < 60
 
 
 @releases
@@ -145,3 +159,30 @@ async def test_kills(release: str, redis_server: RedisServer):
                 assert len(text) < len("".join(WORDS))
                 assert "".join(WORDS).startswith(text)
             await one.start()
+
+
+async def test_a_question_whose_body_is_on_its_way_is_noted_later():
+    """The service lists a request before it has its body; the pages wait until it has."""
+
+    class Heard:
+        def __init__(self) -> None:
+            self.stdin, self.lines = self, list[bytes]()
+
+        def write(self, line: bytes) -> None:
+            self.lines.append(line)
+
+    heard: Any = Heard()
+    body = json.dumps({"messages": [user_message("question of c")]}).encode()
+    async with LocalService() as service:
+        noting = asyncio.create_task(Pages(heard).note_arrivals(service))
+        host, port = service.base_url.removeprefix("http://").split(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        head = f"POST /discovery/v2/assistant/acme/message HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}"
+        writer.write(head.encode() + b"\r\n\r\n")
+        await until(lambda: service.requests)
+        await asyncio.sleep(0.02)
+        writer.write(body)
+        await until(lambda: heard.lines or noting.done())
+        noting.cancel()
+        assert heard.lines == [b'{"arrived": "c"}\n']
+        writer.close()
