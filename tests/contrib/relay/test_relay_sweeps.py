@@ -27,6 +27,7 @@ from mintlify_async.testing import LocalService
 WHOLE = os.environ.get("SWEEPS") == "whole"
 RELOADS, STOPS, KILLS = (200, 50, 20) if WHOLE else (4, 3, 1)
 AT_ONCE = 10
+FOR_EVER = 60.0  # seconds; such an answer does not end before a Stop, however busy the computer is
 IDLE = {release: ["ready"] for release in RELEASES}
 IDLE["5.0.0"].append("submitted")  # where this release stays when there was nothing to resume
 
@@ -60,9 +61,9 @@ async def in_turns(stories: list[Any]) -> None:
             group.create_task(one(story))
 
 
-def serving(store: str, redis_server: RedisServer, service: LocalService, **settings: Any) -> Any:
-    service.script.ask(events=ANSWER, times=None, pause=PAUSE)
-    return workers(service, redis=redis_server.url if store == "redis" else "", **settings)
+def serving(store: str, redis_server: RedisServer, service: LocalService, events: Any = ANSWER) -> Any:
+    service.script.ask(events=events, times=None, pause=PAUSE)
+    return workers(service, redis=redis_server.url if store == "redis" else "")
 
 
 @releases
@@ -103,11 +104,11 @@ async def test_stops(
     release: str, store: str, redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
 ):
     """Another tab, on another worker, stops the answer: the service is let go, and the page is ready."""
-    stopped: dict[str, float] = {}
+    stopped, took = dict[str, float](), list[float]()
     dice = random.Random(f"{release} {store}")
     async with (
         LocalService() as service,
-        serving(store, redis_server, service) as served,
+        serving(store, redis_server, service, [*ANSWER[:-3], FOR_EVER, *ANSWER[-3:]]) as served,
         pages(release, service) as made,
     ):
 
@@ -116,23 +117,20 @@ async def test_stops(
             life = {"address": served[0].address, "stop": served[-1].address}
             shown = await made.tell(chat, {**life, "milliseconds": milliseconds})
             assert shown["status"] == "ready"
-            stopped[f"question of {chat}"] = shown["stopped"] / 1000
+            stopped[shown["messages"][0]["id"]] = shown["stopped"] / 1000
             if len(shown["messages"]) > 1:
-                text = text_of(answer_of(shown, chat))
-                assert len(text) < len("".join(WORDS))
-                assert "".join(WORDS).startswith(text)
+                assert "".join(WORDS).startswith(text_of(answer_of(shown, chat)))
 
         await in_turns([story(number) for number in range(STOPS)])
         await until(lambda: not service.answering)
         assert all(request.client_left for request in service.requests)
-        took = [
-            max(0.0, request.wall + request.seconds - stopped[request.json["messages"][-1]["parts"][0]["text"]])
-            for request in service.requests
-        ]
+        for request in service.requests:
+            ended = request.wall + request.seconds
+            took.append(max(0.0, ended - stopped[request.json["messages"][-1]["id"]]))
         with capsys.disabled():
             what = f"ai {release}, {store}: {len(took)} Stops, from the response until the service was let go"
             print(f"\n{what}: median {1000 * median(took):.0f} ms, worst {1000 * max(took):.0f} ms")
-        assert max(took) < 60
+        assert max(took) < FOR_EVER / 2
 
 
 @releases
