@@ -66,7 +66,8 @@ end
 if not held[3] then redis.call('HINCRBY', KEYS[1], 'reads', 1) end
 local found, place = {}, ARGV[2]
 for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-0', '+')) do
-  found[#found + 1], place = entry[2][2], string.match(entry[1], '^%d+')
+  local frames, size = entry[2][2], string.match(entry[1], '^%d+')
+  found[#found + 1], place = string.sub(frames, place - (size - #frames) + 1), size
 end
 local running = 1
 if held[3] or lost == 1 then running = 0 end

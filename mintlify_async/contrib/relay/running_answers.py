@@ -54,6 +54,7 @@ class RunningAnswers:
         self._settings = settings
         self._here: dict[str, LiveAnswer] = {}
         self._writers: dict[LiveAnswer, AnswerWriter] = {}
+        self._writing: set[asyncio.Task[bool]] = set()
 
     async def ask(self, request: Request, opening: Opening) -> Readable:
         """Start *opening* in a task of its own, and return a reader when the answer has begun.
@@ -106,8 +107,13 @@ class RunningAnswers:
                     await self._follow(live)
             if self._shared is not None:
                 self._writers[live] = writer = AnswerWriter(self._shared, live, chat)
-                writer.start(until, partial(self._written, chat, live))
-                await asyncio.shield(writer.placed)
+                placed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                task = asyncio.create_task(
+                    self._write(live, writer, until, placed)
+                )  # also when live is stopped
+                self._writing.add(task)
+                task.add_done_callback(partial(self._written, chat, live))
+                await asyncio.shield(placed)
         except StateError as error:
             self._leave_alone(live, error)
 
@@ -209,11 +215,31 @@ class RunningAnswers:
                 while self._writers:
                     await clock.sleep(TICK)
 
+    async def _write(
+        self, live: LiveAnswer, writer: AnswerWriter, until: float, placed: asyncio.Future[None]
+    ) -> bool:
+        """Write *live* when it has its chat's place, from *until* on by force.
+
+        Return whether the store has all that it needs to have.
+        """
+        clock = self._settings.clock
+        try:
+            while not await writer.take_place(force=clock.now() >= until):
+                await clock.sleep(TICK)
+                if live.ended:  # it was stopped
+                    return True
+        except Exception as error:  # a store of the app's own may raise anything
+            placed.set_exception(error)
+            return False
+        placed.set_result(None)
+        return await writer.run()
+
     def _ended(self, chat: str, live: LiveAnswer) -> None:
         if live not in self._writers:
             self._forget_later(chat, live)
 
     def _written(self, chat: str, live: LiveAnswer, task: asyncio.Task[bool]) -> None:
+        self._writing.discard(task)
         del self._writers[live]
         if not task.cancelled() and task.result():
             self._forget(chat, live)

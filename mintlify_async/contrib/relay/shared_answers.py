@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -46,28 +46,17 @@ class AnswerWriter:
         self._sent = 0  # pieces
         self._size = 0  # bytes
         self._reads = 0
-        self._task: asyncio.Task[bool] | None = None
-        self.placed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def start(self, until: float, written: Callable[[asyncio.Task[bool]], object]) -> None:
-        """Take the chat's place, by force from *until* on, and write; then call *written* with the task.
+    async def take_place(self, *, force: bool) -> bool:
+        """Return whether this answer has the chat's place now; if another one runs there, ask it to stop.
 
-        :attr:`placed` is done when the answer has the place. It has the StateError if there is no store.
+        Raises:
+            StateError: The store cannot be used.
         """
-        self._task = asyncio.create_task(self._run(until))
-        self._task.add_done_callback(written)
-
-    async def _take_place(self, until: float) -> bool:
-        """Return True when this answer has the chat's place, False when it was stopped before."""
-        clock = self._live.settings.clock
-        while not self._live.ended:
-            told = await self._store.write(
-                self._chat, self._answer, b"", at=0, question="", first=True, force=clock.now() >= until
-            )
-            if told.size >= 0:
-                return True
-            await clock.sleep(TICK)
-        return False
+        told = await self._store.write(
+            self._chat, self._answer, b"", at=0, question="", first=True, force=force
+        )
+        return told.size >= 0
 
     async def write(self) -> bool:
         """Write what is new, and do what the store says; return whether nothing more is to be written.
@@ -99,15 +88,8 @@ class AnswerWriter:
             live.stop()
         return ended and (whole or told.stopped)
 
-    async def _run(self, until: float) -> bool:
+    async def run(self) -> bool:
         """Write until the answer has ended; return whether the store has all of it."""
-        try:
-            if not await self._take_place(until):
-                return True
-        except StateError as error:
-            self.placed.set_exception(error)
-            return False
-        self.placed.set_result(None)
         live, clock = self._live, self._live.settings.clock
         last, away = clock.now(), False
         try:

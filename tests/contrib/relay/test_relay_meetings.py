@@ -243,6 +243,48 @@ async def test_a_reader_of_another_workers_answer_is_told_of_the_shutdown():
         assert events(await response.read())[-1]["type"] == "error"
 
 
+async def test_a_page_that_resumes_while_the_worker_drains_gets_an_end():
+    """It comes after the cut, for an answer of another worker."""
+    async with desk(streams=Elsewhere()) as here:
+        await here.relay.drain(0)
+        async with asyncio.timeout(20):
+            async with here.page.stream() as first:  # nothing ran: nothing was cut
+                await first.content.readuntil(b"\n\n")
+                await here.relay.drain(0)
+                async with here.page.stream() as second:
+                    for response in (first, second):
+                        assert events(await response.read())[-1]["type"] == "error"
+
+
+async def test_a_page_that_resumes_between_the_last_event_and_the_end():
+    """The app's hook runs in that time: both readers have all events, and get the end when it returns."""
+    saved = asyncio.Event()
+
+    async def on_finish(answer: Any) -> None:
+        await saved.wait()
+
+    async with desk(streams=MemoryStreamStore(), on_finish=on_finish) as here:
+        here.service.script.ask(events=TURN)
+        async with here.page.request() as first:
+            head = await first.content.readuntil(b'"finish"')
+            async with here.page.stream(params={"after": "u1"}) as second:
+                assert await second.content.readuntil(b'"finish"') == head
+                saved.set()
+                assert await second.read() == await first.read()
+
+
+async def test_a_stream_store_that_raises_anything_else():
+    """The page gets an error, and does not wait."""
+
+    class Broken(Shared):
+        async def write(self, *arguments: Any, **told: Any) -> Written:
+            raise ValueError("broken")
+
+    async with desk(streams=Broken()) as here:
+        assert (await here.page.post())[0] == 500
+        assert here.service.requests == []
+
+
 async def test_aiohttp_with_streams():
     """A reader who leaves a chat of aiohttp.web finds the answer again; Stop ends it."""
     settings: dict[str, Any] = {"streams": MemoryStreamStore(), "store": MemoryConversationStore()}

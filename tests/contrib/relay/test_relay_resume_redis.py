@@ -253,6 +253,20 @@ async def test_a_write_at_another_place_adds_nothing(redis_client: Any):
     assert await store.stop("d") is False
 
 
+async def test_a_reader_in_the_middle_of_what_was_written_anew_gets_the_rest(redis_client: Any):
+    """Redis has lost the answer and got it again in other pieces: nothing comes twice."""
+    store = store_of(redis_client)
+    await store.write("c", "a", b"one", at=0, question="q", first=True)
+    assert await store.read("c", "a", 0, if_lost=b"") is not None
+    await redis_client.flushdb()
+    assert (await store.write("c", "a", b" two", at=3, question="q")).size == 0
+    await store.write("c", "a", b"one two", at=0, question="q")
+    await store.write("c", "a", b" three", at=7, question="q", ended=True)
+    found = await store.read("c", "a", 3, if_lost=b"")
+    assert found is not None
+    assert (found.frames, found.place, found.running) == (b" two three", 13, False)
+
+
 @pytest.mark.parametrize("wrong", [{"grace": -1}, {"keep": "60"}, {"max_bytes": 0}, {"lost_after": 0}])
 def test_wrong_settings_are_named(wrong: dict[str, Any], redis_client: Any):
     """Before any question."""

@@ -1,6 +1,7 @@
 """Reloads, Stops and dead workers at random moments, with the published releases of ai and real workers.
 
-It prints how long Stops take. ``SWEEPS=whole`` runs the full counts: 200 reloads, 50 Stops, 20 kills for each release and store.
+``SWEEPS=whole`` runs the full counts: 200 reloads, 50 Stops, 20 kills for each release and store. It prints
+how long Stops take.
 """
 
 from __future__ import annotations
@@ -100,9 +101,7 @@ async def test_reloads(release: str, store: str, redis_server: RedisServer):
 
 @releases
 @stores
-async def test_stops(
-    release: str, store: str, redis_server: RedisServer, capsys: pytest.CaptureFixture[str]
-):
+async def test_stops(release: str, store: str, redis_server: RedisServer, capsys: pytest.CaptureFixture[str]):
     """Another tab, on another worker, stops the answer: the service is let go, and the page is ready."""
     stopped, took = dict[str, float](), list[float]()
     dice = random.Random(f"{release} {store}")
@@ -175,8 +174,8 @@ async def test_a_question_whose_body_is_on_its_way_is_noted_later():
         noting = asyncio.create_task(Pages(heard).note_arrivals(service))
         host, port = service.base_url.removeprefix("http://").split(":")
         _, writer = await asyncio.open_connection(host, int(port))
-        head = f"POST /discovery/v2/assistant/acme/message HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}"
-        writer.write(head.encode() + b"\r\n\r\n")
+        head = f"POST /discovery/v2/assistant/acme/message HTTP/1.1\r\nHost: {host}\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
         await until(lambda: service.requests)
         await asyncio.sleep(0.02)
         writer.write(body)

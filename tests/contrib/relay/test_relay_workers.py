@@ -72,8 +72,7 @@ async def test_a_rate_hook_on_redis_holds_for_each_user(redis_client):
     async def rate(user: str, request: Request) -> float | None:
         key, most = f"{request.method}:{user}", 2 if request.method == "POST" else 120
         await redis_client.set(key, 0, ex=60, nx=True)
-        asked = await redis_client.incr(key)
-        return None if asked <= most else await redis_client.ttl(key)
+        return None if await redis_client.incr(key) <= most else await redis_client.ttl(key)
 
     async with workers(redis_client, rate=rate) as (one, other, service):
         assert [await asked(relay) for relay in (one, other)] == [(200, 0)] * 2
