@@ -123,8 +123,9 @@ class SharedStreamStore(Protocol):
         at: int,
         question: str,
         asked: str = "",
-        first: bool,
-        ended: bool,
+        first: bool = False,
+        force: bool = False,
+        ended: bool = False,
     ) -> Written:
         """Add *frames* to *answer*, or, without frames, only say that its worker is alive.
 
@@ -138,7 +139,9 @@ class SharedStreamStore(Protocol):
             at: How many bytes of the answer were written before.
             question: The id of the message that the answer answers.
             asked: The question, in plain ASCII, when *at* is 0; kept with the answer.
-            first: Whether this is the first write, which takes the place of the chat's earlier answer.
+            first: Whether this is the first write, which takes the place of the chat's earlier answer. If
+                that still runs, it is asked to stop instead, and the size in the result is -1.
+            force: Whether the first write takes the place also of an answer that runs.
             ended: Whether the answer ends with these bytes.
 
         Raises:

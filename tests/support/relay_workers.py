@@ -123,6 +123,8 @@ class Pages:
         seen = 0
         while True:
             for request in service.requests[seen:]:
+                if not request.body:  # it is on its way
+                    break
                 text: str = request.json["messages"][-1]["parts"][0]["text"]
                 arrived = {"arrived": text.removeprefix("question of ")}
                 self._process.stdin.write(json.dumps(arrived).encode() + b"\n")
@@ -164,3 +166,5 @@ async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
         if process.returncode is None:
             process.kill()
         await process.communicate()
+        if not noting.cancelled():
+            noting.result()

@@ -25,14 +25,18 @@ HURRY_MS: Final = 1500
 
 _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
-# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first?, ended?, ms until the
-# worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up to its end.
-# What has "lost" is no longer its worker's, but theirs who found the worker dead and are to end the answer.
+# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "force")?, ended?,
+# ms until the worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up
+# to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and are to end
+# the answer.
 _WRITE = Script(
     _NOW
     + """
 local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'lost', 'ended')
-if held[1] and held[1] ~= ARGV[1] and ARGV[6] == '' then return {-1, 0, 1} end
+if held[1] and held[1] ~= ARGV[1] and ARGV[6] ~= 'force' then
+  if ARGV[6] == '1' and not held[6] then redis.call('HSET', KEYS[1], 'stop', 1) end
+  if ARGV[6] == '' or not held[6] then return {-1, 0, 1} end
+end
 if held[1] == ARGV[1] and (held[5] or held[6]) then return {held[2], held[3], held[4] or held[5] or 0} end
 local size = tonumber(held[2] or '0')
 if held[1] ~= ARGV[1] or ARGV[3] == '0' then
@@ -71,7 +75,8 @@ if not held[3] then
 end
 local found, place = {}, ARGV[2]
 for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-0', '+')) do
-  found[#found + 1], place = entry[2][2], string.match(entry[1], '^%d+')
+  local frames, size = entry[2][2], string.match(entry[1], '^%d+')
+  found[#found + 1], place = string.sub(frames, place - (size - #frames) + 1), size
 end
 local asked = ARGV[2] == '0' and redis.call('HGET', KEYS[1], 'asked') or ''
 return {held[1], held[2], running, lost, table.concat(found), place, asked}
@@ -154,13 +159,15 @@ class RedisStreamStore(RedisStore):
         at: int,
         question: str,
         asked: str = "",
-        first: bool,
-        ended: bool,
+        first: bool = False,
+        force: bool = False,
+        ended: bool = False,
     ) -> Written:
         """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
         kept = self._kept_ms if ended else max(self._kept_ms, UNFOUND_MS)
+        place = "force" if force else "1" if first else ""
         args: list[Argument] = [answer, question, at, frames, at + len(frames)]
-        args += ["1" if first else "", "1" if ended else "", self._lost_ms, kept, asked]
+        args += [place, "1" if ended else "", self._lost_ms, kept, asked]
         size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
         return Written(int(size), int(reads or 0), bool(int(stopped)))
 

@@ -49,7 +49,18 @@ class AnswerWriter:
         self._size = 0  # bytes
         self._reads = 0
 
-    async def write(self, *, first: bool = False) -> bool:
+    async def take_place(self, *, force: bool) -> bool:
+        """Return whether this answer has the chat's place now; if another one runs there, ask it to stop.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        told = await self._store.write(
+            self._chat, self._answer, b"", at=0, question="", first=True, force=force
+        )
+        return told.size >= 0
+
+    async def write(self) -> bool:
         """Write what is new, and do what the store says; return whether nothing more is to be written.
 
         Raises:
@@ -65,7 +76,6 @@ class AnswerWriter:
             at=self._size,
             question=live.question,
             asked="" if self._size else live.asked_of_store,
-            first=first,
             ended=ended,
         )
         whole = told.size == self._size + len(frames)
@@ -88,7 +98,7 @@ class AnswerWriter:
             while True:
                 await clock.sleep(TICK)
                 fresh = live.ended or len(live.pieces) > self._sent
-                if clock.now() - last < (BEAT if away or not fresh else TICK):
+                if clock.now() - last < (BEAT if away or not fresh else TICK) - TICK / 2:
                     continue
                 last = clock.now()
                 try:

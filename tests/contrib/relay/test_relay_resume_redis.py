@@ -228,11 +228,28 @@ async def test_a_write_at_another_place_adds_nothing(redis_client: Any):
     found = await store.read("c", "a", 0)
     assert found is not None
     assert found.frames == b"whole and more"
-    assert (await store.write("c", "b", b"", at=0, **{**usual, "first": True})).stopped is False
+    first: Any = {**usual, "first": True}
+    assert (await store.write("c", "b", b"", at=0, **first)).size == -1  # the other one runs, and is to stop
+    assert (await store.write("c", "a", b"", at=14, **usual)).stopped is True
+    assert (await store.write("c", "b", b"", at=0, **first, force=True)).stopped is False
     assert (await store.write("c", "a", b"!", at=14, **usual)).stopped is True
     assert await store.read("c", "a", 0) is None
     assert await store.stop("c") is True
     assert await store.stop("d") is False
+
+
+async def test_a_reader_in_the_middle_of_what_was_written_anew_gets_the_rest(redis_client: Any):
+    """Redis has lost the answer and got it again in other pieces: nothing comes twice."""
+    store = store_of(redis_client)
+    await store.write("c", "a", b"one", at=0, question="q", first=True)
+    assert await store.read("c", "a", 0) is not None
+    await redis_client.flushdb()
+    assert (await store.write("c", "a", b" two", at=3, question="q")).size == 0
+    await store.write("c", "a", b"one two", at=0, question="q")
+    await store.write("c", "a", b" three", at=7, question="q", ended=True)
+    found = await store.read("c", "a", 3)
+    assert found is not None
+    assert (found.frames, found.place, found.running) == (b" two three", 13, False)
 
 
 @pytest.mark.parametrize("wrong", [{"grace": -1}, {"keep": "60"}, {"max_bytes": 0}, {"lost_after": 0}])
