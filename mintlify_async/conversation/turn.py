@@ -92,7 +92,9 @@ class ConversationTurn:
         except TimeoutError:
             if total is None or not limit.ended:
                 raise  # the store's own
-        text = f"ask: not sent within {total:g} s (total timeout): earlier turns, or the store, took longer"
+        text = (
+            f"ask: not sent within {total:g} s (total timeout) for earlier turns, or the conversation's store"
+        )
         raise APITimeoutError(text, phase="total", seconds=total, sent="no", operation="ask")
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
