@@ -92,9 +92,7 @@ class ConversationTurn:
         except TimeoutError:
             if total is None or not limit.ended:
                 raise  # the store's own
-        text = (
-            f"ask: not sent within {total:g} s (total timeout) for earlier turns, or the conversation's store"
-        )
+        text = f"ask: not sent within {total:g} s (total timeout): other turns, or the conversation's store"
         raise APITimeoutError(text, phase="total", seconds=total, sent="no", operation="ask")
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
