@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable
@@ -87,25 +88,31 @@ async def _open_while_there(reply: Reply, request: Request | None) -> None:
     """
     opened = False
     failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
+    try:
+        async with anyio.create_task_group() as tasks:
 
-        async def watch(request: Request) -> None:
-            await gone(request.receive)
+            async def watch(request: Request) -> None:
+                await gone(request.receive)
+                tasks.cancel_scope.cancel()
+
+            if request is not None:
+                tasks.start_soon(watch, request)
+            try:
+                await reply.__aenter__()
+                opened = True
+            except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
+                failure = error
             tasks.cancel_scope.cancel()
-
-        if request is not None:
-            tasks.start_soon(watch, request)
-        try:
-            await reply.__aenter__()
-            opened = True
-        except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
-            failure = error
-        tasks.cancel_scope.cancel()
+    except asyncio.CancelledError:  # whose traceback may keep the reply alive
+        opened = False
+        raise
+    finally:
+        if not opened and failure is None:
+            with anyio.CancelScope(shield=True):
+                await reply.close()
     if failure is not None:
         raise failure
     if not opened:
-        with anyio.CancelScope(shield=True):
-            await reply.close()
         raise ClientDisconnect
 
 
