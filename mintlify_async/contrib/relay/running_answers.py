@@ -85,8 +85,6 @@ class RunningAnswers:
             if not asked.done():
                 live.stop()
             raise
-        finally:
-            del asked, opened  # an error in them has a traceback that keeps this frame
         return reader
 
     async def make_way(self, live: LiveAnswer, user: str, chat_id: str | None) -> None:
@@ -218,10 +216,7 @@ class RunningAnswers:
     async def _write(
         self, live: LiveAnswer, writer: AnswerWriter, until: float, placed: asyncio.Future[None]
     ) -> bool:
-        """Write *live* when it has its chat's place, from *until* on by force.
-
-        Return whether the store has all that it needs to have.
-        """
+        """Write *live* when it has its chat's place, by force from *until* on; return whether all is."""
         clock = self._settings.clock
         try:
             while not await writer.take_place(force=clock.now() >= until):
