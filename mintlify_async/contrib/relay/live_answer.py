@@ -198,7 +198,7 @@ class LiveAnswer:
         self._reply = None  # the frames may be kept for a while, but not the message
         for outcome in (self.asked, self.opened):
             outcome.cancel()
-        del self.asked, self.opened, outcome  # nor an error
+        del self.asked, self.opened  # which may hold an error, and its frames
         if self._timer is not None:
             self._timer.cancel()
         self._wake()

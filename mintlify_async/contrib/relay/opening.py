@@ -65,6 +65,10 @@ async def ask_while_there(
                 raise
             log.info("the service has lost a thread: the question is asked again without it")
             thread = None
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await reply.close()  # the error's traceback may keep it alive
+            raise
         else:
             shutdown.check_opened(reply)
             return reply
@@ -88,31 +92,25 @@ async def _open_while_there(reply: Reply, request: Request | None) -> None:
     """
     opened = False
     failure: Exception | None = None
-    try:
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
-            async def watch(request: Request) -> None:
-                await gone(request.receive)
-                tasks.cancel_scope.cancel()
-
-            if request is not None:
-                tasks.start_soon(watch, request)
-            try:
-                await reply.__aenter__()
-                opened = True
-            except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
-                failure = error
+        async def watch(request: Request) -> None:
+            await gone(request.receive)
             tasks.cancel_scope.cancel()
-    except asyncio.CancelledError:  # whose traceback may keep the reply alive
-        opened = False
-        raise
-    finally:
-        if not opened and failure is None:
-            with anyio.CancelScope(shield=True):
-                await reply.close()
+
+        if request is not None:
+            tasks.start_soon(watch, request)
+        try:
+            await reply.__aenter__()
+            opened = True
+        except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
+            failure = error
+        tasks.cancel_scope.cancel()
     if failure is not None:
         raise failure
     if not opened:
+        with anyio.CancelScope(shield=True):
+            await reply.close()
         raise ClientDisconnect
 
 

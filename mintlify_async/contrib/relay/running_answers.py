@@ -93,8 +93,6 @@ class RunningAnswers:
             if not asked.done():
                 live.stop()
             raise
-        finally:
-            del asked, opened  # an error in them has a traceback that keeps this frame
         return reader
 
     async def make_way(self, live: LiveAnswer, user: str, chat_id: str | None) -> None:

@@ -50,11 +50,7 @@ class AnswerWriter:
         self._reads = 0
 
     async def take_place(self, *, force: bool) -> bool:
-        """Return whether this answer has the chat's place now; if another one runs there, ask it to stop.
-
-        Raises:
-            StateError: The store cannot be used.
-        """
+        """Return whether this answer has the chat's place now; if another one runs there, ask it to stop."""
         told = await self._store.write(
             self._chat, self._answer, b"", at=0, question="", first=True, force=force
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import json
 import logging
@@ -203,6 +204,31 @@ async def test_stop_before_the_first_word_frees_the_stored_chat():
         status, body, _ = await here.page.post({"id": "chat-1", "message": user_message("q")})
         assert status == 200, body
         assert events(body)[-1]["type"] == "finish"
+
+
+async def test_a_question_that_was_stopped_before_it_was_sent_is_not_in_the_history():
+    """A reply whose opening is cancelled does not count as one that is being written."""
+
+    class Slow(MemoryConversationStore):
+        checking = asyncio.Event()
+
+        async def load(self, id: str, *, owner: str, last: int | None = None) -> Any:
+            if last == 0:
+                self.checking.set()
+                await asyncio.Event().wait()
+            return await super().load(id, owner=owner, last=last)
+
+    async with both(store=Slow()) as here:
+        gc.disable()  # nor does it when an error's traceback keeps it alive
+        try:
+            asking = asyncio.create_task(here.page.post({"id": "chat-1", "message": user_message("q")}))
+            await Slow.checking.wait()
+            assert await here.page.stop() == 204
+            status, body, _ = await asking
+            assert (status, events(body)) == (200, [{"type": "abort"}])
+            assert (await here.page.history())[0] == 404
+        finally:
+            gc.enable()
 
 
 async def test_regenerate_while_the_answer_runs():
