@@ -84,10 +84,9 @@ class GitLedgerError(StateError):
     """A ledger in a git remote cannot be used; nothing was claimed, so nothing is sent.
 
     Attributes:
-        reason: ``permission`` (the token or key may not write to the repository, or not read it),
-            ``refused`` (the remote does not take refs under the prefix), ``raced`` (other processes kept
-            changing the claim), ``unreachable``, or ``git`` (git is not installed, or the directory is
-            not a checkout).
+        reason: ``permission`` (the token or key may not write to the repository, or not read it), ``refused``
+            (the remote does not take refs under the prefix), ``raced`` (other processes kept changing the
+            claim), ``unreachable``, or ``git`` (git is not installed, or the directory is not a checkout).
     """
 
     def __init__(self, message: str, *, reason: Reason) -> None:

@@ -1,9 +1,8 @@
 """A conversation store on Redis, so that any worker can continue a conversation.
 
-Each conversation is a hash with its head and revision, and a sorted set of its
-turns; each owner has a sorted set of ids. The names of the keys are hashes. The
-texts are stored as they are and contain threads' keys, so protect this Redis like
-your users' data.
+Each conversation is a hash with its head and revision, and a sorted set of its turns; each owner has a sorted
+set of ids. The names of the keys are hashes. The texts are stored as they are and contain threads' keys, so
+protect this Redis like your users' data.
 """
 
 from __future__ import annotations
