@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
+from ..model.json_text import as_object
 from ..runtime.clock import Clock
 from .assistant_answers import AnswerStyle, Content, Question, answer_events, content_events
 from .docs_search import DocsIndex
@@ -17,7 +18,7 @@ from .http_answer import Answer, event_stream, json_answer
 from .local_jobs import JobLife, LocalJob, LocalJobs
 from .local_threads import LocalThread, LocalThreads, ThreadStyle
 from .rate_limits import LimitCounter, LimitRule, Limits
-from .request_checks import as_object, ask_mistakes, prompt_mistake
+from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
 
 ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
@@ -247,8 +248,8 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
 
 def _prompt(request: RecordedRequest) -> str:
     document = _document(request)
-    if mistake := prompt_mistake(document):
-        raise Refusal(400, mistake)
+    if mistakes := prompt_mistakes(document):
+        raise Refusal(400, *mistakes)
     return str(document["prompt"])
 
 

@@ -18,15 +18,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from cattrs import BaseValidationError, Converter, transform_error
 
 from ..errors import ConfigurationError, printable
+from ..model.json_text import as_object
 from .faults import KINDS, Fault
 from .http_answer import Piece
 from .local_jobs import JobLife
-from .request_checks import as_list, as_object
 from .script import Rule, Script
 
 T = TypeVar("T")
@@ -67,11 +67,12 @@ def queue_answers(document: object, script: Script) -> list[Rule]:
     Raises:
         ConfigurationError: The document is not a script; the message names the entry and the mistake.
     """
-    entries = as_list((as_object(document) or {}).get("answers"))
-    if entries is None:
+    entries: Any = (as_object(document) or {}).get("answers")
+    if not isinstance(entries, list):
         raise ConfigurationError('script must be {"answers": [{"operation": …}, …]}', field="script")
     fresh = Script()
-    rules = [_queue_entry(number, as_object(entry), fresh) for number, entry in enumerate(entries)]
+    numbered = enumerate(cast("list[object]", entries))
+    rules = [_queue_entry(number, as_object(entry), fresh) for number, entry in numbered]
     script.extend(rules)
     return rules
 
