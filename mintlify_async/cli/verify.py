@@ -48,7 +48,7 @@ FOLLOW_UP = "And in one sentence?"
 PROMPT = "Say in one sentence what this documentation is about. Change no file."
 OTHER_FP = "doctor-verify"
 WRONG_THREAD_KEY = "doctor-verify-knows-no-key"
-NO_JOB = "doctor-verify-looks-for-nothing"
+MISSING_JOB = "doctor-verify-no-such-job"
 
 CREDITS_PER_ANSWER = 23
 CREDITS_PER_JOB = 110
@@ -127,7 +127,7 @@ class Verification:
         else:
             self.report.unseen("framing", "no assistant key or no domain is set")
         if reached and "admin" in self.keys:
-            await self._look_for_nothing()
+            await self._read_missing_job()
             if with_job:
                 await self._job()
         why = "a job shows it: --job" if "admin" in self.keys else "no admin key is set"
@@ -201,7 +201,7 @@ class Verification:
         return asked
 
     def _moved(self, error: MintlifyError | None) -> bool:
-        """Return whether the service is not at this address."""
+        """Return whether the service is at another address."""
         if isinstance(error, APIConnectionError):
             self.report.trouble.append(str(error))
             return True
@@ -262,11 +262,11 @@ class Verification:
 
     # Jobs
 
-    async def _look_for_nothing(self) -> None:
+    async def _read_missing_job(self) -> None:
         self.tell("reading a job that does not exist")
         async with self.make(**self.changes) as session:
             try:
-                await session.job(NO_JOB).refresh()
+                await session.job(MISSING_JOB).refresh()
             except NotFoundError as error:
                 self.accepted["admin"] = self.keys["admin"]
                 self.report.facts["unknown_job_status"] = error.status

@@ -258,7 +258,7 @@ class GitLedger(NothingToClose):
         return next(iter(await self._fetch(self.ref(key))), None)
 
     async def _step(self, step: Coroutine[Any, Any, T]) -> T:
-        """Run a change. A cancelled one goes on for a while: half a push leaves it open what was done."""
+        """Run a change. When it is cancelled, git gets some seconds to finish its push."""
         return await finish_shielded(self._limited(step), patience=PATIENCE)
 
     async def _limited(self, step: Coroutine[Any, Any, T]) -> T:

@@ -127,7 +127,7 @@ class _Turn:
     edit: ProposedEdit | None
     looks_left: list[str]
     delays: Iterator[float] = field(init=False)
-    delay: float = field(init=False)
+    delay: float = field(init=False)  # how far the next poll is behind
 
     def __attrs_post_init__(self) -> None:
         self.delays = self.life.delays()
@@ -192,10 +192,7 @@ class LocalJob:
         return self._clock.now() >= first.at + first.life.not_found
 
     def add(self, turn: _Turn) -> None:
-        """Add a follow-up; polls return the earlier result while its ``stale`` lasts."""
-        if self.status not in ENDED:  # an active job has no earlier result
-            turn.life = evolve(turn.life, stale=0.0, stale_spread=0.0)
-            turn.__attrs_post_init__()
+        """Add a follow-up."""
         self._turns.append(turn)
 
     def record(self, *, polled: bool = False) -> dict[str, Any]:
@@ -257,7 +254,9 @@ class LocalJobs(dict[str, LocalJob]):
         return job
 
     def follow_up(self, job: LocalJob, prompt: str, life: JobLife) -> None:
-        """Give *job* a further prompt."""
+        """Give *job* a further prompt; polls return the earlier result while ``stale`` lasts."""
+        if job.status not in ENDED:  # an active job has no earlier result
+            life = evolve(life, stale=0.0, stale_spread=0.0)
         job.add(self._turn(prompt, life, job.edits))
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:

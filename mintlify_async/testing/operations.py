@@ -17,7 +17,7 @@ from .docs_search import DocsIndex
 from .http_answer import Answer, event_stream, json_answer
 from .local_jobs import JobLife, LocalJob, LocalJobs
 from .local_threads import LocalThread, LocalThreads, ThreadStyle
-from .rate_limits import LimitCounter, LimitRule, Limits
+from .rate_limits import LimitCounter, Limits
 from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
 
@@ -217,24 +217,12 @@ class Operations:
         )
         now = self.clock.now()
         wait = self.counter.take(rules, now)
-        headers = self._limit_headers(rules, now) if limits.reset_headers else {}
+        headers = self.counter.headers(rules, now, self.clock.wall()) if limits.reset_headers else {}
         if wait is None:
             return headers
         if limits.retry_after:
             headers["Retry-After"] = str(math.ceil(wait))
         raise Refusal(429, "Rate limit exceeded", headers=headers)
-
-    def _limit_headers(self, rules: list[LimitRule], now: float) -> dict[str, str]:
-        """Return the headers of the rule with the fewest uses left."""
-        if not rules:
-            return {}
-        tightest = min(rules, key=lambda rule: self.counter.left(rule, now)[0])
-        left, reset = self.counter.left(tightest, now)
-        return {
-            "X-RateLimit-Limit": str(tightest.limit),
-            "X-RateLimit-Remaining": str(left),
-            "X-RateLimit-Reset": str(math.ceil(self.clock.wall() + reset)),
-        }
 
 
 def _document(request: RecordedRequest) -> dict[str, Any]:

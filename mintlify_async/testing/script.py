@@ -9,10 +9,11 @@ from typing import Any, TypedDict, Unpack, cast
 from attrs import define, field, fields_dict
 
 from ..errors import ConfigurationError
+from ..events import Event
 from ..rendering import AnswerSource, Suggestion
 from .assistant_answers import Content
 from .faults import Fault
-from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
+from .http_answer import Answer, Pause, event_stream, json_answer
 from .local_jobs import JobLife
 from .request_log import RecordedRequest
 
@@ -144,7 +145,7 @@ class Script:
         sources: Iterable[str | tuple[str, str] | Mapping[str, str] | AnswerSource] | None = None,
         suggestions: Iterable[tuple[str, str] | Mapping[str, str] | Suggestion] | None = None,
         error: str | None = None,
-        events: Iterable[Mapping[str, Any] | WireEvent | float] | None = None,
+        events: Iterable[Mapping[str, Any] | Event | float] | None = None,
         done: bool = True,
         pause: float | None = None,
         **options: Unpack[AnswerOptions],
@@ -170,7 +171,10 @@ class Script:
         """
         content = None
         if any(one is not None for one in (text, sources, suggestions, error)):
-            content = _content(text, sources, suggestions, error)
+            _check_text("text", text)
+            _check_text("error", error)
+            said, next_pages = _links("sources", sources or ()), _links("suggestions", suggestions or ())
+            content = Content(text=text or "", sources=said, suggestions=next_pages, error=error)
             _check_alone("events" if events is not None else None, options)
         answer = None
         if events is not None:
@@ -280,17 +284,8 @@ class Script:
         return rule
 
 
-def _content(text: object, sources: Any, suggestions: Any, error: object) -> Content:
-    return Content(
-        text=_text("text", "" if text is None else text),
-        sources=_links("sources", sources or ()),
-        suggestions=_links("suggestions", suggestions or ()),
-        error=None if error is None else _text("error", error),
-    )
-
-
 def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
-    """Refuse another kind of answer beside given words."""
+    """Refuse *other*, or an exact answer in *options*, beside text, sources, suggestions and error."""
     exact = ("json", "body", "chunks", "respond", "status")
     other = other or next((name for name in exact if name in options), None)
     if other is not None:
@@ -299,10 +294,9 @@ def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
         )
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str | None):
         raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}", field=name)
-    return value
 
 
 def _links(name: str, links: Iterable[object]) -> list[tuple[str | None, str]]:
@@ -332,11 +326,11 @@ def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
     )
 
 
-def _check_starts(events: Iterable[Mapping[str, Any] | WireEvent | float]) -> None:
+def _check_starts(events: Iterable[Mapping[str, Any] | Event | float]) -> None:
     """Refuse an event that belongs to a part that was not started; other mistakes may be on purpose."""
     started = set[object]()
     for number, event in enumerate(events):
-        wire = event.to_wire() if isinstance(event, WireEvent) else event
+        wire = event.to_wire() if isinstance(event, Event) else event
         if not isinstance(wire, Mapping):
             continue
         kind, _, step = str(wire.get("type")).rpartition("-")

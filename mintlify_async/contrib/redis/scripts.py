@@ -37,7 +37,7 @@ PARTS: Final = 8
 """A timeout is waited for in eighths, to tell a slow Redis from a busy event loop."""
 
 CONNECTIONS: Final = 32
-"""Steps at a time on one client. More would not be faster: Redis runs scripts one after the other."""
+"""Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
 
 
 class RedisClient(Protocol):
@@ -82,7 +82,7 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 
 
 class ClientSlots:
-    """How many steps one client takes at a time, from all stores that use it."""
+    """Limits how many scripts one client runs at a time, for all stores that use it."""
 
     def __init__(self, client: RedisClient) -> None:
         self.pool = getattr(client, "connection_pool", None)
