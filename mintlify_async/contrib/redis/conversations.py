@@ -21,7 +21,7 @@ from mintlify_async.storage import (
     unknown_version,
 )
 
-from .scripts import Argument, RedisStore, Script, text
+from .redis_store import Argument, RedisStore, Script, text
 
 VERSION: Final = 2
 """The version of what the keys hold; 1 had each conversation as one text."""

@@ -16,7 +16,7 @@ from attrs import asdict, evolve
 
 from mintlify_async.storage import Claim, check_job_id, no_open_claim, unknown_version
 
-from .scripts import RedisStore, Script, text
+from .redis_store import RedisStore, Script, text
 
 SKEW: Final = 1.0
 """Differences between two computers' clocks up to this, in seconds, are ignored."""

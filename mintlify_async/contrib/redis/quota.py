@@ -20,7 +20,7 @@ from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
 from mintlify_async.quota.windows import FIRST_BLOCK, LONGEST_BLOCK, SAME_PERIOD
 
-from .scripts import Argument, RedisClient, RedisStore, Script, StoreUnavailable, check_seconds, text
+from .redis_store import Argument, RedisClient, RedisStore, Script, StoreUnavailable, check_seconds, text
 
 if TYPE_CHECKING:
     from mintlify_async.runtime.clock import Clock

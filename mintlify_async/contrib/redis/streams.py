@@ -14,7 +14,7 @@ from typing import Final
 from mintlify_async.contrib.stream_store import MAX_BYTES, SharedPiece, Written, check_max_bytes
 from mintlify_async.protocol.argument_checks import check_seconds as check_zero_or_more
 
-from .scripts import Argument, RedisClient, RedisStore, Script, check_seconds, text
+from .redis_store import Argument, RedisClient, RedisStore, Script, check_seconds, text
 
 _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
