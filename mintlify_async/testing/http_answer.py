@@ -78,6 +78,18 @@ class Answer:
         return evolve(self, headers=merge_headers(self.headers, headers))
 
 
+def to_bytes(text: bytes | str) -> bytes:
+    """Return *text* as bytes."""
+    if not isinstance(text, bytes | str):  # pyright: ignore[reportUnnecessaryIsInstance] - users may pass anything
+        raise TypeError(f"must be text or bytes, not {type(text).__name__}")
+    return text.encode() if isinstance(text, str) else text
+
+
+def to_pieces(values: Iterable[bytes | str | float]) -> tuple[Piece, ...]:
+    """Return texts and bytes as bytes, and numbers, which are seconds, as pauses."""
+    return tuple(Pause(value) if isinstance(value, int | float) else to_bytes(value) for value in values)
+
+
 def join_bytes(pieces: Iterable[Piece]) -> bytes:
     """Return the bytes of *pieces*, without the pauses."""
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))

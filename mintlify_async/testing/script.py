@@ -13,7 +13,7 @@ from ..events import Event
 from ..rendering import AnswerSource, Suggestion
 from .assistant_answers import Content
 from .faults import Fault
-from .http_answer import Answer, Pause, event_stream, json_answer
+from .http_answer import Answer, event_stream, json_answer, to_bytes, to_pieces
 from .local_jobs import JobLife
 from .request_log import RecordedRequest
 
@@ -271,7 +271,7 @@ class Script:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
         rule = Rule(
             operation=operation,
-            answer=answer or exact_answer(operation, options),
+            answer=answer or _exact_answer(operation, options),
             respond=options.get("respond"),
             fault=options.get("fault"),
             delay=options.get("delay", 0.0),
@@ -345,33 +345,24 @@ def _check_starts(events: Iterable[Mapping[str, Any] | Event | float]) -> None:
             )
 
 
-def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
+def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     """Return the answer that the options describe, or None where the service is to answer by itself."""
     status: int | None = options.get("status")
     headers: Mapping[str, str] = options.get("headers") or {}
-    given = [name for name in ("body", "chunks") if options.get(name) is not None]
-    given += ["json"] * ("json" in options)  # null is a document, too
-    if len(given) > 1:
+    body, chunks = options.get("body"), options.get("chunks")
+    if ("json" in options) + (body is not None) + (chunks is not None) > 1:  # null is a JSON document, too
         raise ConfigurationError("give only one of json, body, chunks", field="body")
-    if given:
-        return _answer_with(given[0], options[given[0]], status or 200, headers)
+    if "json" in options:
+        return json_answer(status or 200, options["json"], headers)
+    if body is not None:
+        return Answer(status=status or 200, headers=headers, body=(to_bytes(body),) if body else ())
+    if chunks is not None:
+        pieces = to_pieces(chunks)
+        return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
     if status is None:
         return None
     name = "message" if operation in ("ask", "any") else "error"  # the assistant's and the agent's format
     return json_answer(status, {name: f"scripted status {status}"}, headers)
-
-
-def _answer_with(kind: str, value: Any, status: int, headers: Mapping[str, str]) -> Answer:
-    if kind == "json":
-        return json_answer(status, value, headers)
-    if kind == "body":
-        return Answer(status=status, headers=headers, body=(_to_bytes(value),) if value else ())
-    pieces = tuple(Pause(one) if isinstance(one, int | float) else _to_bytes(one) for one in value)
-    return Answer(status=status, headers=headers, body=pieces, chunked=True, separate=True)
-
-
-def _to_bytes(text: bytes | str) -> bytes:
-    return text.encode() if isinstance(text, str) else text
 
 
 def replace_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:
