@@ -163,7 +163,6 @@ class LocalService:
         self.read_only_key, self.expired_key = keys.read_only, keys.expired
         self.port = port
         self._cors, self._host, self._ssl = cors, host, ssl
-        self._received = 0
         self.observer: Callable[[RecordedRequest], object] | None = observer
         self._control = control
         self._listener: asyncio.Server | None = None
@@ -385,10 +384,8 @@ class LocalService:
         return response
 
     def _record(self, http: web.BaseRequest) -> RecordedRequest:
-        self._received += 1
         operation, params = find_operation(http.method, http.raw_path)
         request = RecordedRequest(
-            number=self._received,
             operation=operation,
             method=http.method,
             path=http.raw_path,

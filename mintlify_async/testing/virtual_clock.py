@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import math
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -41,7 +42,7 @@ class _TimerQueue:
             heapq.heapify(self._heap)
             self._sweep_above = max(SWEEP_ABOVE, 2 * len(self._heap))
         entry = TimerEntry(action)
-        if due < float("inf"):
+        if due < math.inf:
             heapq.heappush(self._heap, (due, order, entry))
             if not self._joined and self._clock.auto:
                 self._joined = True
@@ -88,7 +89,6 @@ class VirtualClock:
 
     Args:
         start: What :meth:`now` returns at first, in seconds.
-        epoch: What :meth:`wall` returns at first, in seconds since 1970.
         auto: Whether the time moves by itself; otherwise only :meth:`advance` moves it.
         grace: Real seconds of quiet to wait for before each move. None is right if everything runs in this
             process; give some milliseconds if another process takes part, such as Redis.
@@ -97,14 +97,12 @@ class VirtualClock:
         ConfigurationError: *grace* is negative.
     """
 
-    def __init__(
-        self, *, start: float = 0.0, epoch: float = EPOCH, auto: bool = True, grace: float | None = None
-    ) -> None:
+    def __init__(self, *, start: float = 0.0, auto: bool = True, grace: float | None = None) -> None:
         check_seconds(grace, "grace", zero=True, none="is right for one process")
         self.auto = auto
         self.grace = default_grace() if grace is None else grace
         self._now = start
-        self._wall_offset = epoch - start
+        self._wall_offset = EPOCH - start
         self._holds = 0
         self._order = count()
         self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _TimerQueue] = (
@@ -143,14 +141,10 @@ class VirtualClock:
     async def deadline(self, at: float | None) -> AsyncGenerator[None]:
         """Return a block that raises ``TimeoutError`` when the virtual time reaches *at*; None never does."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(None) as timeout:
-            if at is None:
-                yield
-                return
-            entry = self._schedule(at, lambda: timeout.reschedule(loop.time()))
-            if at <= self._now:
-                entry.cancel()
-                timeout.reschedule(loop.time())
+        over = at is not None and at <= self._now
+        async with asyncio.timeout(0 if over else None) as timeout:
+            due = math.inf if over or at is None else at
+            entry = self._schedule(due, lambda: timeout.reschedule(loop.time()))
             try:
                 yield
             finally:
