@@ -97,6 +97,9 @@ class Rule:
         self.times = self.used
 
 
+RULE_FIELDS = frozenset(fields_dict(Rule))
+
+
 class Script:
     r"""The scripted answers of a service: ``service.script``.
 
@@ -269,17 +272,9 @@ class Script:
         times = options.get("times", 1)
         if times is not None and times < 1:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
-        rule = Rule(
-            operation=operation,
-            answer=answer or _exact_answer(operation, options),
-            respond=options.get("respond"),
-            fault=options.get("fault"),
-            delay=options.get("delay", 0.0),
-            life=options.get("life"),
-            fields=options.get("fields") or {},
-            headers=options.get("headers") or {},
-            times=times,
-        )
+        answer = answer or _exact_answer(operation, options)
+        kept = {name: value for name, value in options.items() if name in RULE_FIELDS and value is not None}
+        rule = Rule(**{**kept, "operation": operation, "answer": answer, "times": times})
         self._rules.append(rule)
         return rule
 
