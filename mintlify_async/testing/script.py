@@ -97,7 +97,8 @@ class Rule:
         self.times = self.used
 
 
-RULE_FIELDS = frozenset(fields_dict(Rule))
+KEPT = fields_dict(Rule).keys() - {"times"}
+"""The options that a rule keeps as they are."""
 
 
 class Script:
@@ -273,8 +274,8 @@ class Script:
         if times is not None and times < 1:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
         answer = answer or _exact_answer(operation, options)
-        kept = {name: value for name, value in options.items() if name in RULE_FIELDS and value is not None}
-        rule = Rule(**{**kept, "operation": operation, "answer": answer, "times": times})
+        kept = {name: value for name, value in options.items() if name in KEPT and value is not None}
+        rule = Rule(operation=operation, answer=answer, times=times, **kept)
         self._rules.append(rule)
         return rule
 
