@@ -97,7 +97,7 @@ def _navigation(folder: Path) -> list[str]:
         settings = (folder / "docs.json").read_text(encoding="utf-8")
     except (OSError, ValueError):
         return []
-    texts = re.findall(r'"/*([^"]*?)/*"', settings.partition('"navigation"')[2])
+    texts = re.findall(r'"/*((?:[^"\\]|\\.)*?)/*"', settings.partition('"navigation"')[2])
     return list(dict.fromkeys(texts))
 
 

@@ -84,7 +84,7 @@ def replay_rules(path: str | os.PathLike[str]) -> list[Rule]:
     rules = list[Rule]()
     for number, line in enumerate(lines[1:], 2):
         try:
-            rules.append(_rule(CONVERTER.structure(json.loads(line), Exchange)))
+            rules.append(_rule(CONVERTER.structure(as_object(json.loads(line)) or {}, Exchange)))
         except (BaseValidationError, ValueError, RecursionError):
             raise ConfigurationError(
                 f"replay: line {number} of {os.fspath(path)} is not an exchange; record it again",

@@ -46,7 +46,7 @@ import them never.
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with an order of its own, and a page that its navigation does not name."""
+    """A folder with an order of its own, a page that its navigation does not name, and a quote in a title."""
     for name, text in {
         "index.mdx": "---\ntitle: Home\n---\nWelcome home.",
         "how-to/next.mdx": "---\ntitle: Next\n---\nWhat to do next.",
@@ -56,7 +56,7 @@ def folder(tmp_path):
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
-    nested = {"group": "More", "pages": ["set-up", {"group": "Deep", "pages": ["/how-to/next"]}]}
+    nested = {"group": '5" screens', "pages": ["set-up", {"group": "Deep", "pages": ["/how-to/next"]}]}
     navigation = {"tabs": [{"tab": "Guide", "groups": [{"group": "First", "pages": ["index"]}, nested]}]}
     (tmp_path / "docs.json").write_text(json.dumps({"navigation": navigation}), encoding="utf-8")
     return tmp_path

@@ -263,6 +263,7 @@ def test_a_session_says_what_a_recorder_is(bare):
         (b"[1]\n", "is not a recording"),
         (b'{"recording": 2}\n', "newer mintlify-async"),
         (b'{"recording": 1}\n{}\n', "line 2 of .* is not an exchange"),
+        (b'{"recording": 1}\nnull\n', "line 2 of .* is not an exchange"),
         (b'{"recording": 1}\n[' + b"[" * 100_000, "line 2 of .* is not an exchange"),
     ],
 )

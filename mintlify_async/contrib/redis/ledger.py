@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from attrs import asdict, evolve
 
+from mintlify_async.model.json_text import as_object
 from mintlify_async.storage import Claim, check_job_id, no_open_claim, unknown_version
 
 from .redis_store import RedisStore, Script, text
@@ -172,7 +173,7 @@ class RedisLedger(RedisStore):
 
 def _parsed(line: str, place: str) -> Claim:
     """Return the claim in the JSON text *line* of the key *place*."""
-    fields: Any = json.loads(line)
+    fields: dict[str, Any] = {**(as_object(json.loads(line)) or {})}  # a list is of 0.1.0
     version = fields.pop("version", None)
     if version != VERSION:
         raise unknown_version(f"the Redis key {place!r}", version, VERSION, instead="another namespace=")
