@@ -212,6 +212,9 @@ class Shared:
             max_reply_bytes=options.max_reply_bytes,
             comments_are_activity=options.timeouts.comments_are_activity,
             clock=self.clock,
+            fp=options.fp,
+            retrieval_page_size=options.retrieval_page_size,
+            asked_domain=options.asked_domain,
             site=options.site,
         )
 

@@ -21,8 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from attrs import define, evolve, field
-from attrs.setters import NO_OP
+from attrs import evolve
 
 from ..errors import (
     AssistantError,
@@ -130,8 +129,6 @@ def _text_or_none(content: object) -> str | None:
     return content if isinstance(content, str) and content else None
 
 
-# NO_OP: the converter of one field would make assigning any of them three times as slow.
-@define(eq=False, repr=False, kw_only=True, on_setattr=NO_OP)
 class MessageStream:
     """Decodes and folds the stream of one answer.
 
@@ -147,31 +144,38 @@ class MessageStream:
         ended: Whether there are no more events.
     """
 
-    _builder: MessageBuilder = field(default=None, alias="message", converter=MessageBuilder)
-    _thread: Thread | None = field(default=None, alias="thread")
-    _max_event_bytes: int = field(default=DEFAULT_MAX_EVENT_BYTES, alias="max_event_bytes")
-    _site: str | None = field(default=None, alias="site")
-    _headers: Mapping[str, str] = field(default=EMPTY, init=False)
-    _thread_headers: tuple[str, str] = field(default=("", ""), init=False)
-    _secret: str | None = field(default=None, init=False)
-    _found: _ThreadFinder | None = field(
-        default=None, init=False
-    )  # made when it is needed, mostly at the end
-    # Made for the first bytes that are not whole events; _begun says whether there were events before it.
-    _decoder: SSEDecoder | None = field(default=None, init=False)
-    _begun: bool = field(default=False, init=False)
-    # The data of events, in reverse order; a deque takes 700 bytes more per stream.
-    _queue: list[str] = field(default=_NO_EVENTS, init=False)
-    # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
-    _opening: str | tuple[()] = field(default=(), init=False)  # no text starts with one of ()
-    _opened: _Opened = field(default=_NOT_OPENED, init=False)
-    _head: bytes = field(default=b"", init=False)
-    _eof: bool = field(default=False, init=False)
-    _cause: str | None = field(default=None, init=False)
-    _ends: Mapping[str, StreamEvent | None] = field(default=EMPTY, init=False)  # by type: the announced ends
-    events_seen: int = field(default=0, init=False)
-    wrote: bool = field(default=False, init=False)
-    ended: bool = field(default=False, init=False)
+    def __init__(
+        self,
+        *,
+        message: Message | None = None,
+        thread: Thread | None = None,
+        max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
+        site: str | None = None,
+    ) -> None:
+        """Begin before the first byte."""
+        self._builder = MessageBuilder(message)
+        self._thread = thread
+        self._max_event_bytes = max_event_bytes
+        self._site = site
+        self._headers: Mapping[str, str] = EMPTY
+        self._thread_headers = ("", "")
+        self._secret: str | None = None
+        self._found: _ThreadFinder | None = None  # made when it is needed, mostly at the end
+        # Made for the first bytes that are not whole events; _begun says whether there were events before it.
+        self._decoder: SSEDecoder | None = None
+        self._begun = False
+        # The data of events, in reverse order; a deque takes 700 bytes more per stream.
+        self._queue = _NO_EVENTS
+        # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
+        self._opening: str | tuple[()] = ()  # no text starts with one of ()
+        self._opened = _NOT_OPENED
+        self._head = b""
+        self._eof = False
+        self._cause: str | None = None
+        self._ends: Mapping[str, StreamEvent | None] = EMPTY  # by type: the announced ends
+        self.events_seen = 0
+        self.wrote = False
+        self.ended = False
 
     # Input ------------------------------------------------------------------------------------
 
