@@ -212,7 +212,8 @@ class Transport:
             if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
                 # The body came with the headers, as a job's record does: 4 % of a request are saved.
                 body = content.read_nowait()
-                response.close()
+                if response.connection is not None:  # else it was given back at the body's end
+                    response.close()
                 return WholeResponse(response.status, response.headers, body)
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
