@@ -246,8 +246,10 @@ def _checked(variable: str | None, check: Callable[[], T]) -> T:
 def with_total(timeouts: Timeouts, total: float | None) -> Timeouts:
     """Return *timeouts*, with *total* seconds for the whole answer unless that is None."""
     check_type(timeouts, Timeouts, "timeouts")
+    if total is None:
+        return timeouts
     check_seconds(total, "timeout", none="means no limit")
-    return timeouts if total is None else timeouts.with_total(total)
+    return timeouts.with_total(total)
 
 
 def session_keys(

@@ -66,6 +66,7 @@ class MessageBuilder:
         self.extra: Mapping[str, Any] = EMPTY
         self._step = 1
         self.open_parts: dict[str, dict[str, TextPartBuilder]] = {"text-delta": {}, "reasoning-delta": {}}
+        self._inputs: dict[str, ToolInput] = {}
         self._clear()
         if message is not None:
             self._continue(message)
@@ -74,8 +75,6 @@ class MessageBuilder:
         """Begin anew: no parts, no metadata."""
         self.parts: list[PartBuilder] = []
         self._step_begin = 0
-        self._inputs: dict[str, ToolInput] = {}
-        self._close_parts()
         self._calls: dict[str, list[ToolPartBuilder]] = {}
         self._step_calls: dict[str, list[ToolPartBuilder]] = {}
         self._approvals: dict[str, list[int]] = {}  # by id: a heap of the places of the parts that asked
@@ -153,6 +152,7 @@ class MessageBuilder:
     def _start(self, event: ev.Start) -> bool:
         if event.message_id is not None and event.message_id != self._id:
             if not self.empty or self.finish_reason is not None:
+                self._close_parts()
                 self._clear()
             self._id = event.message_id
         return self._merge(event.message_metadata) or event.message_id is not None

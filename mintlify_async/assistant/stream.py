@@ -254,16 +254,20 @@ class MessageStream:
                 content, end = scan_json(data, 0)
                 if end != len(data):
                     content = MISSING
-                kind, id, delta, further = read_delta(content, data)
-                parts, make = self._builder.open_parts[kind], DELTA_MAKERS[kind]
-                self._learn_opening(data, (parts, id, make))
-            part = parts[id]
-            part.pieces.append(delta)
-            if further[0] is not None:
-                part.metadata = further[0]
-            self.events_seen += 1
-            self.wrote = True
-            return make(id, delta, further)
+                kind = content["type"]
+                make = DELTA_MAKERS.get(kind)
+                if make is not None:
+                    id, delta, further = read_delta(content, data)
+                    parts = self._builder.open_parts[kind]
+                    self._learn_opening(data, (parts, id, make))
+            if make is not None:
+                part = parts[id]
+                part.pieces.append(delta)
+                if further[0] is not None:
+                    part.metadata = further[0]
+                self.events_seen += 1
+                self.wrote = True
+                return make(id, delta, further)
         except (StopIteration, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             pass  # the event is wrong in some way, which _take finds out
         taken = self._take(data, content)

@@ -323,10 +323,10 @@ class Dispatcher:
     def _receive(self, call: Call[Any], answer: LiveResponse | WholeResponse) -> None:
         """Mask secrets in an answer, and take note of what its headers say."""
         call.answered = True
-        if isinstance(answer, LiveResponse):  # the thread's key is read from it first, and masked later
-            _hide_in_headers(answer, call.key)
-        else:
-            _hide_secrets(answer, call.request, call.key)
+        _hide(answer, call.key)
+        thread = call.request.thread
+        if thread is not None and thread.key is not None and isinstance(answer, WholeResponse):
+            _hide(answer, thread.key)  # from a live answer it is read first, and masked later
         self._note(call, answer, None)
         _warn_of_sunset(answer.headers)
 
@@ -506,22 +506,14 @@ def _scope(question: bool, place: str, key: str) -> QuotaScope:
     return QuotaScope(project=place)
 
 
-def _hide_secrets(answer: WholeResponse, request: Request, key: str) -> None:
-    """Mask our own secrets in *answer*: a server may repeat them."""
-    _hide(answer, key)
-    if request.thread is not None and request.thread.key is not None:
-        _hide(answer, request.thread.key)
-
-
-def _hide(answer: WholeResponse, secret: str) -> None:
-    if len(secret) >= SHORTEST_SECRET:
+def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
+    """Mask a secret of ours in *answer*: a server may repeat it."""
+    if len(secret) < SHORTEST_SECRET:
+        return
+    if isinstance(answer, WholeResponse):
         answer.body = answer.body.replace(secret.encode(), b"****")
-        _hide_in_headers(answer, secret)
-
-
-def _hide_in_headers(answer: LiveResponse | WholeResponse, secret: str) -> None:
     for repeated in answer.headers.values():
-        if secret in repeated and len(secret) >= SHORTEST_SECRET:
+        if secret in repeated:
             headers = lower_headers(answer.headers)
             answer.headers = {name: value.replace(secret, "****") for name, value in headers.items()}
             return

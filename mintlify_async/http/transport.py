@@ -176,16 +176,13 @@ class Transport:
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
         """
-        waiting = Deadline()
-        self._waiting.add(waiting)
+        waiting = Deadline(among=self._waiting)
         try:
             with waiting:
                 return await step
         except TimeoutError:
             if not waiting.ended:
                 raise
-        finally:
-            self._waiting.discard(waiting)
         raise session_closed()
 
     async def send_whole(
@@ -246,10 +243,9 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
         session = self._session(request, fresh=fresh)
-        deadline = Deadline(self._clock, limit.at)
+        deadline = Deadline(self._clock, limit.at, self._waiting)  # close() ends it
         body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
         headers = self._headers(request, key)
-        self._waiting.add(deadline)  # close() ends it
         try:
             with deadline:
                 sending: Awaitable[aiohttp.ClientResponse] = session.request(
@@ -277,8 +273,6 @@ class Transport:
                     )
                 body.abort_unwritten()
             raise
-        finally:
-            self._waiting.discard(deadline)
         if body is not None:
             body.abort_unwritten()
         raise failure from cause
@@ -355,10 +349,8 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
-        deadline = Deadline(self._clock, limit.at)
-        self._waiting.add(deadline)
         try:
-            with deadline:
+            with Deadline(self._clock, limit.at, self._waiting):
                 whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return WholeResponse(response.status, response.headers, b"".join(pieces))
@@ -375,7 +367,6 @@ class Transport:
             failure = cut_short(request.operation, response.status)
             cause = summarize(error)
         finally:
-            self._waiting.discard(deadline)
             response.close()
         if self._closed:
             failure = closed_here(request.operation, "maybe")
@@ -385,15 +376,13 @@ class Transport:
         # Wait two seconds for the text of a refusal; without it, the status is still reported.
         pieces: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
-        deadline = Deadline(self._clock, until if limit.at is None else min(until, limit.at))
-        self._waiting.add(deadline)
+        until = until if limit.at is None else min(until, limit.at)
         try:
-            with deadline:
+            with Deadline(self._clock, until, self._waiting):
                 await _read_up_to(response.content, ERROR_MAX_BYTES, pieces)
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:
-            self._waiting.discard(deadline)
             response.close()
         body = b"".join(pieces)[:ERROR_MAX_BYTES]
         return WholeResponse(response.status, response.headers, body)
