@@ -50,14 +50,15 @@ def build_event(content: Any, data: str) -> StreamEvent:
     Raises:
         StreamDecodeError: As :func:`parse_event`.
     """
-    wire = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    wire: dict[str, Any] = content if content.__class__ is dict else {}
     kind = wire.get("type")
     if not isinstance(kind, str):
         raise undecodable("the event is not an object with a type", data)
     cls: Any = EVENT_TYPES.get(kind)
     try:
         if cls is not None:
-            return cast("StreamEvent", read_value(cls, wire))
+            event: StreamEvent = read_value(cls, wire)
+            return event
         if kind.startswith("data-"):
             return read_value(Data, wire, name=kind.removeprefix("data-"))
     except DecodeProblem as error:

@@ -327,7 +327,8 @@ class Dispatcher:
         thread = call.request.thread
         if thread is not None and thread.key is not None and isinstance(answer, WholeResponse):
             _hide(answer, thread.key)  # from a live answer it is read first, and masked later
-        self._note(call, answer, None)
+        if call.observation is not None or log.isEnabledFor(logging.DEBUG):
+            self._note(call, answer, None)
         _warn_of_sunset(answer.headers)
 
     async def _tell_quota(self, quota: Quota, call: Call[Any], answer: LiveResponse | WholeResponse) -> None:
@@ -380,8 +381,6 @@ class Dispatcher:
     ) -> None:
         """Log how an attempt ended, and tell what follows it."""
         observation = call.observation
-        if observation is None and not log.isEnabledFor(logging.DEBUG):
-            return
         request, seconds = call.request, self.clock.now() - call.began
         named = request_id(self.assumptions, answer.headers) if answer is not None else None
         log.debug(

@@ -146,17 +146,6 @@ class Transport:
     alive at the very moment it is used again, and then it is not known whether it took the request.
     """
 
-    __slots__ = (
-        "_clock",
-        "_closed",
-        "_keep_alive",
-        "_one_use",
-        "_ready_headers",
-        "_settings",
-        "_streams",
-        "_waiting",
-    )
-
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
         log_known_flaw(aiohttp.__version__)

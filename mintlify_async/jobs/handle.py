@@ -159,7 +159,7 @@ class JobHandle(JobFlags):
         """
         rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        observation = self._calls.observe("wait", self.project_id, self.id)
+        observation = self._calls.observe("wait", *self._state.key)
         if observation is None:
             return await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
         with following(observation):
@@ -180,7 +180,7 @@ class JobHandle(JobFlags):
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
         """
-        observation = self._calls.observe("refresh", self.project_id, self.id)
+        observation = self._calls.observe("refresh", *self._state.key)
         if observation is None:
             return await self._refresh()
         with following(observation), observation.active():
@@ -349,9 +349,8 @@ class JobHandle(JobFlags):
     async def _poll(self, *, retry: bool, limit: float = math.inf) -> Job:
         state, calls = self._state, self._calls
         turn_number = state.turn_number
-        job = await calls.get_job(
-            self.id, project_id=self.project_id, retry=retry, limit=None if limit == math.inf else limit
-        )
+        project_id, job_id = state.key
+        job = await calls.get_job(job_id, project_id=project_id, retry=retry, limit=limit)
         if turn_number == state.turn_number:  # else a follow-up was sent meanwhile
             state.see(job, calls.clock.now(), calls.poll)
         return job

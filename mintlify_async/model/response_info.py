@@ -38,7 +38,7 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_names", "_values")  # two tuples are half as large as a dict
 
-    def __init__(self, headers: Mapping[str, str] | None = None, *, hidden: str = "") -> None:
+    def __init__(self, headers: Mapping[str, str] | None = None, hidden: str = "") -> None:
         sent: Mapping[str, str] = {} if headers is None else headers
         self._names, places = _places(tuple(sent), hidden)
         values = tuple(sent.values())
