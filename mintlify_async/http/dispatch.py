@@ -84,7 +84,6 @@ class Call(Generic[T]):
         slot: The slot in the quota that it uses, or None.
         limit: When its answer must be there.
         began: When it began, on the session's clock.
-        sent_at: The same, by the wall clock.
         observation: Follows it, or None.
         answered: Whether an answer has arrived.
         error: Why the attempt failed; None while it has not.
@@ -94,7 +93,9 @@ class Call(Generic[T]):
     key: Secret
     limit: AttemptLimit
     began: float
-    sent_at: float
+    slot: Lease | None
+    observation: Observation | None
+    answered: bool
 
     def __init__(
         self,
@@ -115,9 +116,6 @@ class Call(Generic[T]):
         self.single = single
         self.last_start: float | None = None
         self.number = 0
-        self.slot: Lease | None = None
-        self.observation: Observation | None = None
-        self.answered = False
         self.error: SendError | None = None
         self.pause: float | None = None
 
@@ -288,7 +286,7 @@ class Dispatcher:
     def _begin(self, call: Call[Any], key: Secret, slot: Lease | None) -> None:
         call.number += 1
         call.key, call.slot, call.answered = key, slot, False
-        call.began, call.sent_at = self.clock.now(), self.clock.wall()
+        call.began = self.clock.now()
         call.observation = None
         if self.attempts is not None:
             call.observation = self.attempts.start("attempt", _facts(call.request, call.number))
@@ -374,7 +372,8 @@ class Dispatcher:
         if not call.request.is_agent_post or _outcome(error) != "unknown":
             closed = getattr(error, "reason", None) == CLOSED
             return session_closed(call.request.operation) if closed else error
-        return _outcome_unknown(call, error)
+        sent_at = self.clock.wall() - (self.clock.now() - call.began)
+        return _outcome_unknown(call.request, error, sent_at)
 
     def _note(
         self, call: Call[Any], answer: LiveResponse | WholeResponse | None, error: SendError | None
@@ -466,8 +465,7 @@ def _failure(request: Request, error: SendError) -> Failure:
     )
 
 
-def _outcome_unknown(call: Call[Any], error: SendError) -> OutcomeUnknownError:
-    request = call.request
+def _outcome_unknown(request: Request, error: SendError, sent_at: float) -> OutcomeUnknownError:
     what = "the job" if request.operation == "create_job" else "the follow-up"
     look = "look at the dashboard or the repository before sending it again"
     return OutcomeUnknownError(
@@ -479,7 +477,7 @@ def _outcome_unknown(call: Call[Any], error: SendError) -> OutcomeUnknownError:
         body=getattr(error, "body", None) or getattr(error, "excerpt", None),
         headers=getattr(error, "headers", None),
         request_id=getattr(error, "request_id", None),
-        sent_at=getattr(error, "sent_at", None) or call.sent_at,
+        sent_at=getattr(error, "sent_at", None) or sent_at,
         prompt_sha256=request.prompt_sha256,
         reason=_unknown_reason(error),
     )
