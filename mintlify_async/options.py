@@ -215,6 +215,7 @@ class Shared:
             fp=options.fp,
             retrieval_page_size=options.retrieval_page_size,
             asked_domain=options.asked_domain,
+            thread_headers=(self.assumptions.thread_id_header, self.assumptions.thread_key_header),
             site=options.site,
         )
 

@@ -36,6 +36,7 @@ class ReplySettings:
         fp: Names the user, where a question names none.
         retrieval_page_size: Search results used for an answer, where a question does not say.
         asked_domain: Returns the site to ask: the one that it is given, or the session's.
+        thread_headers: The names of the headers with a thread's id and its key.
         site: The documentation's address, or None.
     """
 
@@ -47,6 +48,7 @@ class ReplySettings:
     fp: str
     retrieval_page_size: float | None
     asked_domain: Callable[[str | None], str]
+    thread_headers: tuple[str, str]
     site: str | None = None
 
 

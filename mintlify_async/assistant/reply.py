@@ -373,8 +373,7 @@ class Reply(Extras):
         limit, site = settings.max_event_bytes, settings.site
         stream = MessageStream(message=self._message, thread=self._thread, max_event_bytes=limit, site=site)
         self._stream = stream
-        names = settings.assumptions
-        stream.begin(live.headers, (names.thread_id_header, names.thread_key_header), live.secret)
+        stream.begin(live.headers, settings.thread_headers, live.secret)
         if self._closed:  # by another task, while it was being opened
             live.close()
 
