@@ -202,8 +202,8 @@ class AssistantAPI:
             filter=filter,
             context=context,
             current_path=current_path,
-            headers=http.headers if headers is None else merged(http.headers, headers),
-            extra_body=http.extra_body if extra_body is None else merged(http.extra_body, extra_body),
+            headers=merged(http.headers, headers),
+            extra_body=merged(http.extra_body, extra_body),
         )
         if http.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else last_question(asked)

@@ -81,7 +81,6 @@ class Call(Generic[T]):
         last_start: When the last attempt may begin, on the session's clock, or None.
         number: Which attempt this is, from 1.
         key: The key that is sent.
-        slot: The slot in the quota that it uses, or None.
         limit: When its answer must be there.
         began: When it began, on the session's clock.
         observation: Follows it, or None.
@@ -93,7 +92,6 @@ class Call(Generic[T]):
     key: Secret
     limit: AttemptLimit
     began: float
-    slot: Lease | None
     observation: Observation | None
     answered: bool
 
@@ -203,7 +201,7 @@ class Dispatcher:
         key, slot = self.keys[call.request.key_kind].at_hand, None
         if key is None or call.error is not None or self.quota is not None:
             key, slot = await self._unless_cancelled(call)
-        self._begin(call, key, slot)
+        self._begin(call, key)
         try:
             result = await call.exchange(call)
         except SEND_ERRORS as failure:
@@ -283,11 +281,10 @@ class Dispatcher:
         # The service's refusal of the previous attempt says more than the quota's of this one.
         raise call.error from call.error.__cause__
 
-    def _begin(self, call: Call[Any], key: Secret, slot: Lease | None) -> None:
+    def _begin(self, call: Call[Any], key: Secret) -> None:
         call.number += 1
-        call.key, call.slot, call.answered = key, slot, False
+        call.key, call.answered, call.observation = key, False, None
         call.began = self.clock.now()
-        call.observation = None
         if self.attempts is not None:
             call.observation = self.attempts.start("attempt", _facts(call.request, call.number))
         call.limit = limit = _limit(call, call.began)
