@@ -207,15 +207,15 @@ class Dispatcher:
         except SEND_ERRORS as failure:
             error: SendError = failure
         except (StateError, ConfigurationError):
-            if slot is not None and not call.answered:
-                await slot.refund()
+            if not call.answered:
+                await _give_back(slot)
             raise
         else:
             if call.observation is not None:
                 call.observation.end()
             return result
-        if slot is not None and isinstance(error, APIConnectionError) and error.sent == "no":
-            await slot.refund()
+        if isinstance(error, APIConnectionError) and error.sent == "no":
+            await _give_back(slot)
         if not call.answered:
             self._note(call, None, error)
         return error
@@ -232,8 +232,7 @@ class Dispatcher:
         except BaseException as error:
             if call.request.is_agent_post:  # which is repeated only when it had no effect before
                 mark_unsent(error)
-            if slot is not None:
-                await slot.refund()
+            await _give_back(slot)
             raise
         return key, slot
 
@@ -411,6 +410,11 @@ class Dispatcher:
             return ()
         key = await self.keys["assistant"].reveal() if operation == "ask" else ""
         return await self.quota.left(operation, _scope(operation == "ask", place, key), clock=self.clock)
+
+
+async def _give_back(slot: Lease | None) -> None:
+    if slot is not None:
+        await slot.refund()
 
 
 def _limit(call: Call[Any], now: float) -> AttemptLimit:

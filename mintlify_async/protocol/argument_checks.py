@@ -82,6 +82,10 @@ def check_identifier(value: object, name: str) -> str:
     """
     if type(value) is str and PLAIN_SEGMENT.fullmatch(value):
         return value
+    return _odd_identifier(value, name)
+
+
+def _odd_identifier(value: object, name: str) -> str:
     given = str(value) if isinstance(value, str) else ""  # not a Secret: it is shown
     require_whole(given, name)
     problem = copying_slip(given)
