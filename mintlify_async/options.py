@@ -212,6 +212,10 @@ class Shared:
             max_reply_bytes=options.max_reply_bytes,
             comments_are_activity=options.timeouts.comments_are_activity,
             clock=self.clock,
+            fp=options.fp,
+            retrieval_page_size=options.retrieval_page_size,
+            asked_domain=options.asked_domain,
+            thread_headers=(self.assumptions.thread_id_header, self.assumptions.thread_key_header),
             site=options.site,
         )
 
@@ -243,8 +247,10 @@ def _checked(variable: str | None, check: Callable[[], T]) -> T:
 def with_total(timeouts: Timeouts, total: float | None) -> Timeouts:
     """Return *timeouts*, with *total* seconds for the whole answer unless that is None."""
     check_type(timeouts, Timeouts, "timeouts")
+    if total is None:
+        return timeouts
     check_seconds(total, "timeout", none="means no limit")
-    return timeouts if total is None else timeouts.with_total(total)
+    return timeouts.with_total(total)
 
 
 def session_keys(

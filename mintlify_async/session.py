@@ -334,47 +334,37 @@ class MintlifySession:
 
             answer = await session.ask("How do I log in?")
         """
-        return Reply(
-            *self._prepare_question(
-                question,
-                thread=thread,
-                fp=fp,
-                domain=domain,
-                site=site,
-                timeout=timeout,
-                timeouts=timeouts,
-                retrieval_page_size=retrieval_page_size,
-                filter=filter,
-                context=context,
-                current_path=current_path,
-                headers=headers,
-                extra_body=extra_body,
-            )
+        prepared = self._assistant(timeouts, timeout).prepare(
+            question,
+            domain=domain,
+            fp=fp,
+            retrieval_page_size=retrieval_page_size,
+            thread=thread,
+            filter=filter,
+            context=context,
+            current_path=current_path,
+            site=site,
+            headers=headers,
+            extra_body=extra_body,
         )
+        return Reply(*prepared)
+
+    def _assistant(self, timeouts: Timeouts | None = None, timeout: float | None = None) -> AssistantAPI:
+        """Return what prepares and sends a question with these limits, and keeps the session alive."""
+        self._check_open()
+        limits = with_total(self._options.timeouts if timeouts is None else timeouts, timeout)
+        return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings)
 
     def _prepare_question(
         self,
         question: Question,
         *,
-        fp: str | None,
-        domain: str | None,
-        retrieval_page_size: float | Missing | None = MISSING,
-        timeout: float | None = None,
         timeouts: Timeouts | None = None,
+        timeout: float | None = None,
         **arguments: Any,
     ) -> PreparedQuestion:
-        """Check the arguments of :meth:`ask` and return what its reply is made with; sends nothing."""
-        self._check_open()
-        options = self._options
-        page_size = options.retrieval_page_size if retrieval_page_size is MISSING else retrieval_page_size
-        limits = with_total(options.timeouts if timeouts is None else timeouts, timeout)
-        return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings).prepare(
-            question,
-            domain=options.asked_domain(domain),
-            fp=options.fp if fp is None else fp,
-            retrieval_page_size=page_size,
-            **arguments,
-        )
+        """Check the arguments of :meth:`ask` for a conversation; sends nothing."""
+        return self._assistant(timeouts, timeout).prepare(question, **arguments)
 
     def conversation(
         self,

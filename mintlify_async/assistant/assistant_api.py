@@ -15,6 +15,7 @@ from ..http.timeouts import Timeouts
 from ..messages import Message, Question, clean_text
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
+from ..model.wire_value import MISSING, Missing
 from ..protocol.argument_checks import check_messages, check_thread, merged
 from ..protocol.assumptions import Assumptions
 from ..protocol.requests import Request, ask_request, new_message_id
@@ -32,6 +33,10 @@ class ReplySettings:
         max_reply_bytes: The largest answer, in decoded bytes.
         comments_are_activity: Whether a comment resets the limit on silence.
         clock: The session's clock.
+        fp: Names the user, where a question names none.
+        retrieval_page_size: Search results used for an answer, where a question does not say.
+        asked_domain: Returns the site to ask: the one that it is given, or the session's.
+        thread_headers: The names of the headers with a thread's id and its key.
         site: The documentation's address, or None.
     """
 
@@ -40,6 +45,10 @@ class ReplySettings:
     max_reply_bytes: int
     comments_are_activity: bool
     clock: Clock
+    fp: str
+    retrieval_page_size: float | None
+    asked_domain: Callable[[str | None], str]
+    thread_headers: tuple[str, str]
     site: str | None = None
 
 
@@ -149,9 +158,9 @@ class AssistantAPI:
         self,
         question: Question,
         *,
-        domain: str,
-        fp: str,
-        retrieval_page_size: float | None,
+        domain: str | None = None,
+        fp: str | None = None,
+        retrieval_page_size: float | Missing | None = MISSING,
         thread: object = None,
         filter: SearchFilter | Mapping[str, Any] | None = None,
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
@@ -164,9 +173,9 @@ class AssistantAPI:
 
         Args:
             question: A string, or the messages of the conversation.
-            domain: The site.
-            fp: Names the user.
-            retrieval_page_size: The number of search results used for the answer; None leaves it out.
+            domain: The site; the session's by default.
+            fp: Names the user; the session's by default.
+            retrieval_page_size: Search results used for the answer; the session's by default, None: not sent.
             thread: The thread to continue, or its id.
             filter: Limits the search.
             context: Code or selected text.
@@ -178,15 +187,18 @@ class AssistantAPI:
         Raises:
             ConfigurationError: An argument is invalid.
         """
-        http = self.http
+        http, settings = self.http, self.settings
+        domain = settings.asked_domain(domain)
         asked = question if type(question) is str and question else check_messages(question, new_message_id)
         request = ask_request(
             http.assumptions,
             domain,
             asked,
-            fp=fp,
-            retrieval_page_size=retrieval_page_size,
+            fp=settings.fp if fp is None else fp,
             thread=None if thread is None else check_thread(thread),
+            retrieval_page_size=(
+                settings.retrieval_page_size if retrieval_page_size is MISSING else retrieval_page_size
+            ),
             filter=filter,
             context=context,
             current_path=current_path,
@@ -196,7 +208,7 @@ class AssistantAPI:
         if http.observer is not None:
             request.prompt = clean_text(asked) if isinstance(asked, str) else last_question(asked)
         continued = None if isinstance(asked, str) or asked[-1].role != "assistant" else asked[-1]
-        settings = self.settings  # the session's, unless the call has timeouts of its own
+        # The session's settings, unless the call has timeouts of its own.
         if settings.comments_are_activity != self.timeouts.comments_are_activity:
             settings = evolve(settings, comments_are_activity=self.timeouts.comments_are_activity)
         if site is not None:

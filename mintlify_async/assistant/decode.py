@@ -50,14 +50,15 @@ def build_event(content: Any, data: str) -> StreamEvent:
     Raises:
         StreamDecodeError: As :func:`parse_event`.
     """
-    wire = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    wire: dict[str, Any] = content if content.__class__ is dict else {}
     kind = wire.get("type")
     if not isinstance(kind, str):
         raise undecodable("the event is not an object with a type", data)
     cls: Any = EVENT_TYPES.get(kind)
     try:
         if cls is not None:
-            return cast("StreamEvent", read_value(cls, wire))
+            event: StreamEvent = read_value(cls, wire)
+            return event
         if kind.startswith("data-"):
             return read_value(Data, wire, name=kind.removeprefix("data-"))
     except DecodeProblem as error:
@@ -76,21 +77,21 @@ Further: TypeAlias = tuple[ProviderMetadata | None, Mapping[str, Any]]
 PLAIN: Final[Further] = (None, EMPTY)
 
 
-def read_delta(wire: dict[str, Any], data: str) -> tuple[str, str, str, Further]:
-    """Return the type, the id, the text, and what else a delta has; *wire* is the JSON value of *data*.
+def read_delta(wire: dict[str, Any], data: str) -> tuple[str, str, Further]:
+    """Return the id, the text, and what else a delta has; *wire* is the JSON value of *data*.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: It is another event or a wrong one, may name a
-            thread, or is long: :func:`build_event` finds out.
+        LookupError, TypeError, ValueError, AttributeError: It is wrong, may name a thread, or is long:
+            :func:`build_event` finds out.
     """
-    kind, id, delta = wire["type"], wire["id"], wire["delta"]
+    id, delta = wire["id"], wire["delta"]
     if delta.__class__ is not str:
         raise TypeError
     if len(wire) == 3:
-        return kind, id, delta, PLAIN
+        return id, delta, PLAIN
     fields = wire.copy()
     del fields["type"], fields["id"], fields["delta"]
-    return kind, id, delta, _further(fields, data)
+    return id, delta, _further(fields, data)
 
 
 def read_rest(rest: str) -> Further:

@@ -56,7 +56,7 @@ class MessageBuilder:
         role: The role of the message: ``assistant``, or that of the message that is continued.
         extra: Further fields of the message that is continued.
         parts: The parts, in order.
-        open_parts: The open text and reasoning parts, by the type of their deltas and by id.
+        open_parts: The open text and reasoning parts, by the type of their deltas and their id.
     """
 
     def __init__(self, message: msg.Message | None = None) -> None:
@@ -65,7 +65,8 @@ class MessageBuilder:
         self.role = "assistant"
         self.extra: Mapping[str, Any] = EMPTY
         self._step = 1
-        self.open_parts: dict[str, dict[str, TextPartBuilder]] = {"text-delta": {}, "reasoning-delta": {}}
+        self.open_parts: dict[tuple[str, str], TextPartBuilder] = {}
+        self._inputs: dict[str, ToolInput] = {}
         self._clear()
         if message is not None:
             self._continue(message)
@@ -74,8 +75,6 @@ class MessageBuilder:
         """Begin anew: no parts, no metadata."""
         self.parts: list[PartBuilder] = []
         self._step_begin = 0
-        self._inputs: dict[str, ToolInput] = {}
-        self._close_parts()
         self._calls: dict[str, list[ToolPartBuilder]] = {}
         self._step_calls: dict[str, list[ToolPartBuilder]] = {}
         self._approvals: dict[str, list[int]] = {}  # by id: a heap of the places of the parts that asked
@@ -91,8 +90,7 @@ class MessageBuilder:
 
     def _close_parts(self) -> None:
         """Forget which parts are open."""
-        for parts in self.open_parts.values():
-            parts.clear()
+        self.open_parts.clear()
         self._inputs.clear()
 
     def _continue(self, message: msg.Message) -> None:
@@ -153,6 +151,7 @@ class MessageBuilder:
     def _start(self, event: ev.Start) -> bool:
         if event.message_id is not None and event.message_id != self._id:
             if not self.empty or self.finish_reason is not None:
+                self._close_parts()
                 self._clear()
             self._id = event.message_id
         return self._merge(event.message_metadata) or event.message_id is not None
@@ -201,11 +200,11 @@ class MessageBuilder:
         reasoning = isinstance(event, ev.ReasoningStart)
         part = TextPartBuilder(reasoning=reasoning, id=event.id, metadata=event.provider_metadata)
         self.parts.append(part)
-        self.open_parts["reasoning-delta" if reasoning else "text-delta"][event.id] = part
+        self.open_parts["reasoning-delta" if reasoning else "text-delta", event.id] = part
         return True
 
     def _add_text(self, event: ev.TextDelta | ev.ReasoningDelta) -> bool:
-        part = self.open_parts[event.type].get(event.id)
+        part = self.open_parts.get((event.type, event.id))
         if part is None:
             raise _not_open(event, event.id)
         part.pieces.append(event.delta)
@@ -215,7 +214,7 @@ class MessageBuilder:
 
     def _end_text(self, event: ev.TextEnd | ev.ReasoningEnd) -> bool:
         kind = "text-delta" if isinstance(event, ev.TextEnd) else "reasoning-delta"
-        part = self.open_parts[kind].pop(event.id, None)
+        part = self.open_parts.pop((kind, event.id), None)
         if part is None:
             raise _not_open(event, event.id)
         part.state = "done"
@@ -498,7 +497,7 @@ class GrowingText:
         part = self._part
         if not isinstance(part, TextPartBuilder) or part.id is None:
             return None
-        return part.id if self._builder.open_parts["text-delta"].get(part.id) is part else None
+        return part.id if self._builder.open_parts.get(("text-delta", part.id)) is part else None
 
     def _next_text(self) -> str | None:
         """Return what the next text part has so far, and read that part; None if there is none."""

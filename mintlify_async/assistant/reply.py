@@ -15,8 +15,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from attrs import define, field
-
 from ..errors import (
     APITimeoutError,
     MintlifyError,
@@ -54,7 +52,6 @@ _UNOBSERVED = nullcontext()
 _log = logging.getLogger("mintlify_async")
 
 
-@define(eq=False, repr=False)
 class Reply(Extras):
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 
@@ -77,35 +74,39 @@ class Reply(Extras):
     once the first byte of its answer has arrived.
     """
 
-    _asker: Asker | None = field(alias="asker")
-    _request: Request | None = field(alias="request")
-    _settings: ReplySettings = field(alias="settings")
-    _message: Message | None = field(default=None, alias="message")
-    _turn: ReplyTurn | None = field(default=None, alias="turn")
-    _thread: Thread | None = field(default=None, init=False)
-    _made_at: Place | None = field(default=None, init=False)  # None once it was read, failed or closed
-    _opening: Deadline | None = field(default=None, init=False)  # while it enters the turn or connects
-    _live: LiveResponse | None = field(default=None, init=False)
-    _attempts: int = field(default=0, init=False)
-    _response: ResponseInfo | None = field(default=None, init=False)
-    _stream: MessageStream | None = field(default=None, init=False)
-    _unsaved: Finish | None = field(default=None, init=False)  # read, but its turn is still being saved
-    _heard: int = field(default=-1, init=False)  # events seen at the last read, to tell comments from events
-    _cause: MintlifyError | None = field(default=None, init=False)  # why the body ended early
-    _error: Exception | None = field(default=None, init=False)  # raised by every later ``await``
-    _answer: Answer | None = field(default=None, init=False)
-    _started: bool = field(default=False, init=False)
-    _entered: bool = field(default=False, init=False)
-    _closed: bool = field(default=False, init=False)
-    _stepping: bool = field(default=False, init=False)  # also after a step that was cancelled
-    _observation: Observation | None = field(default=None, init=False)
-    _notable: type = field(default=Finish, init=False)  # of events; all until an observer knows of the first
-
-    def __attrs_post_init__(self) -> None:
-        """Note the request's thread and the line that asks."""
-        assert self._request is not None
-        self._thread = self._request.thread
-        self._made_at = caller(3)  # this method, the one that attrs wrote, and the one that asks
+    def __init__(
+        self,
+        asker: Asker,
+        request: Request,
+        settings: ReplySettings,
+        message: Message | None = None,
+        turn: ReplyTurn | None = None,
+    ) -> None:
+        """Note the line that asks; send nothing."""
+        self._asker: Asker | None = asker
+        self._request: Request | None = request
+        self._settings = settings
+        self._message = message
+        self._turn = turn
+        self._thread = request.thread
+        # None once it was read, failed or closed. Nearer callers are this package's.
+        self._made_at: Place | None = caller(3)
+        self._opening: Deadline | None = None  # while it enters the turn or connects
+        self._live: LiveResponse | None = None
+        self._attempts = 0
+        self._response: ResponseInfo | None = None
+        self._stream: MessageStream | None = None
+        self._unsaved: Finish | None = None  # read, but its turn is still being saved
+        self._heard = -1  # events seen at the last read, to tell comments from events
+        self._cause: MintlifyError | None = None  # why the body ended early
+        self._error: Exception | None = None  # raised by every later ``await``
+        self._answer: Answer | None = None
+        self._started = False
+        self._entered = False
+        self._closed = False
+        self._stepping = False  # also after a step that was cancelled
+        self._observation: Observation | None = None
+        self._notable: type = Finish  # of events; all until an observer knows of the first
 
     @property
     def sent_key(self) -> str | None:
@@ -372,8 +373,7 @@ class Reply(Extras):
         limit, site = settings.max_event_bytes, settings.site
         stream = MessageStream(message=self._message, thread=self._thread, max_event_bytes=limit, site=site)
         self._stream = stream
-        names = settings.assumptions
-        stream.begin(live.headers, (names.thread_id_header, names.thread_key_header), live.secret)
+        stream.begin(live.headers, settings.thread_headers, live.secret)
         if self._closed:  # by another task, while it was being opened
             live.close()
 

@@ -21,8 +21,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from attrs import define, evolve, field
-from attrs.setters import NO_OP
+from attrs import evolve
 
 from ..errors import (
     AssistantError,
@@ -49,7 +48,6 @@ from .decode import (
     read_rest,
 )
 from .message_builder import GrowingText, MessageBuilder
-from .part_builders import TextPartBuilder
 from .sse import DEFAULT_MAX_EVENT_BYTES, SSEDecoder, whole_events
 
 __all__ = ["MessageStream"]
@@ -68,9 +66,9 @@ _DELTA_OPENING: Final = re.compile(
 )
 
 
-_Opened: TypeAlias = tuple[dict[str, TextPartBuilder], str, DeltaMaker]
-"""The open parts of one kind, the id of one of them, and the function that makes its deltas."""
-_NOT_OPENED: Final[_Opened] = ({}, "", DELTA_MAKERS["text-delta"])
+_Opened: TypeAlias = tuple[tuple[str, str], DeltaMaker]
+"""The type of deltas and the id of an open part, and the function that makes its deltas."""
+_NOT_OPENED: Final[_Opened] = (("", ""), DELTA_MAKERS["text-delta"])
 
 
 class _ThreadFinder:
@@ -130,8 +128,6 @@ def _text_or_none(content: object) -> str | None:
     return content if isinstance(content, str) and content else None
 
 
-# NO_OP: the converter of one field would make assigning any of them three times as slow.
-@define(eq=False, repr=False, kw_only=True, on_setattr=NO_OP)
 class MessageStream:
     """Decodes and folds the stream of one answer.
 
@@ -147,31 +143,38 @@ class MessageStream:
         ended: Whether there are no more events.
     """
 
-    _builder: MessageBuilder = field(default=None, alias="message", converter=MessageBuilder)
-    _thread: Thread | None = field(default=None, alias="thread")
-    _max_event_bytes: int = field(default=DEFAULT_MAX_EVENT_BYTES, alias="max_event_bytes")
-    _site: str | None = field(default=None, alias="site")
-    _headers: Mapping[str, str] = field(default=EMPTY, init=False)
-    _thread_headers: tuple[str, str] = field(default=("", ""), init=False)
-    _secret: str | None = field(default=None, init=False)
-    _found: _ThreadFinder | None = field(
-        default=None, init=False
-    )  # made when it is needed, mostly at the end
-    # Made for the first bytes that are not whole events; _begun says whether there were events before it.
-    _decoder: SSEDecoder | None = field(default=None, init=False)
-    _begun: bool = field(default=False, init=False)
-    # The data of events, in reverse order; a deque takes 700 bytes more per stream.
-    _queue: list[str] = field(default=_NO_EVENTS, init=False)
-    # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
-    _opening: str | tuple[()] = field(default=(), init=False)  # no text starts with one of ()
-    _opened: _Opened = field(default=_NOT_OPENED, init=False)
-    _head: bytes = field(default=b"", init=False)
-    _eof: bool = field(default=False, init=False)
-    _cause: str | None = field(default=None, init=False)
-    _ends: Mapping[str, StreamEvent | None] = field(default=EMPTY, init=False)  # by type: the announced ends
-    events_seen: int = field(default=0, init=False)
-    wrote: bool = field(default=False, init=False)
-    ended: bool = field(default=False, init=False)
+    def __init__(
+        self,
+        *,
+        message: Message | None = None,
+        thread: Thread | None = None,
+        max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES,
+        site: str | None = None,
+    ) -> None:
+        """Begin before the first byte."""
+        self._builder = MessageBuilder(message)
+        self._thread = thread
+        self._max_event_bytes = max_event_bytes
+        self._site = site
+        self._headers: Mapping[str, str] = EMPTY
+        self._thread_headers = ("", "")
+        self._secret: str | None = None
+        self._found: _ThreadFinder | None = None  # made when it is needed, mostly at the end
+        # Made for the first bytes that are not whole events; _begun says whether there were events before it.
+        self._decoder: SSEDecoder | None = None
+        self._begun = False
+        # The data of events, in reverse order; a deque takes 700 bytes more per stream.
+        self._queue = _NO_EVENTS
+        # How the deltas of the part _opened begin: one that begins the same differs in its text alone.
+        self._opening: str | tuple[()] = ()  # no text starts with one of ()
+        self._opened = _NOT_OPENED
+        self._head = b""
+        self._eof = False
+        self._cause: str | None = None
+        self._ends: Mapping[str, StreamEvent | None] = EMPTY  # by type: the announced ends
+        self.events_seen = 0
+        self.wrote = False
+        self.ended = False
 
     # Input ------------------------------------------------------------------------------------
 
@@ -238,11 +241,12 @@ class MessageStream:
             return self._at_rest()
         data = queue.pop()
         content: Any = MISSING
+        make: DeltaMaker | None
         try:
             # Nine of ten events are deltas. This short cut decodes and folds one in 1.2 µs, with further
             # fields in 2; the way of all events takes 4.
             if data.startswith(self._opening):
-                parts, id, make = self._opened
+                key, make = self._opened
                 delta, end = scan_text(data, len(self._opening))
                 rest = data[end:]
                 further = PLAIN if rest == "}" else read_rest(rest)
@@ -250,30 +254,33 @@ class MessageStream:
                 content, end = scan_json(data, 0)
                 if end != len(data):
                     content = MISSING
-                kind, id, delta, further = read_delta(content, data)
-                parts, make = self._builder.open_parts[kind], DELTA_MAKERS[kind]
-                self._learn_opening(data, (parts, id, make))
-            part = parts[id]
-            part.pieces.append(delta)
-            if further[0] is not None:
-                part.metadata = further[0]
-            self.events_seen += 1
-            self.wrote = True
-            return make(id, delta, further)
+                kind: str = content["type"]
+                make = DELTA_MAKERS.get(kind)
+                id, delta, further = ("", "", PLAIN) if make is None else read_delta(content, data)
+                key = (kind, id)
+                if make is not None:
+                    self._learn_opening(data, (key, make))
+            if make is not None:
+                part = self._builder.open_parts[key]
+                part.pieces.append(delta)
+                if further[0] is not None:
+                    part.metadata = further[0]
+                self.events_seen += 1
+                self.wrote = True
+                return make(key[1], delta, further)
         except (StopIteration, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             pass  # the event is wrong in some way, which _take finds out
         taken = self._take(data, content)
         # What an answer says may repeat a key, and errors show the variables of frames.
         data = kind = id = delta = rest = ""
-        content, further = None, PLAIN
+        content, further, key = None, PLAIN, ("", "")
         if isinstance(taken, StreamError):
             self._fail(taken)
         return self._at_rest() if taken is None else taken
 
     def _learn_opening(self, data: str, opened: _Opened) -> None:
         """Learn how the deltas of a part begin, when it has the second one in a row."""
-        again = opened[1] == self._opened[1] and opened[2] is self._opened[2]
-        found = _DELTA_OPENING.match(data) if again else None
+        found = _DELTA_OPENING.match(data) if opened == self._opened else None
         self._opened, self._opening = opened, found[0] if found else ()
 
     def _take(self, data: str, content: Any) -> StreamEvent | StreamError | None:
@@ -298,10 +305,8 @@ class MessageStream:
         """Decode an event and note what it says about the thread."""
         if content is MISSING or (len(data) > SHALLOW and too_deep(data, content)):
             content = parse_json(data)
-        if isinstance(content, dict):
-            wire = cast("dict[str, Any]", content)
-            if not THREAD_FIELDS.isdisjoint(wire):
-                self._finder.look(wire)
+        if content.__class__ is dict and not THREAD_FIELDS.isdisjoint(content):
+            self._finder.look(content)
         return build_event(content, data)
 
     def _fold_event(self, event: StreamEvent) -> StreamEvent:

@@ -62,11 +62,11 @@ QuotaOperation = Literal["create_job", "send_message", "ask"]
 SHORTEST_SECRET = 8  # a shorter key is a test's, and may be part of other words
 LAST_ATTEMPT_SECONDS = 1.0  # an attempt with less time left than this would only be cut off
 SendError = APIConnectionError | APIStatusError | UnexpectedResponseError
+SEND_ERRORS = (APIConnectionError, APIStatusError, UnexpectedResponseError)
 
 
-@define(eq=False)
 class Call(Generic[T]):
-    """One request, with what holds for all its attempts.
+    """One request, with what holds for all its attempts, and what is known of the last of them.
 
     Args:
         transport: The connections.
@@ -76,59 +76,46 @@ class Call(Generic[T]):
         deadline: When all attempts must be over, on the session's clock, or None.
         exchange: Sends an attempt and returns its result.
         single: Whether there is only one attempt.
+
+    Attributes:
         last_start: When the last attempt may begin, on the session's clock, or None.
-    """
-
-    transport: Transport
-    request: Request
-    timeouts: Timeouts
-    seconds: float
-    deadline: float | None
-    exchange: Callable[[Attempt], Awaitable[T]]
-    single: bool = False
-    last_start: float | None = None
-
-
-@define(eq=False)
-class Attempt:
-    """One sending of a request.
-
-    Args:
-        call: The request, and what holds for all its attempts.
         number: Which attempt this is, from 1.
         key: The key that is sent.
-        slot: The slot in the quota that it uses, or None.
         limit: When its answer must be there.
         began: When it began, on the session's clock.
-        sent_at: The same, by the wall clock.
         observation: Follows it, or None.
         answered: Whether an answer has arrived.
-    """
-
-    call: Call[Any]
-    number: int
-    key: Secret
-    slot: Lease | None
-    limit: AttemptLimit
-    began: float
-    sent_at: float
-    observation: Observation | None
-    answered: bool = False
-
-
-@define(eq=False)
-class FailedAttempt:
-    """An attempt that failed.
-
-    Args:
-        attempt: The attempt.
-        error: Why it failed.
+        error: Why the attempt failed; None while it has not.
         pause: The seconds until the next attempt, or None when none may follow.
     """
 
-    attempt: Attempt
-    error: SendError
-    pause: float | None = None
+    key: Secret
+    limit: AttemptLimit
+    began: float
+    observation: Observation | None
+    answered: bool
+
+    def __init__(
+        self,
+        transport: Transport,
+        request: Request,
+        timeouts: Timeouts,
+        seconds: float,
+        deadline: float | None,
+        exchange: Callable[[Call[T]], Awaitable[T]],
+        single: bool = False,
+    ) -> None:
+        self.transport = transport
+        self.request = request
+        self.timeouts = timeouts
+        self.seconds = seconds
+        self.deadline = deadline
+        self.exchange = exchange
+        self.single = single
+        self.last_start: float | None = None
+        self.number = 0
+        self.error: SendError | None = None
+        self.pause: float | None = None
 
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
@@ -198,73 +185,64 @@ class Dispatcher:
         """Make attempts until one succeeds or none may follow."""
         if self.retry.within is not None:
             call.last_start = self.clock.now() + self.retry.within
-        failed: FailedAttempt | None = None
         while True:
-            outcome = await self._attempt(call, failed)
-            if not isinstance(outcome, FailedAttempt):
+            outcome = await self._attempt(call)
+            if not isinstance(outcome, SEND_ERRORS):
                 self.budget.succeeded()
                 return outcome
-            failed = outcome
-            failed.pause = self._pause(call, failed)
-            self._report_failure(failed)
-            if failed.pause is None:
-                raise self._verdict(call.request, failed) from failed.error.__cause__
+            call.error = outcome
+            call.pause = self._pause(call, outcome)
+            self._report_failure(call, outcome)
+            if call.pause is None:
+                raise self._verdict(call, outcome) from outcome.__cause__
 
-    async def _attempt(self, call: Call[T], previous: FailedAttempt | None) -> T | FailedAttempt:
-        """Send the request once."""
+    async def _attempt(self, call: Call[T]) -> T | SendError:
+        """Send the request once; return the result, or why there is none."""
         key, slot = self.keys[call.request.key_kind].at_hand, None
-        if key is None or previous is not None or self.quota is not None:
-            key, slot = await self._unless_cancelled(call, previous)
-        attempt = self._begin(call, previous, key, slot)
+        if key is None or call.error is not None or self.quota is not None:
+            key, slot = await self._unless_cancelled(call)
+        self._begin(call, key)
         try:
-            result = await call.exchange(attempt)
-        except (APIConnectionError, APIStatusError, UnexpectedResponseError) as failure:
+            result = await call.exchange(call)
+        except SEND_ERRORS as failure:
             error: SendError = failure
         except (StateError, ConfigurationError):
-            if slot is not None and not attempt.answered:
-                await slot.refund()
+            if not call.answered:
+                await _give_back(slot)
             raise
         else:
-            if attempt.observation is not None:
-                attempt.observation.end()
+            if call.observation is not None:
+                call.observation.end()
             return result
-        return await self._failed(attempt, error)
+        if isinstance(error, APIConnectionError) and error.sent == "no":
+            await _give_back(slot)
+        if not call.answered:
+            self._note(call, None, error)
+        return error
 
-    async def _failed(self, attempt: Attempt, error: SendError) -> FailedAttempt:
-        """Give back the slot of an attempt that sent nothing, and note how it ended."""
-        slot = attempt.slot
-        if slot is not None and isinstance(error, APIConnectionError) and error.sent == "no":
-            await slot.refund()
-        if not attempt.answered:
-            self._note(attempt, None, error)
-        return FailedAttempt(attempt, error)
-
-    async def _unless_cancelled(
-        self, call: Call[Any], previous: FailedAttempt | None
-    ) -> tuple[Secret, Lease | None]:
+    async def _unless_cancelled(self, call: Call[Any]) -> tuple[Secret, Lease | None]:
         """Wait for what an attempt needs. An error says that nothing was sent; so does a cancellation."""
         cancelled = cancel_requests()
         slot = None
         try:
             # Closing the session ends the waiting.
-            key, slot = await call.transport.unless_closed(self._ready(call, previous))
+            key, slot = await call.transport.unless_closed(self._ready(call))
             if cancel_requests() > cancelled:  # a key function or a store of the user's swallowed it
                 raise asyncio.CancelledError
         except BaseException as error:
             if call.request.is_agent_post:  # which is repeated only when it had no effect before
                 mark_unsent(error)
-            if slot is not None:
-                await slot.refund()
+            await _give_back(slot)
             raise
         return key, slot
 
-    async def _ready(self, call: Call[Any], previous: FailedAttempt | None) -> tuple[Secret, Lease | None]:
+    async def _ready(self, call: Call[Any]) -> tuple[Secret, Lease | None]:
         """Wait for what an attempt needs: the pause after the previous one, the key, a slot."""
-        if previous is not None:
-            await self.clock.sleep(previous.pause or 0.0)
+        if call.error is not None:
+            await self.clock.sleep(call.pause or 0.0)
         key = self.keys[call.request.key_kind]
         secret = await (self._made_key(key, call) if key.is_made else key.reveal())
-        return secret, await self._take_slot(call, secret, previous)
+        return secret, await self._take_slot(call, secret)
 
     async def _made_key(self, key: Key, call: Call[Any]) -> Secret:
         """Return the key that the user's function makes; it has as long as the answer would have."""
@@ -284,7 +262,7 @@ class Dispatcher:
             operation=operation,
         )
 
-    async def _take_slot(self, call: Call[Any], key: Secret, previous: FailedAttempt | None) -> Lease | None:
+    async def _take_slot(self, call: Call[Any], key: Secret) -> Lease | None:
         request = call.request
         if self.quota is None or request.operation == "get_job":
             return None
@@ -297,67 +275,62 @@ class Dispatcher:
                 clock=self.clock,
             )
         except QuotaExceededError:
-            if previous is None:
+            if call.error is None:
                 raise
         # The service's refusal of the previous attempt says more than the quota's of this one.
-        raise previous.error from previous.error.__cause__
+        raise call.error from call.error.__cause__
 
-    def _begin(
-        self, call: Call[Any], previous: FailedAttempt | None, key: Secret, slot: Lease | None
-    ) -> Attempt:
-        number = previous.attempt.number + 1 if previous is not None else 1
-        observation = None
-        now, sent_at = self.clock.now(), self.clock.wall()
+    def _begin(self, call: Call[Any], key: Secret) -> None:
+        call.number += 1
+        call.key, call.answered, call.observation = key, False, None
+        call.began = self.clock.now()
         if self.attempts is not None:
-            observation = self.attempts.start("attempt", _facts(call.request, number))
-        limit = _limit(call, now)
-        if call.request.operation == "get_job" and number == 1 < self.retry.attempts and not call.single:
+            call.observation = self.attempts.start("attempt", _facts(call.request, call.number))
+        call.limit = limit = _limit(call, call.began)
+        if call.request.operation == "get_job" and call.number == 1 < self.retry.attempts and not call.single:
             # A pooled connection may be dead without a sign; half the time is left for a fresh one.
-            limit.at = now + ((limit.at or now) - now) / 2
+            limit.at = call.began + ((limit.at or call.began) - call.began) / 2
             limit.seconds /= 2
-        return Attempt(call, number, key, slot, limit, now, sent_at, observation)
 
-    async def _exchange_job(self, attempt: Attempt) -> Job:
-        call = attempt.call
+    async def _exchange_job(self, call: Call[Job]) -> Job:
         answer = await call.transport.send_whole(
-            call.request, attempt.key, attempt.limit, call.timeouts.connect, fresh=attempt.number > 1
+            call.request, call.key, call.limit, call.timeouts.connect, fresh=call.number > 1
         )
-        self._receive(attempt, answer)
+        self._receive(call, answer)
         if self.quota is not None:
-            await self._tell_quota(self.quota, attempt, answer)
+            await self._tell_quota(self.quota, call, answer)
         if not 200 <= answer.status < 300:
             raise self._refusal(call.request, answer)
-        return read_job(self.assumptions, answer, attempt.number, id_is_enough=call.request.is_agent_post)
+        return read_job(self.assumptions, answer, call.number, id_is_enough=call.request.is_agent_post)
 
-    async def _exchange_stream(self, attempt: Attempt) -> tuple[LiveResponse, int]:
-        call = attempt.call
+    async def _exchange_stream(self, call: Call[tuple[LiveResponse, int]]) -> tuple[LiveResponse, int]:
         answer = await call.transport.open_stream(
-            call.request, attempt.key, attempt.limit, call.timeouts, call.deadline
+            call.request, call.key, call.limit, call.timeouts, call.deadline
         )
-        self._receive(attempt, answer)
+        self._receive(call, answer)
         if self.quota is not None:
-            await self._tell_quota(self.quota, attempt, answer)
+            await self._tell_quota(self.quota, call, answer)
         if isinstance(answer, WholeResponse):
             raise self._refusal(call.request, answer)
-        return answer, attempt.number
+        return answer, call.number
 
-    def _receive(self, attempt: Attempt, answer: LiveResponse | WholeResponse) -> None:
+    def _receive(self, call: Call[Any], answer: LiveResponse | WholeResponse) -> None:
         """Mask secrets in an answer, and take note of what its headers say."""
-        attempt.answered = True
-        request = attempt.call.request
-        if isinstance(answer, LiveResponse):  # the thread's key is read from it first, and masked later
-            _hide_in_headers(answer, attempt.key)
-        else:
-            _hide_secrets(answer, request, attempt.key)
-        self._note(attempt, answer, None)
+        call.answered = True
+        _hide(answer, call.key)
+        thread = call.request.thread
+        if thread is not None and thread.key is not None and isinstance(answer, WholeResponse):
+            _hide(answer, thread.key)  # from a live answer it is read first, and masked later
+        if call.observation is not None or log.isEnabledFor(logging.DEBUG):
+            self._note(call, answer, None)
         _warn_of_sunset(answer.headers)
 
-    async def _tell_quota(self, quota: Quota, attempt: Attempt, answer: LiveResponse | WholeResponse) -> None:
-        request = attempt.call.request
+    async def _tell_quota(self, quota: Quota, call: Call[Any], answer: LiveResponse | WholeResponse) -> None:
+        request = call.request
         if request.operation == "get_job":
             return
         wait = retry_after_seconds(answer.headers, self.clock.wall()) if answer.status == 429 else None
-        scope = _scope_of(request, attempt.key)
+        scope = _scope_of(request, call.key)
         try:
             await quota.observe(request.operation, scope, answer.status, answer.headers, wait)
         except BaseException:
@@ -375,13 +348,13 @@ class Dispatcher:
             )
         return status_error(self.assumptions, request, answer, wait)
 
-    def _pause(self, call: Call[Any], failed: FailedAttempt) -> float | None:
+    def _pause(self, call: Call[Any], error: SendError) -> float | None:
         """Return the seconds until the next attempt, or None when none may follow."""
-        if call.single or getattr(failed.error, "headers", {}).get("x-should-retry") == "false":
+        if call.single or getattr(error, "headers", {}).get("x-should-retry") == "false":
             return None
-        if getattr(failed.error, "reason", None) == CLOSED:
+        if getattr(error, "reason", None) == CLOSED:
             return None
-        pause = self.retry.delay(_failure(call.request, failed.error), failed.attempt.number, self.random())
+        pause = self.retry.delay(_failure(call.request, error), call.number, self.random())
         if pause is None:
             return None
         if call.deadline is not None and self.clock.now() + pause + LAST_ATTEMPT_SECONDS > call.deadline:
@@ -390,21 +363,20 @@ class Dispatcher:
             return None
         return pause if self.budget.take() else None
 
-    def _verdict(self, request: Request, failed: FailedAttempt) -> MintlifyError:
+    def _verdict(self, call: Call[Any], error: SendError) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
-        if not request.is_agent_post or _outcome(failed.error) != "unknown":
-            closed = getattr(failed.error, "reason", None) == CLOSED
-            return session_closed(request.operation) if closed else failed.error
-        return _outcome_unknown(request, failed)
+        if not call.request.is_agent_post or _outcome(error) != "unknown":
+            closed = getattr(error, "reason", None) == CLOSED
+            return session_closed(call.request.operation) if closed else error
+        sent_at = self.clock.wall() - (self.clock.now() - call.began)
+        return _outcome_unknown(call.request, error, sent_at)
 
     def _note(
-        self, attempt: Attempt, answer: LiveResponse | WholeResponse | None, error: SendError | None
+        self, call: Call[Any], answer: LiveResponse | WholeResponse | None, error: SendError | None
     ) -> None:
         """Log how an attempt ended, and tell what follows it."""
-        observation = attempt.observation
-        if observation is None and not log.isEnabledFor(logging.DEBUG):
-            return
-        request, seconds = attempt.call.request, self.clock.now() - attempt.began
+        observation = call.observation
+        request, seconds = call.request, self.clock.now() - call.began
         named = request_id(self.assumptions, answer.headers) if answer is not None else None
         log.debug(
             "%s %s: %s in %.0f ms, attempt %d, request id %.80r",
@@ -412,7 +384,7 @@ class Dispatcher:
             request.route,
             answer.status if answer is not None else type(error).__name__,
             seconds * 1000,
-            attempt.number,
+            call.number,
             named,
         )
         if observation is not None:
@@ -422,15 +394,15 @@ class Dispatcher:
             if named is not None:
                 observation.set("request_id", named)
 
-    def _report_failure(self, failed: FailedAttempt) -> None:
-        operation, number = failed.attempt.call.request.operation, failed.attempt.number
-        if failed.pause is not None:
-            log.info("%s failed, attempt %d; again in %.1f s", operation, number, failed.pause)
-        observation = failed.attempt.observation
+    def _report_failure(self, call: Call[Any], error: SendError) -> None:
+        if call.pause is not None:
+            operation = call.request.operation
+            log.info("%s failed, attempt %d; again in %.1f s", operation, call.number, call.pause)
+        observation = call.observation
         if observation is not None:
-            if failed.pause is not None:
-                observation.set("retry_in", failed.pause)
-            observation.end(failed.error)
+            if call.pause is not None:
+                observation.set("retry_in", call.pause)
+            observation.end(error)
 
     async def quota_left(self, operation: QuotaOperation, place: str) -> tuple[QuotaRemaining, ...]:
         """Return what is left of the limits that count *operation* for *place*, a domain or a project."""
@@ -438,6 +410,11 @@ class Dispatcher:
             return ()
         key = await self.keys["assistant"].reveal() if operation == "ask" else ""
         return await self.quota.left(operation, _scope(operation == "ask", place, key), clock=self.clock)
+
+
+async def _give_back(slot: Lease | None) -> None:
+    if slot is not None:
+        await slot.refund()
 
 
 def _limit(call: Call[Any], now: float) -> AttemptLimit:
@@ -489,8 +466,7 @@ def _failure(request: Request, error: SendError) -> Failure:
     )
 
 
-def _outcome_unknown(request: Request, failed: FailedAttempt) -> OutcomeUnknownError:
-    error = failed.error
+def _outcome_unknown(request: Request, error: SendError, sent_at: float) -> OutcomeUnknownError:
     what = "the job" if request.operation == "create_job" else "the follow-up"
     look = "look at the dashboard or the repository before sending it again"
     return OutcomeUnknownError(
@@ -502,7 +478,7 @@ def _outcome_unknown(request: Request, failed: FailedAttempt) -> OutcomeUnknownE
         body=getattr(error, "body", None) or getattr(error, "excerpt", None),
         headers=getattr(error, "headers", None),
         request_id=getattr(error, "request_id", None),
-        sent_at=getattr(error, "sent_at", None) or failed.attempt.sent_at,
+        sent_at=getattr(error, "sent_at", None) or sent_at,
         prompt_sha256=request.prompt_sha256,
         reason=_unknown_reason(error),
     )
@@ -528,22 +504,14 @@ def _scope(question: bool, place: str, key: str) -> QuotaScope:
     return QuotaScope(project=place)
 
 
-def _hide_secrets(answer: WholeResponse, request: Request, key: str) -> None:
-    """Mask our own secrets in *answer*: a server may repeat them."""
-    _hide(answer, key)
-    if request.thread is not None and request.thread.key is not None:
-        _hide(answer, request.thread.key)
-
-
-def _hide(answer: WholeResponse, secret: str) -> None:
-    if len(secret) >= SHORTEST_SECRET:
+def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
+    """Mask a secret of ours in *answer*: a server may repeat it."""
+    if len(secret) < SHORTEST_SECRET:
+        return
+    if isinstance(answer, WholeResponse):
         answer.body = answer.body.replace(secret.encode(), b"****")
-        _hide_in_headers(answer, secret)
-
-
-def _hide_in_headers(answer: LiveResponse | WholeResponse, secret: str) -> None:
     for repeated in answer.headers.values():
-        if secret in repeated and len(secret) >= SHORTEST_SECRET:
+        if secret in repeated:
             headers = lower_headers(answer.headers)
             answer.headers = {name: value.replace(secret, "****") for name, value in headers.items()}
             return

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from ..protocol.object_checks import check_function
 
@@ -173,7 +173,7 @@ def end_answer(observation: Observation, error: BaseException | None, **facts: F
 E = TypeVar("E")
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False, match_args=False)
 class CallbackObserver:
     """Follows each attempt to send a request and calls plain functions; what they raise is logged."""
 
@@ -207,13 +207,13 @@ class CallbackObserver:
         return _Attempt(self, sent)
 
 
-@define(eq=False)
 class _Attempt:
     """One attempt as :class:`CallbackObserver` follows it."""
 
-    callbacks: CallbackObserver
-    sent: RequestSent
-    facts: dict[str, Any] = field(factory=dict[str, Any])
+    def __init__(self, callbacks: CallbackObserver, sent: RequestSent) -> None:
+        self.callbacks = callbacks
+        self.sent = sent
+        self.facts: dict[str, Any] = {}
 
     def active(self) -> AbstractContextManager[object]:
         return nullcontext()

@@ -37,32 +37,6 @@ class LiveResponse:
         taken: How many bytes were read.
     """
 
-    __slots__ = (
-        "_clock",
-        "_closed",
-        "_closing",
-        "_content",
-        "_due",
-        "_failure",
-        "_loop",
-        "_pid",
-        "_response",
-        "_since",
-        "_started",
-        "_streams",
-        "_timeouts",
-        "_timer",
-        "_total_at",
-        "headers",
-        "pending",
-        "quiet_limit",
-        "secret",
-        "status",
-        "still_quiet",
-        "taken",
-        "waiting_first",
-    )
-
     def __init__(
         self,
         response: aiohttp.ClientResponse,

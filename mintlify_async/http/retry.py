@@ -12,7 +12,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Literal
 
-from attrs import define, field
+from attrs import field, frozen
 
 from ..errors import ConfigurationError
 
@@ -22,7 +22,7 @@ Kind = Literal["agent_post", "get", "ask"]
 Outcome = Literal["not_sent", "refused", "answered", "unknown"]
 
 
-@define(frozen=True, kw_only=True)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Failure:
     """How one attempt failed.
 
@@ -46,7 +46,7 @@ class Failure:
 _GET_RETRIED = frozenset((408, 425))
 
 
-@define(frozen=True, kw_only=True)
+@frozen(kw_only=True)
 class RetryPolicy:
     """Decides whether, and after how long, a request is sent again.
 

@@ -146,17 +146,6 @@ class Transport:
     alive at the very moment it is used again, and then it is not known whether it took the request.
     """
 
-    __slots__ = (
-        "_clock",
-        "_closed",
-        "_keep_alive",
-        "_one_use",
-        "_ready_headers",
-        "_settings",
-        "_streams",
-        "_waiting",
-    )
-
     def __init__(self, settings: TransportSettings, clock: Clock) -> None:
         """Open nothing yet."""
         log_known_flaw(aiohttp.__version__)
@@ -176,16 +165,13 @@ class Transport:
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
         """
-        waiting = Deadline()
-        self._waiting.add(waiting)
+        waiting = Deadline(among=self._waiting)
         try:
             with waiting:
                 return await step
         except TimeoutError:
             if not waiting.ended:
                 raise
-        finally:
-            self._waiting.discard(waiting)
         raise session_closed()
 
     async def send_whole(
@@ -212,7 +198,8 @@ class Transport:
             if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
                 # The body came with the headers, as a job's record does: 4 % of a request are saved.
                 body = content.read_nowait()
-                response.close()
+                if response.connection is not None:  # else it was given back at the body's end
+                    response.close()
                 return WholeResponse(response.status, response.headers, body)
             return await self._success(request, response, limit)
         return await self._refusal(response, limit)
@@ -245,10 +232,9 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         """Send *request* and return the response when its headers have arrived."""
         session = self._session(request, fresh=fresh)
-        deadline = Deadline(self._clock, limit.at)
+        deadline = Deadline(self._clock, limit.at, self._waiting)  # close() ends it
         body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
         headers = self._headers(request, key)
-        self._waiting.add(deadline)  # close() ends it
         try:
             with deadline:
                 sending: Awaitable[aiohttp.ClientResponse] = session.request(
@@ -276,8 +262,6 @@ class Transport:
                     )
                 body.abort_unwritten()
             raise
-        finally:
-            self._waiting.discard(deadline)
         if body is not None:
             body.abort_unwritten()
         raise failure from cause
@@ -354,10 +338,8 @@ class Transport:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
-        deadline = Deadline(self._clock, limit.at)
-        self._waiting.add(deadline)
         try:
-            with deadline:
+            with Deadline(self._clock, limit.at, self._waiting):
                 whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return WholeResponse(response.status, response.headers, b"".join(pieces))
@@ -374,7 +356,6 @@ class Transport:
             failure = cut_short(request.operation, response.status)
             cause = summarize(error)
         finally:
-            self._waiting.discard(deadline)
             response.close()
         if self._closed:
             failure = closed_here(request.operation, "maybe")
@@ -384,15 +365,13 @@ class Transport:
         # Wait two seconds for the text of a refusal; without it, the status is still reported.
         pieces: list[bytes] = []
         until = self._clock.now() + ERROR_SECONDS
-        deadline = Deadline(self._clock, until if limit.at is None else min(until, limit.at))
-        self._waiting.add(deadline)
+        until = until if limit.at is None else min(until, limit.at)
         try:
-            with deadline:
+            with Deadline(self._clock, until, self._waiting):
                 await _read_up_to(response.content, ERROR_MAX_BYTES, pieces)
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:
-            self._waiting.discard(deadline)
             response.close()
         body = b"".join(pieces)[:ERROR_MAX_BYTES]
         return WholeResponse(response.status, response.headers, body)

@@ -159,7 +159,7 @@ class JobHandle(JobFlags):
         """
         rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        observation = self._calls.observe("wait", self.project_id, self.id)
+        observation = self._calls.observe("wait", *self._state.key)
         if observation is None:
             return await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
         with following(observation):
@@ -180,23 +180,13 @@ class JobHandle(JobFlags):
             APIConnectionError: It cannot be reached.
             UnexpectedResponseError: Its answer is not a job.
         """
-        observation = self._calls.observe("refresh", self.project_id, self.id)
+        observation = self._calls.observe("refresh", *self._state.key)
         if observation is None:
-            return await self._refresh()
+            return await self._poll(retry=True)
         with following(observation), observation.active():
-            job = await self._refresh()
+            job = await self._poll(retry=True)
             note_job(observation, job)
             return job
-
-    async def _refresh(self) -> Job:
-        try:
-            return await self._poll(retry=True)
-        except NotFoundError as error:
-            created_at = self._state.created_at
-            if created_at is not None:
-                age = self._calls.clock.now() - created_at
-                error.args = (f"{error}; the job was created {age:.0f} s ago",)
-            raise
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first, then each that differs.
@@ -349,9 +339,14 @@ class JobHandle(JobFlags):
     async def _poll(self, *, retry: bool, limit: float = math.inf) -> Job:
         state, calls = self._state, self._calls
         turn_number = state.turn_number
-        job = await calls.get_job(
-            self.id, project_id=self.project_id, retry=retry, limit=None if limit == math.inf else limit
-        )
+        project_id, job_id = state.key
+        try:
+            job = await calls.get_job(job_id, project_id=project_id, retry=retry, limit=limit)
+        except NotFoundError as error:
+            if retry and state.created_at is not None:
+                age = calls.clock.now() - state.created_at
+                error.args = (f"{error}; the job was created {age:.0f} s ago",)
+            raise
         if turn_number == state.turn_number:  # else a follow-up was sent meanwhile
             state.see(job, calls.clock.now(), calls.poll)
         return job

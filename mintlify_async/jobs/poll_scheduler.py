@@ -38,7 +38,7 @@ HUNG: Final = 1.0
 """After how many seconds without an answer a poll no longer counts for ``concurrency``."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False, match_args=False)
 class PolledJob:
     """One job that is polled, and the waits for it."""
 

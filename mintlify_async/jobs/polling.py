@@ -127,7 +127,7 @@ class PollCalls(Protocol):
         ...
 
 
-@frozen
+@frozen(eq=False, repr=False, match_args=False)
 class PollResult:
     """The outcome of one poll.
 

@@ -46,21 +46,6 @@ class StaleGuard:
         over: Whether every later record may be believed.
     """
 
-    __slots__ = (
-        "_last",
-        "_missed",
-        "_polls",
-        "_since",
-        "_status",
-        "baseline",
-        "believed",
-        "over",
-        "pr_link",
-        "seen",
-        "sent_at",
-        "settled_by",
-    )
-
     def __init__(
         self, baseline: str | None, pr_link: str | None = None, sent_at: float = 0.0, *, seen: bool = False
     ) -> None:
@@ -137,18 +122,6 @@ class JobState:
         turn_number: Grows with each follow-up. A poll that began at a lower number says
             nothing of the newest turn.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_guard",
-        "_sending",
-        "_wall_offset",
-        "created_at",
-        "job",
-        "key",
-        "seen_at",
-        "turn_number",
-    )
 
     def __init__(self, ref: JobRef, now: float = 0.0, wall: float = 0.0) -> None:
         """Start with what *ref* says."""

@@ -39,7 +39,7 @@ TOLERATED_STATUSES: Final = frozenset((408, 425, 429))
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class WaitRules:
     """What a wait waits for.
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import attrs
 from attrs import frozen
@@ -160,12 +160,12 @@ class Job(WireValue, JobFlags):
             problem = str(error)
         else:
             if job.id and job.status:
-                job._keep_instants(cast("Mapping[str, Any]", wire))
+                job._keep_instants(wire)
                 return job
             problem = ".status is empty" if job.id else ".id is empty"
         raise _not_a_job(problem, wire, raw)
 
-    def _keep_instants(self, wire: Mapping[str, Any]) -> None:
+    def _keep_instants(self, wire: Any) -> None:
         """Keep the words of *wire* for instants that would be written in other ones."""
         odd: dict[str, str] = {}
         if self.created_at is not None and not _is_usual(wire["createdAt"]):

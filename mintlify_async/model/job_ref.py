@@ -24,7 +24,7 @@ VERSION: Final = 1
 _PLAIN, _TURN = "plain", "turn"
 
 
-_PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
+PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
 
 
 def path_segment(value: object, name: str) -> str:
@@ -33,7 +33,7 @@ def path_segment(value: object, name: str) -> str:
     Raises:
         ConfigurationError: As :func:`job_segment`; or it is blank, or has a control character.
     """
-    if isinstance(value, str) and not _PLAIN_SEGMENT.fullmatch(value):
+    if isinstance(value, str) and not PLAIN_SEGMENT.fullmatch(value):
         if not value.strip():
             raise ConfigurationError(f"{name} is empty; give the identifier from the dashboard", field=name)
         if any(ord(character) < 32 or ord(character) == 127 for character in value):
@@ -49,7 +49,7 @@ def job_segment(value: object, name: str = "job_id") -> str:
     """
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be a string; got {type(value).__name__}", field=name)
-    if _PLAIN_SEGMENT.fullmatch(value):
+    if PLAIN_SEGMENT.fullmatch(value):
         return value
     if value in ("", ".", ".."):
         raise ConfigurationError(f"{name} must not be {value!r}: it would name another path", field=name)

@@ -56,7 +56,12 @@ def decode_json(data: str) -> Any:
     """
     problem = f"is nested deeper than {MAX_DEPTH}"
     try:
-        content = _DECODER.decode(data)
+        try:
+            content, end = scan_json(data, 0)
+        except StopIteration:
+            content, end = None, -1
+        if end != len(data):  # there is white space around it, or it is not JSON
+            content = _DECODER.decode(data)
         if not too_deep(data, content):
             return content
     except RecursionError:

@@ -38,14 +38,13 @@ class Headers(Mapping[str, str]):
 
     __slots__ = ("_names", "_values")  # two tuples are half as large as a dict
 
-    def __init__(self, headers: Mapping[str, str] | None = None, *, hidden: str = "") -> None:
+    def __init__(self, headers: Mapping[str, str] | None = None, hidden: str = "") -> None:
         sent: Mapping[str, str] = {} if headers is None else headers
         self._names, places = _places(tuple(sent), hidden)
         values = tuple(sent.values())
-        kept = [MASK if place < 0 else values[place] for place in places]
         # Thousands of jobs that are waited for have mostly the same values. With one object for equal ones,
         # and one tuple of names for all, a job and its headers take 810 bytes instead of 1,290.
-        self._values = tuple([_one_of_equals(value) if len(value) <= 64 else value for value in kept])
+        self._values = tuple([MASK if place < 0 else _one_of_equals(values[place]) for place in places])
 
     def __getitem__(self, name: str) -> str:
         return dict(zip(self._names, self._values, strict=True))[name.lower()]

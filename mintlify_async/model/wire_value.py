@@ -331,12 +331,13 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     keep_nulls = _keep_nulls if _has_field(cls, "nulls") else _drop
 
     def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
+        wire = content  # not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
         values = given or {}
         extra: dict[str, Any] = {}
         nulls: list[str] = []
-        for wire_name, sent in cast("Mapping[str, Any]", content).items():
+        for wire_name, sent in wire.items():
             if sent is None:
                 nulls.append(wire_name)
             found = fields.get(wire_name)

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..errors import ConfigurationError, printable
 from ..messages import Message, coerce_messages
-from ..model.job_ref import path_segment
+from ..model.job_ref import PLAIN_SEGMENT, path_segment
 from ..model.json_text import require_json, require_whole
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
@@ -80,6 +80,12 @@ def check_identifier(value: object, name: str) -> str:
     Raises:
         ConfigurationError: It is not a string, empty, a URL, or was copied with blanks or quotation marks.
     """
+    if type(value) is str and PLAIN_SEGMENT.fullmatch(value):
+        return value
+    return _odd_identifier(value, name)
+
+
+def _odd_identifier(value: object, name: str) -> str:
     given = str(value) if isinstance(value, str) else ""  # not a Secret: it is shown
     require_whole(given, name)
     problem = copying_slip(given)

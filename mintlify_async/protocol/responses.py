@@ -35,7 +35,7 @@ def response_info(
     assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1, body: bytes = b""
 ) -> ResponseInfo:
     """Return what is known of an answer, with the thread's key masked in its headers."""
-    kept = Headers(headers, hidden=assumptions.thread_key_header)
+    kept = Headers(headers, assumptions.thread_key_header)
     named = request_id(assumptions, headers)
     return ResponseInfo(status=status, headers=kept, request_id=named, attempts=attempts, body=body)
 

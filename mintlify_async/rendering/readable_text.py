@@ -153,18 +153,6 @@ class ReadableText:
     a link, too.
     """
 
-    __slots__ = (
-        "_apart",
-        "_beginning",
-        "_begun",
-        "_blocks",
-        "_half",
-        "_in_line",
-        "_line",
-        "_links",
-        "_space",
-    )
-
     def __init__(self, site: str | None = None) -> None:
         self._links = None if site is None else _Links(site)
         self._begun = False  # whether there is text before

@@ -32,17 +32,21 @@ class Deadline:
     Args:
         clock: Tells the time; without a clock only :meth:`end` ends the block.
         at: When the block ends, on *clock*; None and infinity mean never.
+        among: Holds it while it is entered, for code that ends all of them.
 
     Attributes:
         ended: Whether the block was ended.
     """
 
-    __slots__ = ("_at", "_cancelling", "_clock", "_task", "_timer", "ended")
+    __slots__ = ("_among", "_at", "_cancelling", "_clock", "_task", "_timer", "ended")
 
-    def __init__(self, clock: Clock | None = None, at: float | None = None) -> None:
+    def __init__(
+        self, clock: Clock | None = None, at: float | None = None, among: set[Deadline] | None = None
+    ) -> None:
         """Set nothing in motion before the block is entered."""
         self._at = at
         self._clock = clock
+        self._among = among
         self._task: asyncio.Task[object] | None = None
         self._timer: Timer | None = None
         self._cancelling = 0
@@ -53,6 +57,8 @@ class Deadline:
         self._task = task = asyncio.current_task()
         assert task is not None
         self._cancelling = task.cancelling()
+        if self._among is not None:
+            self._among.add(self)
         if self._clock is not None and self._at is not None and self._at < math.inf:
             self._timer = self._clock.call_at(self._at, self._time_came)
         return self
@@ -88,6 +94,8 @@ class Deadline:
         task, self._task = self._task, None
         if self._timer is not None:
             self._timer.cancel()
+        if self._among is not None:
+            self._among.discard(self)
         if not self.ended or task is None or task.uncancel() > self._cancelling:
             return
         if kind is not None and issubclass(kind, asyncio.CancelledError):

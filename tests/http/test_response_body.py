@@ -48,7 +48,7 @@ class CountingClock:
     @property
     def waiting(self) -> list[Any]:
         """The timers that have neither gone off nor been cancelled."""
-        return [timer for timer in self.timers if not timer.cancelled]
+        return [timer for timer in self.timers if timer.callback is not None]
 
 
 async def read_all(*pieces: bytes | float, pause: float = 0.0, **limits: Any) -> CountingClock:
