@@ -124,6 +124,7 @@ class SharedStreamStore(Protocol):
         question: str,
         asked: str = "",
         first: bool = False,
+        again: bool = False,
         force: bool = False,
         ended: bool = False,
     ) -> Written:
@@ -141,6 +142,8 @@ class SharedStreamStore(Protocol):
             asked: The question, in plain ASCII, when *at* is 0; kept with the answer.
             first: Whether this is the first write, which takes the place of the chat's earlier answer. If
                 that still runs, it is asked to stop instead, and the size in the result is -1.
+            again: Whether the first write is repeated after such a result. It is told to stop when another
+                answer's first write, or a Stop, came after its own.
             force: Whether the first write takes the place also of an answer that runs.
             ended: Whether the answer ends with these bytes.
 
@@ -176,7 +179,7 @@ class SharedStreamStore(Protocol):
         ...
 
     async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop; return whether there is one that has not ended.
+        """Ask the chat's answer to stop, and the one that waits for its place; return whether there is one.
 
         Its worker may have died.
 

@@ -25,17 +25,20 @@ HURRY_MS: Final = 1500
 
 _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
-# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "force")?, ended?,
-# ms until the worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up
-# to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and are to end
-# the answer.
+# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "again")?, ended?,
+# ms until the worker counts as dead, ms to keep, question's text, force? An entry's id is the size of the
+# answer up to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and are
+# to end the answer. "next" is the last answer that came and waits for the place; a Stop takes it away.
 _WRITE = Script(
     _NOW
     + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'lost', 'ended')
-if held[1] and held[1] ~= ARGV[1] and ARGV[6] ~= 'force' then
-  if ARGV[6] == '1' and not held[6] then redis.call('HSET', KEYS[1], 'stop', 1) end
-  if ARGV[6] == '' or not held[6] then return {-1, 0, 1} end
+local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'lost', 'ended', 'next')
+if held[1] and held[1] ~= ARGV[1] then
+  if ARGV[6] == '' or (ARGV[6] == 'again' and held[7] ~= ARGV[1]) then return {-1, 0, 1} end
+  if ARGV[11] == '' and not held[6] then
+    redis.call('HSET', KEYS[1], 'stop', 1, 'next', ARGV[1])
+    return {-1, 0, 0}
+  end
 end
 if held[1] == ARGV[1] and (held[5] or held[6]) then return {held[2], held[3], held[4] or held[5] or 0} end
 local size = tonumber(held[2] or '0')
@@ -103,7 +106,9 @@ return 1
 _STOP = Script(
     """
 local held = redis.call('HMGET', KEYS[1], 'answer', 'ended')
-if not held[1] or held[2] then return 0 end
+if not held[1] then return 0 end
+local waited = redis.call('HDEL', KEYS[1], 'next')
+if held[2] then return waited end
 redis.call('HSET', KEYS[1], 'stop', 1)
 return 1
 """
@@ -160,14 +165,16 @@ class RedisStreamStore(RedisStore):
         question: str,
         asked: str = "",
         first: bool = False,
+        again: bool = False,
         force: bool = False,
         ended: bool = False,
     ) -> Written:
         """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
         kept = self._kept_ms if ended else max(self._kept_ms, UNFOUND_MS)
-        place = "force" if force else "1" if first else ""
+        place = "again" if again else "1" if first else ""
         args: list[Argument] = [answer, question, at, frames, at + len(frames)]
         args += [place, "1" if ended else "", self._lost_ms, kept, asked]
+        args.append("1" if force else "")
         size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
         return Written(int(size), int(reads or 0), bool(int(stopped)))
 

@@ -48,13 +48,18 @@ class AnswerWriter:
         self._sent = 0  # pieces
         self._size = 0  # bytes
         self._reads = 0
+        self._waits = False
 
     async def take_place(self, *, force: bool) -> bool:
         """Return whether this answer has the chat's place now; if another one runs there, ask it to stop."""
+        again = self._waits
         told = await self._store.write(
-            self._chat, self._answer, b"", at=0, question="", first=True, force=force
+            self._chat, self._answer, b"", at=0, question="", first=True, again=again, force=force
         )
-        return told.size >= 0
+        self._waits = told.size < 0
+        if told.stopped:
+            self._live.stop()
+        return not self._waits
 
     async def write(self) -> bool:
         """Write what is new, and do what the store says; return whether nothing more is to be written.

@@ -153,7 +153,8 @@ async def test_a_hook_that_does_not_return_holds_the_next_question_for_a_moment_
 
 async def test_a_worker_that_does_not_stop_holds_the_next_question_for_a_moment_only(redis_client: Any):
     """Its answer, for instance of one that was killed a second ago, loses the place after two seconds."""
-    clock, streams = VirtualClock(auto=False, grace=0.02), RedisStreamStore(redis_client, timeout=20)
+    clock = VirtualClock(auto=False, grace=0.02)
+    streams = RedisStreamStore(redis_client, timeout=20, lost_after=60)  # by the server's clock
     async with desk(streams=streams, store=MemoryConversationStore(), clock=clock) as here:
         await here.page.post(form("other", chat="chat-2"))
         await streams.write(chat_key("ada", "chat-1"), "a", b"x", at=0, question="u1", first=True)
@@ -178,3 +179,43 @@ async def test_stop_while_the_question_waits_for_its_turn(redis_client: Any):
         await streams.write(chat_key("ada", "chat-1"), "a", b"", at=1, question="u1", ended=True)
         _, body, _ = await here.page.post(form("three", "u3"))
         assert events(body)[-1]["type"] == "finish"
+
+
+async def test_the_last_of_those_that_wait_is_answered(redis_client: Any):
+    """Whichever looks first when the answer before has ended; the one that was asked earlier gets a Stop."""
+    store = RedisStreamStore(redis_client, timeout=20)
+
+    async def take(answer: str, **more: Any) -> tuple[int, bool]:
+        told = await store.write("c", answer, b"", at=0, question="", first=True, **more)
+        return told.size, told.stopped
+
+    await take("running")
+    assert [await take("one"), await take("two"), await take("two", again=True)] == [(-1, False)] * 3
+    assert await take("one", again=True, force=True) == (-1, True)
+    await store.write("c", "running", b"", at=0, question="", ended=True)
+    assert await take("one", again=True) == (-1, True)
+    assert await take("two", again=True) == (0, False)
+    assert await take("one", again=True) == (-1, True)
+    assert not (await store.write("c", "two", b"", at=0, question="")).stopped
+    assert await take("three", force=True) == (0, False)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_stop_on_another_worker_while_the_question_waits(redis_client: Any, ended: bool):
+    """It is not asked, also when the answer that it waited for has just ended."""
+    key = chat_key("ada", "chat-1")
+    streams, other = (RedisStreamStore(redis_client, timeout=20) for _ in range(2))
+    async with desk(streams=streams, store=MemoryConversationStore()) as here:
+        await other.write(key, "a", b"x", at=0, question="u1", first=True)
+        asking = asyncio.create_task(here.page.post(form("two", "u2")))
+        async with asyncio.timeout(10):
+            while not (await other.write(key, "a", b"", at=1, question="u1")).stopped:
+                await asyncio.sleep(0.02)
+        if ended:
+            await asyncio.gather(other.write(key, "a", b"", at=1, question="u1", ended=True), other.stop(key))
+        else:
+            assert await other.stop(key)
+            await other.write(key, "a", b"", at=1, question="u1", ended=True)
+        status, body, _ = await asking
+        assert (status, events(body)) == (200, [{"type": "abort"}])
+        assert here.service.requests == []
