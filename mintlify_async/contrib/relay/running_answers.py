@@ -249,11 +249,14 @@ class RunningAnswers:
                 await clock.sleep(TICK)
                 if live.ended:  # it was stopped
                     return True
+            placed.set_result(None)
+            return await writer.run()
         except Exception as error:  # a store of the app's own may raise anything
-            placed.set_exception(error)
+            if placed.done():
+                log.exception("other workers cannot read an answer")
+            else:
+                placed.set_exception(error)
             return False
-        placed.set_result(None)
-        return await writer.run()
 
     def _ended(self, chat: str, live: LiveAnswer) -> None:
         if live not in self._writers:
@@ -264,7 +267,7 @@ class RunningAnswers:
         del self._writers[live]
         if not task.cancelled() and task.result():
             self._forget(chat, live)
-        else:
+        elif live.ended:
             self._forget_later(chat, live)
 
     def _forget_later(self, chat: str, live: LiveAnswer) -> None:

@@ -170,6 +170,34 @@ async def test_redis_leaves_in_the_middle(own_redis: Any, caplog: pytest.LogCapt
                 assert await second.read() == await first.read()
 
 
+class Odd(RedisStreamStore):
+    """A store that raises what the protocol does not name, once it is told to."""
+
+    broken = False
+
+    async def write(self, *args: Any, **named: Any) -> Any:
+        if self.broken:
+            raise ZeroDivisionError("odd")
+        return await super().write(*args, **named)
+
+
+async def test_a_store_that_raises_anything_in_the_middle(redis_client: Any, caplog: pytest.LogCaptureFixture):
+    """The log has the error; the worker can stop the answer at any time, and forgets it after its end."""
+    streams = Odd(redis_client, timeout=20, keep=0.1)
+    async with desk(streams=streams, service={"clock": Gate()}) as here:
+        here.service.script.ask(events=HELD)
+        async with here.page.request() as response:
+            await response.content.readuntil(b"Hello ")
+            streams.broken = True
+            await until(lambda: "other workers cannot read an answer" in caplog.text)
+            await asyncio.sleep(0.3)
+            assert await here.page.stop() == 204
+            assert events(await response.read())[-1]["type"] == "abort"
+        await here.all_closed()
+        kept = here.relay._running._here  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess] - nothing else shows what is kept
+        await until(lambda: not kept)
+
+
 async def test_redis_gets_what_pages_get_and_nothing_else(redis_client: Any):
     """No key of the service, no thread, no user and no chat, in any key or value; and all of it expires."""
     streams = store_of(redis_client)
