@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve, field, frozen
 
@@ -81,13 +81,18 @@ class Answer:
 def to_bytes(text: bytes | str) -> bytes:
     """Return *text* as bytes."""
     if not isinstance(text, bytes | str):  # pyright: ignore[reportUnnecessaryIsInstance] - users may pass anything
-        raise TypeError(f"must be text or bytes, not {type(text).__name__}")
+        raise TypeError(f"body, chunks and pieces must be text or bytes, not {type(text).__name__}")
     return text.encode() if isinstance(text, str) else text
 
 
 def to_pieces(values: Iterable[bytes | str | float]) -> tuple[Piece, ...]:
     """Return texts and bytes as bytes, and numbers, which are seconds, as pauses."""
-    return tuple(Pause(value) if isinstance(value, int | float) else to_bytes(value) for value in values)
+    return tuple(
+        Pause(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else to_bytes(cast("bytes | str", value))
+        for value in values
+    )
 
 
 def join_bytes(pieces: Iterable[Piece]) -> bytes:

@@ -153,6 +153,8 @@ def test_a_slip_is_told_when_the_answer_is_scripted(arguments, says):
             r'such as 503; a job has another one by script\.job\("act',
         ),
         (lambda script: script.ask(event=[]), "no argument event"),
+        (lambda script: script.ask(body={"a": 1}), "body, chunks and pieces must be text or bytes, not dict"),
+        (lambda script: script.ask(chunks=[True]), "chunks and pieces must be text or bytes, not bool"),
     ],
 )
 def test_a_slip_with_a_job_is_told(slip, says):

@@ -27,8 +27,8 @@ _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor
 
 # KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "again")?, ended?,
 # ms until the worker counts as dead, ms to keep, question's text, force? An entry's id is the size of the
-# answer up to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and are
-# to end the answer. "next" is the last answer that came and waits for the place; a Stop takes it away.
+# answer up to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and
+# are to end the answer. "next" is the last answer that came and waits for the place; a Stop takes it away.
 _WRITE = Script(
     _NOW
     + """

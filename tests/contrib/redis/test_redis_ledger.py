@@ -58,7 +58,8 @@ async def test_a_claim_of_an_unknown_version_is_refused(redis_client: Any, versi
     (key,) = [key.decode() for key in await redis_client.keys("*claim*")]
     if version is None:  # as before there were versions
         await redis_client.hdel(key, "claim")
-        await redis_client.hset("mintlify:{ledger}:open", key, json.dumps(["k", "fingerprint", "t1", 0.0, 1.0]))
+        line = json.dumps(["k", "fingerprint", "t1", 0.0, 1.0])
+        await redis_client.hset("mintlify:{ledger}:open", key, line)
     else:
         later = json.dumps({"version": int(version), "later": True})
         await redis_client.hset(key, "claim", later)

@@ -181,7 +181,7 @@ class Odd(RedisStreamStore):
         return await super().write(*args, **named)
 
 
-async def test_a_store_that_raises_anything_in_the_middle(redis_client: Any, caplog: pytest.LogCaptureFixture):
+async def test_a_store_that_raises_anything(redis_client: Any, caplog: pytest.LogCaptureFixture):
     """The log has the error; the worker can stop the answer at any time, and forgets it after its end."""
     streams = Odd(redis_client, timeout=20, keep=0.1)
     async with desk(streams=streams, service={"clock": Gate()}) as here:
