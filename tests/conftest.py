@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import warnings
 from pathlib import Path
 
@@ -40,6 +41,11 @@ if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":  # set by ``tox -e uvloop`
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     # Its first loop in a process opens a pipe for signals that stays open; no test is to blame for that.
     asyncio.new_event_loop().close()
+
+
+# A shell's background run ignores Ctrl-C, and the programs that tests start and interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:
