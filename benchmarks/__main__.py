@@ -1,31 +1,23 @@
-"""``python -m benchmarks``: run rows, print them as one report, write ``results.json`` and the chart."""
+"""``python -m benchmarks``: run rows, print them as one report, write ``results.json``."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from . import held, relay, report, rows
+from . import held, hostile, relay, report, rows
 from .measuring import Effort
 
-HERE = Path(__file__).resolve().parent
-ROWS = {
-    **{name: getattr(rows, name) for name in ("burst", "shapes", "live", "first", "request", "growth")},
-    "import": rows.imports,
-    "streams": held.streams,
-    "jobs": held.jobs,
-    "relay": relay.relays,
-    "conversation": rows.conversation,
-    "message": rows.message,
-}
+ALL = [rows.burst, rows.shapes, rows.live, rows.first, rows.request, rows.growth, rows.imports, held.streams]
+ALL += [held.jobs, relay.relays, hostile.hostile, rows.conversation, rows.message]
+ROWS = {{"imports": "import", "relays": "relay"}.get(row.__name__, row.__name__): row for row in ALL}
 
 
 def main(given: list[str]) -> None:
-    """Run what the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="row", help=f"{', '.join(ROWS)}; all by default")
     parser.add_argument("--small", action="store_true", help="prove that the rows work; figures say nothing")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each comparison (5)")
-    parser.add_argument("--json", action="store_true", help="write results.json and the chart")
+    parser.add_argument("--json", action="store_true", help="write results.json")
     options = parser.parse_args(given)
     if unknown := set(options.rows) - set(ROWS):
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
@@ -36,7 +28,7 @@ def main(given: list[str]) -> None:
         found = list(ROWS[name](effort))
         print("\n".join(map(report.table, found)), flush=True)
         if options.json:
-            report.draw(report.save(found, HERE / "results.json"), HERE / "chart.svg")
+            report.save(found, Path(__file__).with_name("results.json"))
 
 
 if __name__ == "__main__":

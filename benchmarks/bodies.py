@@ -4,9 +4,10 @@ import json
 import random
 from functools import cache
 from itertools import accumulate, cycle, pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from .growing import GROWING, events_in
+from .growing import GROWING
 
 WORDS = "the page with your team sign in from any docs and open it then add a key for each of them"
 PACKET_BYTES = 1448  # the payload of an Ethernet frame with time stamps
@@ -18,17 +19,14 @@ HEAD = (
 
 
 class Script(NamedTuple):
-    """What the server writes; in *lockstep*, each piece when the client has read the one before."""
-
     pieces: list[bytes]
-    lockstep: bool
+    lockstep: bool  # each piece is written when the client has read the one before
     body: bytes
     events: int
     text: str = ""
 
 
 def words(count: int) -> list[str]:
-    """Return *count* pieces of text of 4 to 10 characters, as a model's tokens come."""
     roll, known = random.Random(7), WORDS.split()
     text = "".join(roll.choice(known) + roll.choice([" ", " ", " ", ", ", ".\n"]) for _ in range(count * 5))
     cuts = accumulate((roll.randint(4, 10) for _ in range(count)), initial=0)
@@ -36,7 +34,6 @@ def words(count: int) -> list[str]:
 
 
 def sliced(data: Any, size: int) -> list[Any]:
-    """Cut bytes or text every *size*."""
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
@@ -89,7 +86,6 @@ MARKDOWN_KINDS = {
 
 
 def chunk(data: bytes) -> bytes:
-    """Return *data* as one chunk of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
@@ -106,7 +102,8 @@ def script(shape: str) -> Script:
         text, fed = GROWING[kind].body(size), GROWING[kind].fed
         body = text.encode("utf-8", "surrogateescape")
         pieces = [chunk(piece) for piece in sliced(body, fed or PACKET_BYTES)]
-        return Script([HEAD, *pieces, b"0\r\n\r\n"], fed is not None, body, events_in(text))
+        events = sum("data: " in a and "[DONE]" not in a for a in text.replace("\r\n", "\n").split("\n\n"))
+        return Script([HEAD, *pieces, b"0\r\n\r\n"], fed is not None, body, events)
     if what == "markdown":
         begun, unit = MARKDOWN_KINDS[kind]
         made = deltas(sliced((begun + unit * size)[:size], max(1, size // 400)))
@@ -118,6 +115,6 @@ def script(shape: str) -> Script:
     frames = [f"{prefix}{json.dumps(each, separators=(',', ':'))}\n\n".encode() for each in made]
     frames.append(b"data: [DONE]\n\n")
     told = [each for each in made if each["type"] == "text-delta"]
-    text = "".join(each["delta"] for each in sorted(told, key=lambda each: each["id"]))  # part by part
+    text = "".join(map(itemgetter("delta"), sorted(told, key=itemgetter("id"))))  # part by part
     pieces = [HEAD, *map(chunk, frames), b"0\r\n\r\n"]
     return Script(pieces, what in ("live", "alone", "markdown"), b"".join(frames), len(made), text)

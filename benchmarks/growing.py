@@ -10,8 +10,6 @@ END = 'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
 
 
 class Growing(NamedTuple):
-    """Makes the body of a size."""
-
     body: Callable[[int], str]
     size: int = 250  # the small one: a copy of everything so far, made for each piece, would show
     fed: int | None = None  # bytes that the client gets per read; None leaves it to the network
@@ -26,12 +24,10 @@ def answer(events: Callable[[int], Iterable[Event]], size: int = 250) -> Growing
 
 
 def turns(*makers: Maker, first: Iterable[Maker] = (), size: int = 250) -> Growing:
-    """Return one event of each of *first*, then *size* times one event of each maker."""
     return answer(lambda n: [one(0) for one in first] + [make(i) for i in range(n) for make in makers], size)
 
 
 def phases(*makers: Maker) -> Growing:
-    """Return many events of the first maker, then as many of the next: all parts are open at once."""
     return answer(lambda n: [make(i) for make in makers for i in range(n)])
 
 
@@ -42,17 +38,10 @@ def event(kind: str, **fields: Any) -> Maker:
 
 
 def long(kind: str, before: str, unit: str, size: int = 500) -> Growing:
-    """Return a part that comes as one delta: *before*, then *unit* repeated."""
     begun, key = (BEGUN, "inputTextDelta") if kind == "tool-input" else (TEXT, "delta")
     return answer(
         lambda n: [begun(0), event(f"{kind}-delta", id="t", **C, **{key: before + unit * n})(0)], size
     )
-
-
-def events_in(body: str) -> int:
-    """Return how many events are in *body*, read in the simplest way; ``[DONE]`` is none."""
-    blocks = body.replace("\r\n", "\n").split("\n\n")
-    return sum("data: " in block and "[DONE]" not in block for block in blocks)
 
 
 W, C = "word " * 20, {"toolCallId": "c"}

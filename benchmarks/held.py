@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_process, mark, row_of, shuffled
-from .rows import counted
+from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_processes, mark, row_of
 from .server import control, running
 from .subjects import ADMIN_KEY, AIOHTTP, CLIENTS
 
@@ -32,8 +31,6 @@ JOBS = {
 
 
 class Held:
-    """What is noted of streams that are held open: how many there are, and how late each event was."""
-
     def __init__(self) -> None:
         self.open, self.delays, self.slots = 0, list[float](), asyncio.Semaphore(AT_ONCE)
 
@@ -49,9 +46,9 @@ class Held:
             await asyncio.sleep(0.1)
 
 
-def resident() -> int:
+def resident(process: int | str = "self") -> int:
     gc.collect()
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def hold(client: str, server: str, streams: int, seconds: float) -> dict[str, float]:
@@ -81,23 +78,18 @@ async def hold(client: str, server: str, streams: int, seconds: float) -> dict[s
 
 
 def streams(effort: Effort) -> Iterator[Row]:
-    """Measure 10,000 streams held open at once, and count the opening of 1,000."""
-    clients = {OURS: OURS, AIOHTTP: AIOHTTP, CONTROL: OURS}
-    found: dict[str, list[dict[str, float]]] = {label: [] for label in clients}
     with running() as (server, _):
         count, seconds = (10, 0.2) if effort.small else (10_000, 10.0)
-        for number in range(effort.rounds):
-            for label in shuffled(clients, number):
-                given = {"client": clients[label], "server": server, "streams": count, "seconds": seconds}
-                # In a process of its own: memory that one leaves behind would flatter the next.
-                found[label].append(in_process(hold, **given))
+        # In processes of their own: memory that one leaves behind would flatter the next.
+        given = {"server": server, "streams": count, "seconds": seconds}
+        found = in_processes(hold, effort, "client", (OURS, AIOHTTP, CONTROL), **given)
         for key, (title, unit) in STREAMS.items():
             samples = {label: [max(each[key], 1e-6) for each in every] for label, every in found.items()}
             yield row_of(f"streams-{key}", f"{count:,} open streams: {title}", unit, samples)
         count = 10 if effort.small else 1_000
-        given = {"server": server, "streams": count, "seconds": 0.2}
-        costs = {n: between_marks(hold, effort, client=n, **given)[0] / count for n in (OURS, AIOHTTP)}
-    yield counted("streams-opening", f"opening one of {count:,} streams", costs, effort)
+        given |= {"streams": count, "seconds": 0.2}
+        costs = {n: [between_marks(hold, effort, client=n, **given)[0] / count] for n in (OURS, AIOHTTP)}
+    yield row_of("streams-opening", f"opening one of {count:,} streams", effort.counted(), costs)
 
 
 async def lag(server: str, seconds: float) -> float:
@@ -105,11 +97,11 @@ async def lag(server: str, seconds: float) -> float:
     gc.collect()
     gc.freeze()  # a full collection over 10,000 waits is the harness's, not the loop's
     async with CLIENTS[AIOHTTP](server) as probe:
-        held = Held()
+        held, events = Held(), int(PER_SECOND * seconds)
         holding = asyncio.create_task(probe.hold(held))
         await held.until(1)
-        await control(server, f"emit/{int(PER_SECOND * seconds)}/{PER_SECOND}")
-        await held.until(1, int(PER_SECOND * seconds))
+        await control(server, f"emit/{events}/{PER_SECOND}")
+        await held.until(1, events)
         await control(server, "end")
         await holding
     gc.unfreeze()
@@ -141,30 +133,27 @@ async def wait_for_jobs(server: str, jobs: int, seconds: float) -> dict[str, dic
             waits = [asyncio.create_task(session.job(f"job_{n}").wait(timeout=None)) for n in range(jobs)]
             await asyncio.sleep(seconds)  # every wait has begun
             found["memory"].append((resident() - before) / jobs)
-            found["busy"].append(await lag(server, seconds))
+            found[OURS].append(await lag(server, seconds))
             found["look"].append(await first_look(session.job("job_new")))
             assert not any(wait.done() for wait in waits)
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
-        found["idle"].append(await lag(server, seconds))
-        found["again"].append(await lag(server, seconds))
+        for name in ("idle loop", "idle loop again"):
+            found[name].append(await lag(server, seconds))
     await control(server, "jobs/completed")
     async with MintlifySession(**keys, poll=PollPolicy(per_second=1000.0, cap=5.0)) as session:
         done = await wait_all([session.job(f"job_{n}") for n in range(jobs)])
     assert [job.status for job in done] == ["completed"] * jobs
-    lags = {OURS: found["busy"], "idle loop": found["idle"], "idle loop again": found["again"]}
-    lag_of = {name: statistics.median(each) for name, each in lags.items()}
+    lags = {name: statistics.median(found[name]) for name in (OURS, "idle loop", "idle loop again")}
     # The first memory, as the later ones lie where the first has lain.
-    return {"memory": {OURS: found["memory"][0]}, "lag": lag_of, "look": {OURS: max(found["look"])}}
+    return {"memory": {OURS: found["memory"][0]}, "lag": lags, "look": {OURS: max(found["look"])}}
 
 
 def jobs(effort: Effort) -> Iterator[Row]:
-    """Measure 10,000 jobs that are waited for at once."""
     count, seconds = (20, 0.2) if effort.small else (10_000, 3.0)
     with running() as (server, _):
-        given = {"server": server, "jobs": count, "seconds": seconds}
-        found = [in_process(wait_for_jobs, **given) for _ in range(effort.rounds)]
+        found = in_processes(wait_for_jobs, effort, "jobs", [count], server=server, seconds=seconds)[count]
     for key, (title, unit) in JOBS.items():
         samples = {subject: [each[key][subject] for each in found] for subject in found[0][key]}
         yield row_of(f"jobs-{key}", f"{count:,} waited jobs: {title}", unit, samples)

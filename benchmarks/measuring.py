@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
+from operator import truediv
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +39,9 @@ class Effort(NamedTuple):
     rounds: int = 5
     small: bool = False
 
-    def counts(self) -> bool:
-        """Tell whether instructions are counted: not in small runs, and not without valgrind."""
-        return not self.small and shutil.which("valgrind") is not None
+    def counted(self) -> str:
+        """Return what is counted: no instructions in small runs, and without valgrind."""
+        return "ns of CPU" if self.small or shutil.which("valgrind") is None else "instructions"
 
 
 class Row(NamedTuple):
@@ -54,26 +55,21 @@ class Row(NamedTuple):
 
 
 def figure(samples: list[float]) -> list[float]:
-    """Return the median and the quartiles of *samples*."""
     low, middle, high = statistics.quantiles(samples * 2 if len(samples) < 2 else samples, method="inclusive")
-    return [middle, low, high]
-
-
-def divided(ours: list[float], theirs: list[float]) -> list[float]:
-    """Return the ratios of two subjects round by round, as the machine's speed drifts."""
-    return [one / other for one, other in zip(ours, theirs, strict=True)]
+    return [float(f"{each:.5g}") for each in (middle, low, high)]
 
 
 def row_of(name: str, title: str, unit: str, samples: Samples, *, ratios: bool = True) -> Row:
-    """Return the row of *samples*, of which each subject has one per round."""
     others = {subject: each for subject, each in samples.items() if ratios and subject != OURS}
-    shares = {subject: figure(divided(samples[OURS], each)) for subject, each in others.items()}
+    # Round by round, as the machine's speed drifts.
+    shares = {subject: figure([*map(truediv, samples[OURS], each)]) for subject, each in others.items()}
     return Row(name, title, unit, {subject: figure(each) for subject, each in samples.items()}, shares)
 
 
-def shuffled(names: Iterable[str], number: int) -> list[str]:
-    """Return the order of a round: in a fixed one, a subject would always follow the same other."""
-    return random.Random(number).sample(list(names), len(list(names)))
+def rounds(names: Iterable[str], effort: Effort) -> Iterator[str]:
+    """Yield all names in each round; in a fixed order, a subject would always follow the same other."""
+    for number in range(effort.rounds):
+        yield from random.Random(number).sample(list(names), len(list(names)))
 
 
 async def interleaved(works: Mapping[str, Callable[[], Awaitable[object]]], effort: Effort) -> Samples:
@@ -84,20 +80,18 @@ async def interleaved(works: Mapping[str, Callable[[], Awaitable[object]]], effo
         await work()  # connections, caches, compiled patterns
     gc.collect()
     gc.freeze()  # no subject pays for the modules that another one imported
-    for number in range(effort.rounds):
-        for name in shuffled(works, number):
-            gc.collect()
-            await works[name]()  # not counted: the processor's caches hold what the subject before left
-            start = time.process_time()
-            for _ in range(repeat):
-                await works[name]()
-            samples[name].append((time.process_time() - start) / repeat)
+    for name in rounds(works, effort):
+        gc.collect()
+        await works[name]()  # not counted: the processor's caches hold what the subject before left
+        start = time.process_time()
+        for _ in range(repeat):
+            await works[name]()
+        samples[name].append((time.process_time() - start) / repeat)
     gc.unfreeze()
     return samples
 
 
 def child(work: Callable[..., Any] | str, given: dict[str, Any]) -> list[str]:
-    """Return the command that runs the coroutine function *work* with *given*, or a line of code."""
     if isinstance(work, str):
         return [sys.executable, "-I", "-c", MARKED.format(work)]
     return [sys.executable, "-m", "benchmarks.measuring", work.__module__, work.__name__, json.dumps(given)]
@@ -109,18 +103,22 @@ def in_process(work: Callable[..., Any] | str, key: str = "result", **given: Any
     return json.loads(done.stdout)[key]
 
 
+def in_processes(work: Any, effort: Effort, by: str, names: Iterable[str], **given: Any) -> dict[str, Any]:
+    """Run *work* in each round with each name as its argument *by*, in processes of their own."""
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for name in rounds(found, effort):
+        found[name].append(in_process(work, **{by: name}, **given))
+    return found
+
+
 def mark() -> None:
-    """Mark a place in a process that :func:`between_marks` runs."""
     cpu_at_marks.append(time.process_time_ns())
     os.getloadavg()
 
 
 def between_marks(work: Callable[..., Any] | str, effort: Effort, **given: Any) -> list[float]:
-    """Run *work* in a process of its own; return what it costs from each mark to the next.
-
-    That is instructions in user space, or nanoseconds of CPU where nothing counts instructions.
-    """
-    if not effort.counts():
+    """Run *work* in a process of its own; return what it costs from each mark to the next, in user space."""
+    if effort.counted() != "instructions":
         return [float(later - earlier) for earlier, later in pairwise(in_process(work, "marks", **given))]
     with tempfile.TemporaryDirectory() as folder:
         tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", f"--dump-before={MARK}"]

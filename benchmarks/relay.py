@@ -1,23 +1,21 @@
 """The rows about the relay: its CPU per event, beside an aiohttp application that passes the bytes on."""
 
 import asyncio
-import os
 import socket
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 
 from .bodies import script
-from .measuring import CONTROL, OURS, Effort, Row, Samples, row_of, shuffled
-from .server import control, running
+from .measuring import CONTROL, OURS, Effort, Row, Samples, rounds, row_of
+from .server import control, running, standing_by
 from .subjects import ASSISTANT, ASSISTANT_KEY, BODY, MESSAGE
 
-PASS_THROUGH, STORED = "pass-through", "with a memory store"
+PASS_THROUGH, STORED, WATCHED = "pass-through", "with a memory store", "watched"
 PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # as useChat posts it
 PER_READER = 25.0  # events per second
 DELTA = b'"text-delta"'
@@ -62,12 +60,20 @@ async def relay(upstream: str, listener: socket.socket, kind: str) -> None:
         settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]}
         streams = MemoryStreamStore() if kind == STORED else None
         app.include_router(relay_router(session, path=f"/{shape}", streams=streams, **settings))
+    if kind == WATCHED:
+        longest = [0.0]  # between each two questions for it
+        app.state.watching = asyncio.create_task(watch(longest))
+        app.add_api_route("/turn", lambda: longest.append(0.0) or longest[-2])
     config = uvicorn.Config(app, loop="asyncio", log_level="warning", access_log=False)
     await uvicorn.Server(config).serve(sockets=[listener])
 
 
-def asked(session: Any, url: str, user: int = 0) -> Any:
-    return session.post(url, json=PAGE, headers={"x-user": f"u{user}"}, raise_for_status=True)
+async def watch(longest: list[float]) -> None:
+    """Keep the CPU of the loop's longest turn, in ms, as the last of *longest*; the loop does not pause."""
+    while True:
+        last = time.process_time()
+        await asyncio.sleep(0)
+        longest[-1] = max(longest[-1], 1e3 * (time.process_time() - last))
 
 
 def cpu(served: Served) -> float:
@@ -75,17 +81,15 @@ def cpu(served: Served) -> float:
 
 
 async def burst(session: Any, served: Served, upstream: str, small: bool) -> float:
-    """Return the microseconds of CPU per event of answers that are there at once."""
     answers, sent, start = (1 if small else 20), script("burst"), 0.0
     for number in range(-1, answers):
         start = start if number else cpu(served)  # the answer before made what is made once
-        async with asked(session, f"{served[0]}/burst") as response:
+        async with session.post(f"{served[0]}/burst", json=PAGE, headers={"x-user": "u"}) as response:
             assert (await response.read()).count(DELTA) == sent.body.count(DELTA)
     return 1e6 * (cpu(served) - start) / answers / sent.events
 
 
 async def live(session: Any, served: Served, upstream: str, small: bool) -> float:
-    """Return the microseconds of CPU per event of readers who each get 25 events a second."""
     readers, seconds = (5, 0.4) if small else (100, 5.0)
     events, heard = int(readers * seconds * PER_READER), [0]
 
@@ -94,8 +98,9 @@ async def live(session: Any, served: Served, upstream: str, small: bool) -> floa
             heard[0] += data.count(DELTA)  # a piece is whole events here
 
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as reading:
-        pages = [asked(session, f"{served[0]}/held", user) for user in range(readers)]
-        [reading.create_task(read(await stack.enter_async_context(page))) for page in pages]
+        for user in range(readers):
+            page = session.post(f"{served[0]}/held", json=PAGE, headers={"x-user": f"u{user}"})
+            reading.create_task(read(await stack.enter_async_context(page)))
         start = cpu(served)
         await control(upstream, f"emit/{events}/{readers * PER_READER}")
         while heard[0] < events:  # noqa: ASYNC110 - ten looks a second
@@ -105,30 +110,27 @@ async def live(session: Any, served: Served, upstream: str, small: bool) -> floa
     return 1e6 * spent / events
 
 
-async def measure(effort: Effort) -> list[Samples]:
-    """Run both kinds of relay, and the control, side by side; return the samples of both rows."""
-    found: list[Samples] = [{each: [] for each in (OURS, PASS_THROUGH, STORED, CONTROL)} for _ in range(2)]
+async def measure(effort: Effort, work: Callable[..., Any]) -> Samples:
+    """Run *work* with both kinds of relay, the pass-through and the control side by side."""
+    found: Samples = {each: [] for each in (OURS, PASS_THROUGH, STORED, CONTROL)}
     async with AsyncExitStack() as stack:
-        (upstream, _), connector = stack.enter_context(running()), aiohttp.TCPConnector(limit=0)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        served = {each: stack.enter_context(running("benchmarks.relay", each, upstream)) for each in found[0]}
-        for number in range(effort.rounds):
-            for samples, measured in zip(found, (burst, live), strict=True):
-                for label in shuffled(samples, number):
-                    samples[label].append(await measured(session, served[label], upstream, effort.small))
+        (upstream, _), net = stack.enter_context(running()), aiohttp.TCPConnector(limit=0)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=net, raise_for_status=True))
+        served = {each: stack.enter_context(running("benchmarks.relay", each, upstream)) for each in found}
+        for label in rounds(found, effort):
+            found[label].append(await work(session, served[label], upstream, effort.small))
     return found
 
 
 def relays(effort: Effort) -> Iterator[Row]:
-    """Measure the relay's CPU per event, in a burst and live."""
-    at_once, paced = asyncio.run(measure(effort))
-    yield row_of("relay-burst", "the relay's CPU per event of a 55 KB answer, written at once", "µs", at_once)
-    yield row_of("relay-live", "the relay's CPU per event, 100 readers at 25 events a second", "µs", paced)
+    title = "the relay's CPU per event of a 55 KB answer, written at once"
+    yield row_of("relay-burst", title, "µs", asyncio.run(measure(effort, burst)))
+    title = "the relay's CPU per event, 100 readers at 25 events a second"
+    yield row_of("relay-live", title, "µs", asyncio.run(measure(effort, live)))
 
 
 if __name__ == "__main__":
     kind, asking = sys.argv[1:]
     listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    print(listening.getsockname()[1], flush=True)
-    threading.Thread(target=lambda: os._exit(bool(sys.stdin.read())), daemon=True).start()
+    standing_by(listening.getsockname()[1])
     asyncio.run(pass_through(asking, listening) if kind == PASS_THROUGH else relay(asking, listening, kind))

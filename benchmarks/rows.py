@@ -15,7 +15,7 @@ from typing import Any
 
 from .bodies import DELTA_KINDS, MARKDOWN_KINDS, script
 from .growing import GROWING
-from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_process, interleaved, mark, row_of
+from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_processes, interleaved, mark, row_of
 from .server import running
 from .subjects import AIOHTTP, CLIENTS, QUESTION, count_from_first
 
@@ -30,25 +30,17 @@ THERE = [n for n in IMPORTS if n in (OURS, AIOHTTP) or importlib.util.find_spec(
 TIMES = 8  # how much larger the large answer of a growing shape is
 
 
-async def cpu_per_event(names: Sequence[str], effort: Effort) -> dict[str, list[float]]:
-    """Return the microseconds of CPU per event of a whole answer, for each client."""
+async def read_at_once(effort: Effort) -> dict[str, list[float]]:
     async with AsyncExitStack() as stack:
         server, _ = stack.enter_context(running())
-        clients = {name: await stack.enter_async_context(CLIENTS[name](server)) for name in names}
+        clients = {name: await stack.enter_async_context(CLIENTS[name](server)) for name in (*THERE, CONTROL)}
         samples = await interleaved({n: partial(c.read, "burst") for n, c in clients.items()}, effort)
     return {name: [1e6 * cost / script("burst").events for cost in each] for name, each in samples.items()}
 
 
 def burst(effort: Effort) -> Iterator[Row]:
-    """Measure a whole answer that is there at once."""
-    samples = asyncio.run(cpu_per_event((*THERE, CONTROL), effort))
-    yield row_of("burst", "CPU per event of a 55 KB answer, written at once", "µs", samples)
-
-
-def counted(name: str, title: str, costs: dict[str, float], effort: Effort) -> Row:
-    """Return the row of *costs* that have no spread."""
-    unit = "instructions" if effort.counts() else "ns of CPU"
-    return row_of(name, title, unit, {name: [cost] for name, cost in costs.items()})
+    title = "CPU per event of a 55 KB answer, written at once"
+    yield row_of("burst", title, "µs", asyncio.run(read_at_once(effort)))
 
 
 def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> dict[str, list[float]]:
@@ -57,33 +49,25 @@ def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: An
         return {name: between_marks(work, effort, client=name, server=server, **given) for name in names}
 
 
-async def marked(client: str, server: str, what: str, times: int) -> None:
-    """Read the answer in the shape *what*, or make that call, *times* times between two marks."""
+async def marked(client: str, server: str, what: list[str], times: int) -> None:
+    """Read the answer in each shape of *what*, or make that call, *times* times between two marks."""
     async with CLIENTS[client](server) as opened:
-        work = getattr(opened, what, None) or partial(opened.read, what)
-        for number in range(-1 - times // 5, times):  # those below 0 warm up
-            if number == 0:
-                mark()
-            await work()
-        mark()
-
-
-async def shapes_marked(server: str, times: int) -> None:
-    """Read an answer of each shape of deltas, *times* times between two marks."""
-    for kind in DELTA_KINDS:
-        await marked(OURS, server, f"{kind}~deltas", times)
+        for work in [getattr(opened, each, None) or partial(opened.read, each) for each in what]:
+            for number in range(-1 - times // 5, times):  # those below 0 warm up
+                if number == 0:
+                    mark()
+                await work()
+            mark()
 
 
 def shapes(effort: Effort) -> Iterator[Row]:
-    """Count this package's deltas of other shapes than the plain one, which is the first."""
-    with running() as (server, _):
-        costs = between_marks(shapes_marked, effort, server=server, times=1 if effort.small else 4)[::2]
+    every = [f"{kind}~deltas" for kind in DELTA_KINDS]
+    costs = between(marked, effort, [OURS], what=every, times=1 if effort.small else 4)[OURS][::2]
     times = {kind: [cost / costs[0]] for kind, cost in zip(DELTA_KINDS, costs, strict=True)}  # 600 each
     yield row_of("shapes", "a delta of another shape ÷ a plain one", "times", times, ratios=False)
 
 
 async def first_marked(client: str, server: str, times: int) -> None:
-    """Mark the request and the first event, *times* times."""
     async with CLIENTS[client](server) as opened:
         for _ in range(times):
             await asyncio.sleep(0.01)  # what the answer before has left to do
@@ -92,39 +76,36 @@ async def first_marked(client: str, server: str, times: int) -> None:
 
 
 def live(effort: Effort) -> Iterator[Row]:
-    """Count one event per packet, over a whole answer."""
     shape = "alone" if effort.small else "live"
-    found = between(marked, effort, what=shape, times=1)
-    costs = {name: each[0] / script(shape).events for name, each in found.items()}
-    yield counted("live", "an event alone in its packet and its read", costs, effort)
+    found = between(marked, effort, what=[shape], times=1)
+    costs = {name: [each[0] / script(shape).events] for name, each in found.items()}
+    yield row_of("live", "an event alone in its packet and its read", effort.counted(), costs)
 
 
 def first(effort: Effort) -> Iterator[Row]:
-    """Count the way to the first event, which comes alone, as a live one does."""
     found = between(first_marked, effort, times=2 if effort.small else 15)
     # The least of them: the loop goes round once more for an event that comes a moment after its headers.
-    costs = {name: min(each[::2]) for name, each in found.items()}
-    yield counted("first", "from the question to the first event, alone in its packet", costs, effort)
+    costs = {name: [min(each[::2])] for name, each in found.items()}
+    title = "from the question to the first event, alone in its packet"
+    yield row_of("first", title, effort.counted(), costs)
 
 
 def request(effort: Effort) -> Iterator[Row]:
-    """Count a request that reads a job, and one that creates a job."""
     times = 2 if effort.small else 100
     for call, verb, names in (("get", "reads", THERE), ("create", "creates", (OURS, AIOHTTP))):
-        found = between(marked, effort, names, what=call, times=times)
-        costs = {name: each[0] / times for name, each in found.items()}
-        yield counted(f"request-{call}", f"a request that {verb} a job", costs, effort)
+        found = between(marked, effort, names, what=[call], times=times)
+        costs = {name: [each[0] / times] for name, each in found.items()}
+        yield row_of(f"request-{call}", f"a request that {verb} a job", effort.counted(), costs)
 
 
 def imports(effort: Effort) -> Iterator[Row]:
-    """Count the import of the names one uses, and that of the package alone."""
     lines = {"bare": "import mintlify_async", **{name: IMPORTS[name] for name in THERE}}
     for line in lines.values():
-        in_process(line, "marks")  # writes the bytecode
-    costs = {name: between_marks(line, effort)[0] for name, line in lines.items()}
+        between_marks(line, Effort(small=True))  # writes the bytecode
+    costs = {name: between_marks(line, effort)[:1] for name, line in lines.items()}
     bare = {OURS: costs.pop("bare"), AIOHTTP: costs[AIOHTTP]}
-    yield counted("import", "importing the names one uses", costs, effort)
-    yield counted("import-bare", "import mintlify_async, beside import aiohttp", bare, effort)
+    yield row_of("import", "importing the names one uses", effort.counted(), costs)
+    yield row_of("import-bare", "import mintlify_async, beside import aiohttp", effort.counted(), bare)
 
 
 async def grow_marked(server: str, names: list[str], small: bool) -> None:
@@ -146,7 +127,6 @@ async def grow_marked(server: str, names: list[str], small: bool) -> None:
 
 
 def growth(effort: Effort) -> Iterator[Row]:
-    """Count what a byte costs at eight times the size over what it costs, for each growing shape."""
     with running() as (server, _):
         costs = between_marks(grow_marked, effort, server=server, names=list(GROWING), small=effort.small)
     times = {}
@@ -182,14 +162,13 @@ async def converse(server: str, kind: str, path: str, turns: int) -> list[float]
 
 
 def conversation(effort: Effort) -> Iterator[Row]:
-    """Measure how a stored conversation's turn grows over a hundred turns."""
     kinds = ["memory", "SQLite", CONTROL, *(["Redis"] if (program := shutil.which("redis-server")) else [])]
     with running() as (server, _), tempfile.TemporaryDirectory() as path, ExitStack() as stack:
         if program:
             command = [program, "--port", "0", "--logfile", "/dev/null", "--unixsocket", f"{path}/redis"]
             stack.callback(stack.enter_context(subprocess.Popen(command, cwd=path)).terminate)
         given = {"server": server, "path": path, "turns": 8 if effort.small else 104}
-        found = {k: [in_process(converse, kind=k, **given) for _ in range(effort.rounds)] for k in kinds}
+        found = in_processes(converse, effort, "kind", kinds, **given)
     ratios, rounds = ({k: [each[n] for each in every] for k, every in found.items()} for n in (0, 1))
     yield row_of("conversation", "CPU of a turn after 100 turns ÷ the fifth", "times", ratios, ratios=False)
     yield row_of("conversation-stop", "the longest round of the loop in it, CPU", "ms", rounds, ratios=False)
@@ -208,10 +187,9 @@ async def edit(server: str, kind: str, size: int) -> float:
 
 
 def message(effort: Effort) -> Iterator[Row]:
-    """Measure the steps of a chat message that grows, reading included, for each kind of Markdown."""
     for size in (4_096, 10_000):
         with running() as (server, _):
-            step = partial(in_process, edit, server=server, size=size // 20 if effort.small else size)
-            samples = {kind: [step(kind=kind) for _ in range(effort.rounds)] for kind in MARKDOWN_KINDS}
+            length = size // (20 if effort.small else 1)
+            samples = in_processes(edit, effort, "kind", MARKDOWN_KINDS, server=server, size=length)
         title = f"CPU of a step of a chat message that grows to {size:,} characters, p99"
         yield row_of(f"message-{size}", title, "ms", samples, ratios=False)

@@ -1,8 +1,4 @@
-"""The server that every client asks, in a process of its own: it writes answers that were made beforehand.
-
-The domain in a question's path names the shape of the answer; the domain ``held`` is a stream that stays
-open. It is plain asyncio, so that it costs little beside the client that is measured.
-"""
+"""The server that every client asks, in plain asyncio: a question's domain names the answer's shape."""
 
 import asyncio
 import contextlib
@@ -12,6 +8,7 @@ import random
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,15 +25,7 @@ JOB = {"id": "job_1", "status": "active", "source": SOURCE, "createdAt": "2026-0
 held: list[asyncio.StreamWriter] = []
 
 
-def unread(client_port: int, server_port: int) -> bool:
-    """Tell whether bytes wait in the client's socket, as Linux says it."""
-    ends = f"0100007F:{client_port:04X} 0100007F:{server_port:04X}"  # loopback
-    found = re.search(ends + r" \w+ \w+:(\w+)", Path("/proc/net/tcp").read_text())
-    return found is not None and found[1] != "00000000"
-
-
 async def emit(events: int, per_second: float) -> None:
-    """Send *events* in all to one held stream after the other; each says when it was written."""
     random.Random(1).shuffle(held)
     due = time.monotonic()
     for number in range(events):
@@ -46,7 +35,6 @@ async def emit(events: int, per_second: float) -> None:
 
 
 async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer the requests of one connection, one after the other; their bodies are not looked at."""
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError), contextlib.closing(writer):
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -56,7 +44,6 @@ async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 async def answer(words: list[str], writer: asyncio.StreamWriter) -> None:
-    """Write what the path asks for."""
     match words:
         case ["discovery", "v2", "assistant", "held", "message"]:
             held.append(writer)
@@ -84,7 +71,6 @@ async def answer(words: list[str], writer: asyncio.StreamWriter) -> None:
 
 
 def respond(writer: asyncio.StreamWriter, document: object, status: bytes = b"200") -> None:
-    """Write a whole response with a JSON body."""
     body = json.dumps(document, separators=(",", ":")).encode()
     head = b"HTTP/1.1 %b X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
     writer.write(head % (status, len(body)) + body)
@@ -93,19 +79,24 @@ def respond(writer: asyncio.StreamWriter, document: object, status: bytes = b"20
 async def in_step(pieces: list[bytes], writer: asyncio.StreamWriter) -> None:
     """Write each piece when the one before has left the client's socket: one piece per read."""
     client, server = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
+    ends = f"0100007F:{client:04X} 0100007F:{server:04X}"  # loopback; then how many bytes wait in the socket
     for piece in pieces:
         writer.write(piece)
         await asyncio.sleep(0.001)
-        while unread(client, server) and not writer.is_closing():  # noqa: ASYNC110 - only Linux knows
+        while re.search(ends + r" \w+ \w+:\w*[^0\W]", Path("/proc/net/tcp").read_text()):  # noqa: ASYNC110, ASYNC240
             await asyncio.sleep(0.001)
 
 
+def standing_by(port: int) -> None:
+    """Print the port, and end the process with standard input, without waiting for clients."""
+    print(port, flush=True)
+    threading.Thread(target=lambda: os._exit(bool(sys.stdin.read())), daemon=True).start()
+
+
 async def serve() -> None:
-    """Serve on loopback until standard input ends; the port is the first line of the output."""
     async with await asyncio.start_server(connection, "127.0.0.1", 0, backlog=4096) as server:
-        print(server.sockets[0].getsockname()[1], flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-        os._exit(0)  # clients that are still connected are not waited for
+        standing_by(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
 
 
 @contextlib.contextmanager
@@ -123,8 +114,7 @@ def running(module: str = "benchmarks.server", *arguments: str) -> Iterator[tupl
 
 
 async def control(server: str, words: str) -> None:
-    """Tell the server *words*: ``emit/EVENTS/PER_SECOND``, ``end`` or ``jobs/STATUS``."""
-    import aiohttp
+    import aiohttp  # the server itself does without
 
     async with aiohttp.request("POST", f"{server}/control/{words}") as response:
         assert response.status == 200

@@ -31,7 +31,6 @@ async def count(events: AsyncIterator[Any], parse: Parse) -> int:
 
 
 async def count_from_first(events: AsyncIterator[Any], parse: Parse) -> int:
-    """Do as :func:`count`, with a mark when the first event is there."""
     event = await anext(aiter(events))
     mark()
     return (1 if parse is None else parse(event)) + await count(events, parse)
@@ -144,6 +143,5 @@ async def openai(server: str) -> AsyncIterator[Any]:
         yield SimpleNamespace(read=read, get=get)
 
 
-#: How each client is opened; it stays open, so that its connections are warm. The control is this package
-#: again: what its ratio is off 1 is noise.
+#: How each client is opened; it stays open, so that its connections are warm. The control is ours again.
 CLIENTS = {OURS: ours, CONTROL: ours, AIOHTTP: bare_aiohttp, "httpx-sse": httpx_sse, "openai": openai}

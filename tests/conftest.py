@@ -49,6 +49,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts a command behind "&" with SIGINT ignored, and every process of a test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for plugin in (aioresponses_bridge, leak_guard, page_runner, redis_server, secret_guard):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)

@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,6 +44,13 @@ ROWS = {
     "import": "instructions of importing what one uses",
     "import-bare": "instructions of `import mintlify_async` alone, beside `import aiohttp`",
 }
+
+
+STYLE = (
+    "text{font:13px system-ui,sans-serif;fill:#555}.t{font-weight:600;fill:#222}"
+    ".peer{fill:#9aa5b1}.ours{fill:#0c8c5e}.floor{fill:#d0d7de}@media(prefers-color-scheme:dark)"
+    "{text{fill:#aab}.t{fill:#eee}.peer{fill:#66707c}.floor{fill:#3d444d}}"
+)
 
 
 class NoLive:
@@ -126,6 +134,23 @@ def speed_table(results: dict[str, Any]) -> str:
     return "\n".join([*lines, f"The control of the first row stood at {control:.2f}.", ""])
 
 
+def speed_picture(results: dict[str, Any]) -> str:
+    """Return the row of the burst as bars, shortest first, in an SVG picture."""
+    row = next(row for row in results["rows"] if row["name"] == "burst")
+    costs = sorted((cost[0], name) for name, cost in row["costs"].items() if name != "control")
+    parts, y = [f'<text class="t" y="24">{row["title"]} ({row["unit"]}, less is better)</text>'], 36
+    for cost, name in costs:
+        length = max(2.0, 460 * cost / costs[-1][0])
+        kind = {"mintlify-async": "ours", "aiohttp": "floor"}.get(name, "peer")
+        label = f"{name}, no parsing" if name == "aiohttp" else escape(name)
+        parts.append(f'<text class="{"t" if kind == "ours" else ""}" y="{y + 15}">{label}</text>')
+        parts.append(f'<rect class="{kind}" x="170" y="{y}" width="{length:.0f}" height="18" rx="3"/>')
+        parts.append(f'<text x="{length + 178:.0f}" y="{y + 15}">{cost:,.3g}</text>')
+        y += 24
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 720 {y}" role="img">'
+    return f"{opening}<style>{STYLE}</style>{''.join(parts)}</svg>\n"
+
+
 def with_speed_table(page: str, table: str) -> str:
     """Return the text of the page with *table* in place of the one that it has."""
     return re.sub(r"^\| ours ÷ theirs .*?(?=^The figures come)", f"{table}\n", page, flags=re.M | re.S)
@@ -135,9 +160,9 @@ def write() -> None:
     """Write every picture and the table."""
     IMAGES.mkdir(exist_ok=True)
     (IMAGES / "terminal.svg").write_text(terminal_picture(), encoding="utf-8")
-    shutil.copy(ROOT / "benchmarks" / "chart.svg", IMAGES / "speed.svg")
     page = DOCS / "explanation" / "speed.mdx"
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    (IMAGES / "speed.svg").write_text(speed_picture(results), encoding="utf-8")
     text = with_speed_table(page.read_text(encoding="utf-8"), speed_table(results))
     page.write_text(text, encoding="utf-8")
 

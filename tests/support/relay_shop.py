@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fastapi")
+pytest.importorskip("playwright")
 
+from playwright.async_api import expect
 from relay_app.app import create_app
 from relay_browser import Traffic, axe, browser, built
 from relay_kit import SECRET, serving, until
@@ -58,6 +60,10 @@ class Shop:
 
     async def shows(self, text: str) -> None:
         await self.page.get_by_text(text, exact=True).first.wait_for(timeout=15_000)
+
+    async def drafts(self, text: str) -> None:
+        """Wait until the box for a question holds *text*."""
+        await expect(self.page.get_by_label("Your question")).to_have_value(text, timeout=15_000)
 
     async def answers(self) -> list[str]:
         return await self.page.locator(".assistant .text").all_inner_texts()

@@ -1,4 +1,4 @@
-"""The page of the documentation in a real browser: reloads at random moments, and Stop in another tab.
+"""The documentation's page in a real browser: reloads at random moments, Stop in another tab, killed workers.
 
 ``SWEEPS=whole`` runs more of them. It is the page as it is printed, with the ``useChat`` of each release.
 """
@@ -21,13 +21,13 @@ pytest.importorskip("fastapi")
 from redis_server import RedisServer
 from relay_browser import RELEASES, SOURCE, browser, build_page
 from relay_kit import until
-from relay_workers import ANSWER, LASTS, PAUSE, WORDS, workers
+from relay_workers import ANSWER, LASTS, PAUSE, WORDS, Worker, workers
 
 import mintlify_async
 from mintlify_async.testing import LocalService
 
 DOCUMENT = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-resume.mdx"
-RELOADS, STOPS = (40, 10) if os.environ.get("SWEEPS") == "whole" else (2, 1)
+RELOADS, STOPS, KILLS = (40, 10, 20) if os.environ.get("SWEEPS") == "whole" else (2, 1, 1)
 TEXT = "".join(WORDS)
 INDEX = b'<!doctype html><div id="root"></div><script type="module" src="/main.jsx"></script>'
 MAIN = b"""import { createElement } from "react";
@@ -37,9 +37,8 @@ const id = new URLSearchParams(location.search).get("chat");
 createRoot(document.getElementById("root")).render(createElement(Chat, { id }));
 """
 
-pytestmark = pytest.mark.parametrize(
-    ("release", "store"), [(release, store) for release in RELEASES for store in ("memory", "redis")]
-)
+releases = pytest.mark.parametrize("release", RELEASES)
+stores = pytest.mark.parametrize("store", ["memory", "redis"])
 
 
 def page_of(release: str) -> Path:
@@ -56,8 +55,8 @@ def page_of(release: str) -> Path:
 @asynccontextmanager
 async def tabs(
     release: str, store: str, redis_server: RedisServer, *, pause: float = PAUSE
-) -> AsyncIterator[tuple[LocalService, Any]]:
-    """Serve the page by workers at one address; yield the service, and what opens a tab of a chat."""
+) -> AsyncIterator[tuple[LocalService, Any, list[Worker]]]:
+    """Serve the page by workers at one address; yield the service, what opens a tab, and the workers."""
     page = str(page_of(release))
     redis = redis_server.url if store == "redis" else ""
     async with LocalService() as service, browser() as started:
@@ -72,7 +71,7 @@ async def tabs(
                 await tab.goto(f"{address}/?chat={chat}")
                 return tab
 
-            yield service, open_tab
+            yield service, open_tab, served
             await context.close()
 
 
@@ -88,10 +87,12 @@ async def shown(tab: Any) -> tuple[list[str], list[str]]:
     return await questions.all_inner_texts(), [text.strip() for text in await answers.all_inner_texts()]
 
 
+@releases
+@stores
 async def test_reloads(release: str, store: str, redis_server: RedisServer):
     """The answer is whole and there once, however often the page is loaded again while it comes."""
     dice = random.Random(f"{release} {store}")
-    async with tabs(release, store, redis_server) as (service, open_tab):
+    async with tabs(release, store, redis_server) as (service, open_tab, _):
         for number in range(RELOADS):
             tab = await open_tab(f"chat-{number}")
             await ask(tab, service)
@@ -109,10 +110,12 @@ async def test_reloads(release: str, store: str, redis_server: RedisServer):
         assert not any(request.client_left for request in service.requests)
 
 
+@releases
+@stores
 async def test_stop_in_another_tab(release: str, store: str, redis_server: RedisServer):
     """The service is let go, both tabs are ready, and a reload shows the part."""
     dice = random.Random(f"{release} {store}")
-    async with tabs(release, store, redis_server, pause=0.3) as (service, open_tab):
+    async with tabs(release, store, redis_server, pause=0.3) as (service, open_tab, _):
         for number in range(STOPS):
             tab = await open_tab(f"chat-{number}")
             await ask(tab, service)
@@ -133,3 +136,27 @@ async def test_stop_in_another_tab(release: str, store: str, redis_server: Redis
             assert await shown(tab) == (questions, [part])
             await tab.close()
             await other.close()
+
+
+@releases
+async def test_killed_worker(release: str, redis_server: RedisServer):
+    """The page goes on with the other worker: it shows the part, and that the answer was interrupted."""
+    dice = random.Random(release)
+    async with tabs(release, "redis", redis_server, pause=0.3) as (service, open_tab, served):
+        for number in range(KILLS):
+            tab = await open_tab(f"chat-{number}")
+            await ask(tab, service)
+            await tab.get_by_text(WORDS[0].strip()).wait_for(timeout=30_000)
+            await asyncio.sleep(dice.uniform(0, 1))
+            for worker in served:  # which of the two has the answer, the system decides
+                if service.answering:
+                    await worker.kill()
+                    await worker.start()
+            await tab.reload()
+            await tab.get_by_role("alert").wait_for(timeout=30_000)
+            assert "interrupted" in await tab.get_by_role("alert").inner_text()
+            questions, (part,) = await shown(tab)
+            assert questions == ["How do I log in?"]
+            assert TEXT.startswith(part)
+            assert part != TEXT.strip()
+            await tab.close()
