@@ -233,6 +233,7 @@ async def conversations(session: MintlifySession) -> None:
     assert_type(chat.thread, Thread | None)
     assert_type(chat.messages, tuple[Message, ...])
     assert_type(chat.unanswered, Message | None)
+    await chat.add_turn("q", Message.user("a"), thread="thread_7")
     assert_type(await chat.undo(), list[Message])
     assert_type(chat.fork(), Conversation)
     assert_type(await chat.load(), Conversation)

@@ -75,11 +75,12 @@ class SharedPiece:
     Attributes:
         answer: The answer's id.
         question: The id of the message that it answers.
-        running: Whether the answer goes on.
-        lost: Whether this look was the first to notice that the answer's worker has died.
+        running: Whether the answer has not ended.
+        lost: Whether the answer's worker has died, and the caller is to end the answer. Until it had time to
+            do so, other looks do not say that.
         frames: The frames after the reader's place.
         place: The reader's place after these frames.
-        asked: The question, as it was written; "" except in a look for the chat's latest answer.
+        asked: The question, as it was written; "" except in a look from the answer's beginning.
     """
 
     answer: str
@@ -122,8 +123,9 @@ class SharedStreamStore(Protocol):
         at: int,
         question: str,
         asked: str = "",
-        first: bool,
-        ended: bool,
+        first: bool = False,
+        force: bool = False,
+        ended: bool = False,
     ) -> Written:
         """Add *frames* to *answer*, or, without frames, only say that its worker is alive.
 
@@ -137,7 +139,9 @@ class SharedStreamStore(Protocol):
             at: How many bytes of the answer were written before.
             question: The id of the message that the answer answers.
             asked: The question, in plain ASCII, when *at* is 0; kept with the answer.
-            first: Whether this is the first write, which takes the place of the chat's earlier answer.
+            first: Whether this is the first write, which takes the place of the chat's earlier answer. If
+                that still runs, it is asked to stop instead, and the size in the result is -1.
+            force: Whether the first write takes the place also of an answer that runs.
             ended: Whether the answer ends with these bytes.
 
         Raises:
@@ -145,14 +149,26 @@ class SharedStreamStore(Protocol):
         """
         ...
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(
+        self, chat: str, answer: str | None, place: int, *, hurry: bool = False
+    ) -> SharedPiece | None:
         """Return what *answer* has after *place*; None when the chat's answer is another one, or is gone.
 
         Args:
             chat: The chat.
             answer: The answer's id; None for the chat's latest.
             place: The reader's place, from the piece before; 0 at first.
-            if_lost: Frames that end the answer if its worker has died.
+            hurry: Whether the next question waits for the end, so that a worker counts as dead sooner.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        ...
+
+    async def end_lost(self, chat: str, answer: str, frames: bytes) -> bool:
+        """End an answer whose worker has died, with *frames*; return False if another call has ended it.
+
+        From the look that found it on, a worker that only seemed to be dead is told to stop.
 
         Raises:
             StateError: The store cannot be used.
@@ -160,7 +176,9 @@ class SharedStreamStore(Protocol):
         ...
 
     async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop; return whether one runs.
+        """Ask the chat's answer to stop; return whether there is one that has not ended.
+
+        Its worker may have died.
 
         Raises:
             StateError: The store cannot be used.

@@ -16,7 +16,7 @@ from ..assistant.assistant_api import PreparedQuestion
 from ..assistant.reply import Reply
 from ..errors import ConfigurationError, StateError
 from ..http.timeouts import Timeouts
-from ..messages import Message, Question
+from ..messages import Message, Question, coerce_messages
 from ..model.json_text import as_object
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
@@ -228,13 +228,10 @@ class Conversation:
                     print(text, end="")
         """
         check_function(kept, "kept")
-        failed = self._transcript.failed
-        if isinstance(question, str) and failed is not None and _same(failed, question, replacing):
-            messages = failed.question
-        else:
-            messages = tuple(check_messages(question, new_message_id))
-        if messages[-1].role != "user":
-            raise ConfigurationError("the question's last message must be a user's", field="messages")
+        messages, failed = _checked(question), self._transcript.failed
+        if isinstance(question, str) and failed is not None and failed.replacing == replacing:
+            same = (evolve(messages[0], id=failed.question[0].id),)
+            messages = same if same == failed.question else messages
         return self._reply(Asked(question=messages, options=options, replacing=replacing, kept=kept))
 
     def retry(self, **options: Unpack[AskOptions]) -> Reply:
@@ -277,6 +274,36 @@ class Conversation:
         )
         return Reply(*first, turn=turn)
 
+    async def add_turn(
+        self, question: Question, answer: str | Message, *, thread: Thread | str | None = None
+    ) -> None:
+        """Add a question and its answer, which came in another way, as the last turn. Nothing is sent.
+
+        For instance an answer of ``session.ask``, of a person, or from a list of frequent questions. The
+        next question is asked with it.
+
+        Args:
+            question: As for :meth:`ask`.
+            answer: Text, or an assistant's message. If it has no id, or one that another message has, it
+                gets a new one.
+            thread: The thread that the answer came in; None keeps :attr:`thread`.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            StateError: Another turn is under way; see :class:`Conversation`.
+            StoreConflictError: The store has a newer revision, and stays as it is; :meth:`load` first.
+        """
+        asked, known = Asked(question=_checked(question), options={}), check_thread(thread)
+        given, *more = coerce_messages(answer, str, field="answer")
+        if more or not (given.role == "assistant" or isinstance(answer, str)):
+            raise ConfigurationError("answer must be text, or an assistant's message", field="answer")
+        transcript = self._transcript
+        async with transcript.lock.hold(queue=self._queue):
+            await transcript.check_store(refresh=self._queue)
+            before = transcript.before(asked)
+            added = evolve(given, id=asked.answer_id(given.id, before), role="assistant")
+            await transcript.save(before.with_turn(asked.question, added, known), changed=before.end)
+
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
 
@@ -299,8 +326,7 @@ class Conversation:
             if left is None:
                 raise StateError("there is no turn to take back")
             taken = before.messages[len(left.messages) :]
-            thread = self.thread if keep_thread else None
-            await transcript.save(evolve(left, thread=thread), changed=left.end)
+            await transcript.save(evolve(left, thread=self.thread if keep_thread else None), changed=left.end)
         return [message for message in taken if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -419,14 +445,15 @@ class Conversation:
         return chat._begin_with(contents)
 
 
+def _checked(question: Question) -> tuple[Message, ...]:
+    messages = tuple(check_messages(question, new_message_id))
+    if messages[-1].role != "user":
+        raise ConfigurationError("the question's last message must be a user's", field="messages")
+    return messages
+
+
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ConfigurationError(
             f"{name} must be {' or '.join(map(repr, choices))}; got {value!r}", field=name
         )
-
-
-def _same(failed: Asked, text: str, replacing: str | None) -> bool:
-    if len(failed.question) != 1 or failed.replacing != replacing:
-        return False
-    return failed.question[0] == evolve(Message.user(text), id=failed.question[0].id)

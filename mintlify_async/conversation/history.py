@@ -119,6 +119,10 @@ class Contents:
             system_messages=(*self.system_messages, *system),
         )
 
+    def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> Contents:
+        """Return these contents with one more turn. It came in *thread*; None keeps the thread."""
+        return evolve(self.with_messages((*question, answer)), thread=thread or self.thread)
+
     def without_last_turn(self) -> Contents | None:
         """Return these contents without the last question and all that follows; None if there is none."""
         places = reversed(range(len(self.turns)))
@@ -232,12 +236,8 @@ def _newest(
 
 
 def _characters(message: Message) -> int:
-    return sum(_lengths(message))
-
-
-def _lengths(message: Message) -> Iterator[int]:
-    for part in message.parts:
-        if isinstance(part, TextPart):
-            yield len(part.text)
-        elif isinstance(part, FilePart):
-            yield len(part.url)  # often the file itself: data:…
+    texts = (part.text for part in message.parts if isinstance(part, TextPart))
+    files = (
+        part.url for part in message.parts if isinstance(part, FilePart)
+    )  # often the file itself: data:…
+    return sum(map(len, texts)) + sum(map(len, files))

@@ -57,6 +57,11 @@ class Asked:
     replacing: str | None = None
     kept: Callable[[Message], Message] | None = None
 
+    def answer_id(self, given: str, before: Contents) -> str:
+        """Return the id of an answer: *given*, or a new one if that is empty or another message has it."""
+        taken = before.ids() | {one.id for one in self.question}
+        return given if given and given not in taken else new_message_id()
+
 
 class Transcript:
     """One conversation in memory, and its place in a store; at most *keep* messages are kept, None for all.

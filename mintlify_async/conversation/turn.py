@@ -16,7 +16,6 @@ from ..assistant.assistant_api import CloseIfUnused, PreparedQuestion
 from ..errors import APITimeoutError
 from ..messages import Message
 from ..model.thread import Thread
-from ..protocol.requests import new_message_id
 from ..runtime.cancellation import Deadline, cancel_requests
 from .history import Contents
 from .transcript import Asked, Transcript
@@ -93,14 +92,8 @@ class ConversationTurn:
         except TimeoutError:
             if total is None or not limit.ended:
                 raise  # the store's own
-        raise APITimeoutError(
-            f"ask: not sent within {total:g} s (total timeout): the turns before it, or the conversation's "
-            "store, took that long",
-            phase="total",
-            seconds=total,
-            sent="no",
-            operation="ask",
-        )
+        text = f"ask: not sent within {total:g} s (total timeout): other turns, or the conversation's store"
+        raise APITimeoutError(text, phase="total", seconds=total, sent="no", operation="ask")
 
     async def finished(self, message: Message | None, thread: Thread | None) -> None:
         """Commit. The store's error is raised when the reply ends, so that ``Finish`` is handed out first."""
@@ -153,14 +146,11 @@ class ConversationTurn:
         before = self._before
         if self.asked.kept is not None:
             message = self.asked.kept(message)
-        if not self._answer_id:
-            taken = before.ids() | {one.id for one in self.asked.question}
-            self._answer_id = message.id if message.id and message.id not in taken else new_message_id()
+        self._answer_id = self._answer_id or self.asked.answer_id(message.id, before)
         answer = evolve(message, id=self._answer_id, role="assistant")
         if (answer, thread) == self._committed:
             return
-        contents = before.with_messages((*self.asked.question, answer))
-        contents = evolve(contents, thread=thread or before.thread)
+        contents = before.with_turn(self.asked.question, answer, thread)
         try:
             # A task that was cancelled while it read the answer is in a hurry as well.
             await self.transcript.save(contents, changed=before.end, hurry=cancel_requests() > 0)

@@ -60,7 +60,9 @@ class Desk:
     async def all_closed(self) -> None:
         """Return when nothing is being answered any more, on either side."""
         await until(lambda: not self.service.answering and not self.relay.streaming)
-        await until(lambda: not any("AnswerWriter" in str(task.get_coro()) for task in asyncio.all_tasks()))
+        await until(
+            lambda: not any("RunningAnswers._write" in str(task.get_coro()) for task in asyncio.all_tasks())
+        )
 
 
 @asynccontextmanager

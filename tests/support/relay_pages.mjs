@@ -36,6 +36,7 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 async function told({ chat: id, lives }) {
   let stored = []; // what a page keeps: the question when it is asked, the answer when it is whole
   let shown = {};
+  let stopped = null; // when the response to Stop came
   for (const [number, { address, milliseconds, stop }] of lives.entries()) {
     const closing = new AbortController();
     let begin;
@@ -62,14 +63,16 @@ async function told({ chat: id, lives }) {
     while (number === 0 && chat.messages.length === 0) await pause(0);
     if (number === 0) stored = structuredClone(chat.messages.slice(0, 1));
     if (milliseconds !== null) {
-      if (number === 0) await arrival(id);
+      if (number === 0) await Promise.race([finished, arrival(id)]); // a question that fails never arrives
       if (stop) await begun;
       await Promise.race([finished, pause(milliseconds)]);
-      if (stop) await fetch(`${stop}/api/chat/${id}/stream`, { method: "DELETE", headers });
-      else closing.abort();
+      if (stop) {
+        await fetch(`${stop}/api/chat/${id}/stream`, { method: "DELETE", headers });
+        stopped = Date.now();
+      } else closing.abort();
     }
     await finished;
-    shown = { status: chat.status, error: chat.error?.message, messages: chat.messages };
+    shown = { status: chat.status, error: chat.error?.message, messages: chat.messages, stopped };
   }
   return { chat: id, ...shown };
 }

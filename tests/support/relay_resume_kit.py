@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
-from relay_desk import HEAD, TURN, Desk
-from relay_kit import until
+import aiohttp
+from relay_desk import HEAD, TURN, Desk, assert_nothing_shown, x_user
+from relay_kit import SECRET, Page, serving, until
+from starlette.applications import Starlette
 
-from mintlify_async.contrib.relay import RelayedAnswer
+from mintlify_async.contrib.relay import RelayedAnswer, relay_routes
 from mintlify_async.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from mintlify_async.contrib.redis import RedisStreamStore
 
 HELD = [*HEAD, 0.5, *TURN[3:]]
 
@@ -47,3 +54,20 @@ async def ask_in_vain(here: Desk) -> None:
     await until(lambda: here.service.answering)
     asking.cancel()
     await asyncio.wait([asking])
+
+
+def store_of(client: Any, **settings: Any) -> RedisStreamStore:
+    from mintlify_async.contrib.redis import RedisStreamStore
+
+    return RedisStreamStore(client, **{"timeout": 20, **settings})
+
+
+@asynccontextmanager
+async def another_worker(here: Desk, client: Any, **settings: Any) -> AsyncIterator[Page]:
+    """Serve the same chats by another relay with a store of its own; yield a page that is connected to it."""
+    settings = {"secrets": [SECRET], "user": x_user, "streams": store_of(client), **settings}
+    app = Starlette(routes=relay_routes(here.session, **settings))
+    async with serving(app) as address, aiohttp.ClientSession() as http:
+        page = Page(http, address)
+        yield page
+        assert_nothing_shown(here.service, page.seen)

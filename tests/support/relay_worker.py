@@ -1,8 +1,9 @@
 """One worker of an app with the relay, as a process of its own.
 
-``python relay_worker.py REDIS PAGE LISTENER``: the URL of a Redis, or ""; the folder of a page, or "";
-the number of an open listening socket, which workers may share, or "". It prints its port. The service is
-found by the environment; the user is in a header or a cookie.
+``python relay_worker.py REDIS STORE PAGE LISTENER``: the URL of a Redis, or ""; whether that has the
+conversations, too, or ""; the folder of a page, or ""; the number of an open listening socket, which workers
+may share, or "". It prints its port. The service is found by the environment; the user is in a header or a
+cookie.
 """
 
 from __future__ import annotations
@@ -29,20 +30,21 @@ def user(request: Request) -> str:
     return request.headers.get("x-user") or request.cookies.get("user", "")
 
 
-async def main(listener: socket.socket, redis: str, page: str) -> None:
+async def main(listener: socket.socket, redis: str, store: str, page: str) -> None:
     async with AsyncExitStack() as stack:
-        streams: object = MemoryStreamStore()
+        settings = {"secrets": [SECRET], "user": user, "max_concurrent_per_user": 1000}
+        settings["streams"] = MemoryStreamStore()
         if redis:
             from redis.asyncio import Redis
 
-            from mintlify_async.contrib.redis import RedisStreamStore
+            from mintlify_async.contrib.redis import RedisConversationStore, RedisStreamStore
 
             client = await stack.enter_async_context(Redis.from_url(redis))
-            streams = RedisStreamStore(client, lost_after=LOST_AFTER, timeout=10)
+            settings["streams"] = RedisStreamStore(client, lost_after=LOST_AFTER, timeout=10)
+            settings["store"] = RedisConversationStore(client) if store else None
         session = await stack.enter_async_context(MintlifySession())
         app = FastAPI(openapi_url=None)
-        settings = {"secrets": [SECRET], "user": user, "max_concurrent_per_user": 1000}
-        app.include_router(relay_router(session, streams=streams, **settings))
+        app.include_router(relay_router(session, **settings))
         if page:
             app.mount("/", StaticFiles(directory=page, html=True))
         config = uvicorn.Config(app, log_level="warning", access_log=False)

@@ -49,12 +49,18 @@ class Worker:
     """One worker, which may be killed and started again; with a *listener*, at the same address."""
 
     def __init__(
-        self, service: LocalService, redis: str, page: str = "", listener: socket.socket | None = None
+        self,
+        service: LocalService,
+        redis: str,
+        *,
+        store: bool,
+        page: str = "",
+        listener: socket.socket | None = None,
     ) -> None:
         self.address = ""
         self._service = service
         self._shared = () if listener is None else (listener.fileno(),)
-        self._arguments = (redis, page, "".join(map(str, self._shared)))
+        self._arguments = (redis, "1" if store else "", page, "".join(map(str, self._shared)))
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -76,11 +82,16 @@ class Worker:
 
 @asynccontextmanager
 async def workers(
-    service: LocalService, *, redis: str, page: str = "", shared: bool = False
+    service: LocalService, *, redis: str, store: bool = False, page: str = "", shared: bool = False
 ) -> AsyncIterator[list[Worker]]:
-    """Start two workers, or one if there is no *redis*; end them afterwards. *shared*: at one address."""
+    """Start two workers, or one if there is no *redis*; end them afterwards.
+
+    With *store*, Redis has the conversations, too. *shared*: the workers have one address.
+    """
     listener = socket.create_server(("127.0.0.1", 0)) if shared else None
-    made = [Worker(service, redis, page, listener) for _ in range(2 if redis else 1)]
+    made = [
+        Worker(service, redis, store=store, page=page, listener=listener) for _ in range(2 if redis else 1)
+    ]
     try:
         await asyncio.gather(*(worker.start() for worker in made))
         yield made
@@ -112,6 +123,8 @@ class Pages:
         seen = 0
         while True:
             for request in service.requests[seen:]:
+                if not request.body:  # it is on its way
+                    break
                 text: str = request.json["messages"][-1]["parts"][0]["text"]
                 arrived = {"arrived": text.removeprefix("question of ")}
                 self._process.stdin.write(json.dumps(arrived).encode() + b"\n")
@@ -153,3 +166,5 @@ async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
         if process.returncode is None:
             process.kill()
         await process.communicate()
+        if not noting.cancelled():
+            noting.result()

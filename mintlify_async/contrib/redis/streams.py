@@ -9,6 +9,7 @@ the Redis keys are hashes of user and chat.
 
 from __future__ import annotations
 
+import uuid
 from typing import Final
 
 from mintlify_async.contrib.stream_store import MAX_BYTES, SharedPiece, Written, check_max_bytes
@@ -16,16 +17,27 @@ from mintlify_async.protocol.argument_checks import check_seconds as check_zero_
 
 from .scripts import Argument, RedisClient, RedisStore, Script, check_seconds, text
 
+UNFOUND_MS: Final = 24 * 60 * 60 * 1000
+"""How long the part of an answer is kept whose worker has died, until a look finds it."""
+
+HURRY_MS: Final = 1500
+"""How long a worker may be silent, which writes every 500 ms, while the chat's next question waits for it."""
+
 _NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
 
-# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first?, ended?, ms until the
-# worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up to its end.
+# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "force")?, ended?,
+# ms until the worker counts as dead, ms to keep, question's text. An entry's id is the size of the answer up
+# to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and are to end
+# the answer.
 _WRITE = Script(
     _NOW
     + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'ended')
-if held[1] and held[1] ~= ARGV[1] and ARGV[6] == '' then return {-1, 0, 1} end
-if held[1] == ARGV[1] and held[5] then return {held[2], held[3], held[4] or 1} end
+local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'lost', 'ended')
+if held[1] and held[1] ~= ARGV[1] and ARGV[6] ~= 'force' then
+  if ARGV[6] == '1' and not held[6] then redis.call('HSET', KEYS[1], 'stop', 1) end
+  if ARGV[6] == '' or not held[6] then return {-1, 0, 1} end
+end
+if held[1] == ARGV[1] and (held[5] or held[6]) then return {held[2], held[3], held[4] or held[5] or 0} end
 local size = tonumber(held[2] or '0')
 if held[1] ~= ARGV[1] or ARGV[3] == '0' then
   if held[1] ~= ARGV[1] then redis.call('DEL', KEYS[1]) held = {} end
@@ -45,37 +57,53 @@ return {size, held[3] or 0, held[4] or 0}
 """
 )
 
-# KEYS: state, frames; ARGV: answer (or ""), place, frames that end the answer if its worker has died.
+# KEYS: state, frames; ARGV: answer (or ""), place, ms to end the answer if its worker has died, ms by which
+# that counts as dead earlier.
 _READ = Script(
     _NOW
     + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'question', 'ended', 'alive', 'size')
+local held = redis.call('HMGET', KEYS[1], 'answer', 'question', 'ended', 'alive')
 if not held[1] or (ARGV[1] ~= '' and held[1] ~= ARGV[1]) then return false end
-local lost = 0
-if not held[3] and now > tonumber(held[4]) then
-  lost = 1
-  local size = held[5] + #ARGV[3]
-  redis.call('XADD', KEYS[2], string.format('%.0f-0', size), 'f', ARGV[3])
-  redis.call('HSET', KEYS[1], 'ended', 1, 'size', size)
+local running, lost = 0, 0
+if not held[3] then
+  running = 1
+  redis.call('HINCRBY', KEYS[1], 'reads', 1)
+  if now > held[4] - ARGV[4] then
+    lost = 1
+    redis.call('HSET', KEYS[1], 'lost', 1, 'alive', string.format('%.0f', now + ARGV[3]))
+  end
 end
-if not held[3] then redis.call('HINCRBY', KEYS[1], 'reads', 1) end
 local found, place = {}, ARGV[2]
 for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-0', '+')) do
-  found[#found + 1], place = entry[2][2], string.match(entry[1], '^%d+')
+  local frames, size = entry[2][2], string.match(entry[1], '^%d+')
+  found[#found + 1], place = string.sub(frames, place - (size - #frames) + 1), size
 end
-local running = 1
-if held[3] or lost == 1 then running = 0 end
-local asked = ARGV[1] == '' and redis.call('HGET', KEYS[1], 'asked') or ''
+local asked = ARGV[2] == '0' and redis.call('HGET', KEYS[1], 'asked') or ''
 return {held[1], held[2], running, lost, table.concat(found), place, asked}
+"""
+)
+
+# KEYS: state, frames; ARGV: answer, frames, ms to keep, a random name of this call. By the name a repetition,
+# of a call whose answer was lost, finds that it has ended the answer itself.
+_END_LOST = Script(
+    """
+local held = redis.call('HMGET', KEYS[1], 'answer', 'lost', 'ended', 'size')
+if held[1] ~= ARGV[1] then return 1 end
+if held[3] or not held[2] then return held[3] == ARGV[4] and 1 or 0 end
+local size = held[4] + #ARGV[2]
+redis.call('XADD', KEYS[2], string.format('%.0f-0', size), 'f', ARGV[2])
+redis.call('HSET', KEYS[1], 'ended', ARGV[4], 'size', size)
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+return 1
 """
 )
 
 # KEYS: state.
 _STOP = Script(
-    _NOW
-    + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'ended', 'alive')
-if not held[1] or held[2] or now > tonumber(held[3]) then return 0 end
+    """
+local held = redis.call('HMGET', KEYS[1], 'answer', 'ended')
+if not held[1] or held[2] then return 0 end
 redis.call('HSET', KEYS[1], 'stop', 1)
 return 1
 """
@@ -131,19 +159,24 @@ class RedisStreamStore(RedisStore):
         at: int,
         question: str,
         asked: str = "",
-        first: bool,
-        ended: bool,
+        first: bool = False,
+        force: bool = False,
+        ended: bool = False,
     ) -> Written:
         """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
-        kept = self._lost_ms + round(self.keep * 1000)
+        kept = self._kept_ms if ended else max(self._kept_ms, UNFOUND_MS)
+        place = "force" if force else "1" if first else ""
         args: list[Argument] = [answer, question, at, frames, at + len(frames)]
-        args += ["1" if first else "", "1" if ended else "", self._lost_ms, kept, asked]
+        args += [place, "1" if ended else "", self._lost_ms, kept, asked]
         size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
         return Written(int(size), int(reads or 0), bool(int(stopped)))
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(
+        self, chat: str, answer: str | None, place: int, *, hurry: bool = False
+    ) -> SharedPiece | None:
         """Return what *answer* has after *place*; see :meth:`SharedStreamStore.read`."""
-        found = await self._run(_READ, self._keys(chat), [answer or "", place, if_lost])
+        earlier = max(0, self._lost_ms - HURRY_MS) if hurry else 0
+        found = await self._run(_READ, self._keys(chat), [answer or "", place, self._lost_ms, earlier])
         if found is None:
             return None
         name, question, running, lost, frames, reached, asked = found
@@ -151,9 +184,18 @@ class RedisStreamStore(RedisStore):
         state = (running == 1, lost == 1)
         return SharedPiece(text(name), text(question), *state, data, int(reached), text(asked or b""))
 
+    async def end_lost(self, chat: str, answer: str, frames: bytes) -> bool:
+        """End an answer whose worker has died; see :meth:`SharedStreamStore.end_lost`."""
+        args: list[Argument] = [answer, frames, self._kept_ms, uuid.uuid4().hex]
+        return bool(await self._run(_END_LOST, self._keys(chat), args))
+
     async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop; return whether one runs."""
+        """Ask the chat's answer to stop; see :meth:`SharedStreamStore.stop`."""
         return bool(await self._run(_STOP, self._keys(chat)[:1]))
+
+    @property
+    def _kept_ms(self) -> int:
+        return self._lost_ms + round(self.keep * 1000)
 
     def _keys(self, chat: str) -> list[str]:
         state = f"{self._namespace}:streams:{{{chat}}}"

@@ -45,6 +45,7 @@ class LiveAnswer:
         pieces: What the page gets, without the last ``[DONE]``.
         ended: Whether the answer has ended.
         chat: The key of its chat in a store; "" for an answer that no page can find again.
+        before: The answer before it in its chat, until that has ended.
         question: The id of the message that it answers.
         asked_of_store: What histories on other workers need to know of the question; "" without a store.
     """
@@ -56,6 +57,7 @@ class LiveAnswer:
         self.pieces: list[bytes] = []
         self.ended = False
         self.chat = self.question = self.asked_of_store = ""
+        self.before: LiveAnswer | None = None
         self.asked: asyncio.Future[None] = loop.create_future()
         self.opened: asyncio.Future[None] = loop.create_future()
         for outcome in (self.asked, self.opened):
@@ -149,11 +151,13 @@ class LiveAnswer:
             log.exception("a running answer failed")
             self._add(INTERRUPTED)
         finally:
-            if self._cut is not None:
-                await asyncio.wait([self._cut])
-                if not self._cut.cancelled():
-                    self._cut.exception()  # a store's; the reply has noted it
-            self._end()
+            try:
+                if self._cut is not None:
+                    await asyncio.wait([self._cut])
+                    if not self._cut.cancelled():
+                        self._cut.exception()  # a store's; the reply has noted it
+            finally:
+                self._end()
 
     async def _open(self, opening: Coroutine[Any, Any, OpenReply]) -> OpenReply | None:
         """Return the open answer; None when it was refused, and the page is told why."""
@@ -194,6 +198,7 @@ class LiveAnswer:
         self._reply = None  # the frames may be kept for a while, but not the message
         for outcome in (self.asked, self.opened):
             outcome.cancel()
+        del self.asked, self.opened  # which may hold an error, and its frames
         if self._timer is not None:
             self._timer.cancel()
         self._wake()

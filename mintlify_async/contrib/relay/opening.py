@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable
@@ -64,6 +65,10 @@ async def ask_while_there(
                 raise
             log.info("the service has lost a thread: the question is asked again without it")
             thread = None
+        except asyncio.CancelledError:
+            with anyio.CancelScope(shield=True):
+                await reply.close()  # the error's traceback may keep it alive
+            raise
         else:
             shutdown.check_opened(reply)
             return reply

@@ -130,7 +130,9 @@ class Relay:
             posts its newest message only (of a whole history, only that counts), and gets the history from
             :meth:`history`. Without a store, pages keep their history and their sealed thread.
         rate: A plain or async function that takes the user and the request, before the body is read. It
-            returns None to continue, or the seconds after which the user may ask again (429).
+            returns None to continue, or the seconds after which the user may ask again (429). Questions and
+            verdicts are ``POST``; ``request.method`` is ``GET`` for a history or an answer to go on with.
+            A Stop is not asked about, and never refused.
         on_finish: A plain or async function that takes each finished answer, for instance to store it, before
             the page is told that the answer has ended. Its errors are logged and do not reach the page.
         on_unfinished: The same for each answer that was stopped or interrupted.
@@ -226,7 +228,7 @@ class Relay:
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
         usual = self._settings_of({} if ask is None or callable(ask) else ask)
-        self._running = running_answers(streams, usual)
+        self._running = running_answers(streams, usual, self._chats)
 
     @property
     def streaming(self) -> int:
@@ -383,6 +385,7 @@ class Relay:
             if self._chats is None:
                 raise RelayRefusal(404, "Conversations are not kept here.")
             who = await self._who(request, user)
+            await self._check_rate(who, request)
             self._loading.enter(who)
             leave = partial(self._loading.leave, who)
             try:
@@ -413,6 +416,7 @@ class Relay:
             return Response(status_code=204)
         try:
             who = await self._who(request, user)
+            await self._check_rate(who, request)
             after = request.query_params.get("after") or None
             found = await self._running.find(who, request.path_params["chat_id"], after)
             if found is None:

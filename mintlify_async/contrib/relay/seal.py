@@ -114,12 +114,18 @@ class ThreadSeal:
         """Return a token for *thread* that only *user* can use."""
         now = int(self._clock.wall())
         content = json.dumps(
-            {"u": _digest(user, self._site), "i": thread.id, "k": thread.key, "t": now}, separators=(",", ":")
+            {"u": _digest(user, self._site), "s": self._site, "i": thread.id, "k": thread.key, "t": now},
+            separators=(",", ":"),
         )
         return self._fernet.encrypt_at_time(content.encode("ascii"), now).decode("ascii")
 
-    def open(self, token: str, user: str) -> Thread:
+    def open(self, token: str, user: str, *, any_site: bool = False) -> Thread:
         """Return the thread in *token*.
+
+        Args:
+            token: What :meth:`seal` returned.
+            user: The user's id.
+            any_site: Whether the token may be for another site than this seal's.
 
         Raises:
             SealError: The token was changed, has expired, or belongs to another user or another site.
@@ -132,7 +138,7 @@ class ThreadSeal:
             raise SealError("changed") from None
         if self._clock.wall() >= fields["t"] + self._ttl:
             raise SealError("expired")
-        if not hmac.compare_digest(fields["u"], _digest(user, self._site)):
+        if not hmac.compare_digest(fields["u"], _digest(user, fields["s"] if any_site else self._site)):
             raise SealError("foreign")
         return Thread(fields["i"], fields["k"])
 

@@ -13,6 +13,7 @@ from attrs import evolve
 
 from mintlify_async import MintlifyError, StateError, StreamInterruptedError
 from mintlify_async.assistant.stream import MessageStream
+from mintlify_async.runtime.cancellation import finish_shielded
 
 from .answer import AnswerSettings, RelayedAnswer
 from .json_values import is_object
@@ -21,9 +22,8 @@ from .page_events import DONE
 from .seal import SealError
 
 if TYPE_CHECKING:
-    from mintlify_async import Thread
-
     from ..stream_store import SharedPiece, SharedStreamStore
+    from .stored_chats import StoredChats
 
 log = logging.getLogger("mintlify_async.relay")
 
@@ -33,6 +33,8 @@ BEAT = 0.5
 """Seconds after which a silent answer is written, too: its worker shows that it lives, and learns of Stop."""
 PATIENCE = 5.0
 """Seconds for which a reader on another worker waits for a store that cannot be reached."""
+LAST_STEPS = 20.0
+"""Seconds that the steps may take which end an answer whose worker has died, after their reader has left."""
 
 
 class AnswerWriter:
@@ -47,7 +49,14 @@ class AnswerWriter:
         self._size = 0  # bytes
         self._reads = 0
 
-    async def write(self, *, first: bool = False) -> bool:
+    async def take_place(self, *, force: bool) -> bool:
+        """Return whether this answer has the chat's place now; if another one runs there, ask it to stop."""
+        told = await self._store.write(
+            self._chat, self._answer, b"", at=0, question="", first=True, force=force
+        )
+        return told.size >= 0
+
+    async def write(self) -> bool:
         """Write what is new, and do what the store says; return whether nothing more is to be written.
 
         Raises:
@@ -63,7 +72,6 @@ class AnswerWriter:
             at=self._size,
             question=live.question,
             asked="" if self._size else live.asked_of_store,
-            first=first,
             ended=ended,
         )
         whole = told.size == self._size + len(frames)
@@ -86,7 +94,7 @@ class AnswerWriter:
             while True:
                 await clock.sleep(TICK)
                 fresh = live.ended or len(live.pieces) > self._sent
-                if clock.now() - last < (BEAT if away or not fresh else TICK):
+                if clock.now() - last < (BEAT if away or not fresh else TICK) - TICK / 2:
                     continue
                 last = clock.now()
                 try:
@@ -116,6 +124,10 @@ class SharedReader:
         settings: The relay's settings for answers.
         user: The user's id.
         chat_id: The id that the page gave the chat.
+        chats: The conversations in the app's store, or None.
+
+    Attributes:
+        found: The newest piece.
     """
 
     def __init__(
@@ -126,36 +138,36 @@ class SharedReader:
         settings: AnswerSettings,
         user: str,
         chat_id: str,
+        chats: StoredChats | None,
     ) -> None:
         self.settings = settings
+        self.found = found
         self._store = store
         self._chat = chat
-        self._found = found
         self._user = user
         self._chat_id = chat_id
+        self._chats = chats
 
     async def frames(self) -> AsyncGenerator[bytes]:
         """Yield what the page gets; ``[DONE]`` is the last."""
         clock = self.settings.clock
         seen = clock.now()
         while True:
-            await self.tell_of_loss()
-            if self._found.frames:
-                yield self._found.frames
-            if not self._found.running:
+            await self.end_if_lost()
+            if self.found.frames:
+                yield self.found.frames
+            if not self.found.running:
                 break
             await clock.sleep(TICK)
             if self.settings.shutdown.cutting:
                 yield INTERRUPTED
                 break
             try:
-                newer = await self._store.read(
-                    self._chat, self._found.answer, self._found.place, if_lost=INTERRUPTED
-                )
+                newer = await self._store.read(self._chat, self.found.answer, self.found.place)
                 seen = clock.now()
             except StateError as error:
                 if clock.now() - seen < PATIENCE:
-                    self._found = evolve(self._found, frames=b"")
+                    self.found = evolve(self.found, frames=b"")
                     continue
                 log.warning("an answer on another worker cannot be read: %s", error)
                 yield INTERRUPTED
@@ -163,22 +175,34 @@ class SharedReader:
             if newer is None:  # the chat has a newer answer
                 yield STOPPED
                 break
-            self._found = newer
+            self.found = newer
         yield DONE
 
     async def close(self) -> None:
         """Stop reading; the other worker notices that nothing reads any more."""
 
-    async def tell_of_loss(self) -> None:
-        """If this reader is the first to notice that the worker has died, tell the app's hook of the part."""
-        if not self._found.lost:
+    async def end_if_lost(self) -> None:
+        """If the worker has died and this reader is to end the answer: keep the part, end it, tell the hook.
+
+        When this worker dies meanwhile, or Redis is away, a later look does it again. The store and the hook
+        still get the part once: the chat's revision, and the end of the answer, are there once.
+        """
+        if self.found.lost:
+            with suppress(StateError):
+                await finish_shielded(self._end_lost(), patience=LAST_STEPS)
+
+    async def _end_lost(self) -> None:
+        whole = await self._store.read(self._chat, self.found.answer, 0)
+        if whole is None:
             return
-        log.warning("an answer was interrupted: its worker has died")
-        with suppress(StateError):
-            whole = await self._store.read(self._chat, self._found.answer, 0, if_lost=b"")
-            if whole is not None:
-                told = answer_of(whole.frames, self.settings, self._user, self._chat_id)
-                await self.settings.tell(told)
+        user, chat_id = self._user, self._chat_id
+        lost = answer_of(whole.frames, self.settings, user, chat_id)
+        if self._chats is not None and whole.asked:
+            fp = self.settings.seal.pseudonym(user)
+            await self._chats.keep_part(chat_id, user, lost.message, whole.asked, fp=fp)
+        if await self._store.end_lost(self._chat, whole.answer, INTERRUPTED):
+            log.warning("an answer was interrupted: its worker has died")
+            await self.settings.tell(lost)
 
 
 def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) -> RelayedAnswer:
@@ -192,7 +216,9 @@ def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) 
     message, thread = stream.message if stream.message.parts else None, None
     if message is not None and is_object(message.metadata):
         metadata = dict(message.metadata)
-        thread = opened_seal(metadata.pop("threadId", None), settings, user)
+        token = metadata.pop("threadId", None)
+        with suppress(SealError):
+            thread = settings.seal.open(token, user, any_site=True) if isinstance(token, str) else None
         message = evolve(message, metadata=metadata or None)
     return RelayedAnswer(
         outcome="failed",
@@ -203,10 +229,3 @@ def answer_of(frames: bytes, settings: AnswerSettings, user: str, chat_id: str) 
         thread=thread,
         error=StreamInterruptedError("the worker that read the answer has died", partial=message),
     )
-
-
-def opened_seal(token: object, settings: AnswerSettings, user: str) -> Thread | None:
-    """Return the thread in a page's *token*, or None."""
-    with suppress(SealError):
-        return settings.seal.open(token, user) if isinstance(token, str) else None
-    return None

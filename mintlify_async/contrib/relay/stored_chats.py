@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -16,20 +17,22 @@ from weakref import WeakValueDictionary
 from attrs import define, evolve, field, frozen
 from starlette.responses import StreamingResponse
 
-from mintlify_async import ConfigurationError, Message, StateError
+from mintlify_async import ConfigurationError, Message, MintlifyError, StateError
 from mintlify_async.conversation.history import Contents, HistoryBounds, messages_to_send
 from mintlify_async.protocol.object_checks import CONVERSATION_STORE
 
 from .json_values import Wire
-from .page_events import PageEvents, ThreadHider, message_json
+from .page_events import PageEvents, ThreadHider, masked, message_json
 from .punctual_store import PunctualStore
 from .question import Question
 from .refusals import AT_WORK, RelayRefusal
 
 if TYPE_CHECKING:
-    from mintlify_async import Conversation, MintlifyError, MintlifySession, Reply, Thread
+    from mintlify_async import Conversation, MintlifySession, Reply, Thread
     from mintlify_async.runtime.clock import Clock
     from mintlify_async.storage import ConversationStore
+
+log = logging.getLogger("mintlify_async.relay")
 
 MAX_ID_CHARACTERS = 200  # as stores allow for a conversation, and pages send back
 # How long a question waits for the answer before it, which may be ending: Stop, or a reload.
@@ -216,6 +219,27 @@ class StoredChats:
         body = _json_list(answer.before[-self._most :], events, answer.hider)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
         return StreamingResponse(body, headers=headers, media_type="application/json")
+
+    async def keep_part(self, chat_id: str, user: str, part: Message | None, asked: str, *, fp: str) -> None:
+        """Keep an answer whose worker has died as that would have kept it: as far as it came, or not at all.
+
+        Args:
+            chat_id: The id that the page gave the chat.
+            user: Owns the conversation.
+            part: What arrived.
+            asked: What :meth:`StoredQuestion.for_others` returned. If the conversation has gone on since
+                then, it stays as it is.
+            fp: As for :meth:`begin`.
+        """
+        told = json.loads(asked)
+        if told["replacing"] is not None or part is None or not part.text:
+            return
+        try:
+            chat = await self._chat(chat_id, user, fp=fp).load(last=self._most)
+            if chat.revision == told["revision"]:
+                await chat.add_turn(told["asked"], part)
+        except MintlifyError as error:
+            log.error("an answer was not saved: %s: %s", type(error).__name__, masked(str(error)))
 
     def _chat(self, id: str | None, user: str, **settings: Any) -> Conversation:
         try:

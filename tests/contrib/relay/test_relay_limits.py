@@ -13,7 +13,8 @@ from relay_desk import HEAD, TURN, desk, x_user
 from relay_kit import SECRET, request_of, user_message
 from starlette.requests import Request
 
-from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay import MemoryStreamStore, Relay
+from mintlify_async.storage import MemoryConversationStore
 from mintlify_async.testing import LocalService
 
 
@@ -65,6 +66,27 @@ async def test_a_user_asks_at_the_apps_own_rate():
         assert (await here.page.post())[0] == 200
         status, _, headers = await here.other("bob").post(b"not read")
         assert (status, headers["retry-after"]) == (429, "13")
+
+
+async def test_the_rate_of_reads_is_the_apps_and_a_stop_is_never_refused():
+    """The hook sees the method. A reader over the limit reads nothing from a store, and can still stop."""
+    asked: list[str] = []
+
+    async def rate(user: str, request: Request) -> float | None:
+        asked.append(request.method)
+        return 30 if request.method == "GET" else None
+
+    class Unread(MemoryConversationStore):
+        async def load(self, *arguments: Any, **settings: Any) -> Any:
+            raise AssertionError
+
+    settings: dict[str, Any] = {"store": Unread(), "streams": MemoryStreamStore()}
+    async with desk(rate=rate, **settings) as here:
+        assert await here.page.history() == (429, "Too many questions. Please wait a moment and try again.")
+        status, body = await here.page.resume()
+        assert (status, body) == (429, b"Too many questions. Please wait a moment and try again.")
+        assert await here.page.stop() == 204
+        assert asked == ["GET", "GET"]
 
 
 async def test_a_rate_of_no_seconds_passes(caplog):

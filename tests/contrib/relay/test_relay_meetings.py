@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 import json
 import logging
 from typing import Any
@@ -14,7 +16,7 @@ pytest.importorskip("fastapi")
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from relay_desk import TURN, desk, x_user
+from relay_desk import HEAD, TURN, desk, x_user
 from relay_kit import SECRET, Page, events, request_of, until, user_message
 from relay_resume_kit import HELD, Gate, Told, ask_and_leave
 from starlette.exceptions import HTTPException
@@ -22,7 +24,7 @@ from starlette.exceptions import HTTPException
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.contrib.stream_store import SharedPiece, Written
 from mintlify_async.storage import MemoryConversationStore
-from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing import LocalService, VirtualClock, faults
 
 
 def both(**settings: Any) -> Any:
@@ -38,20 +40,37 @@ class Shared:
         self.frames, self.ended = b"", False
 
     async def write(self, chat: str, answer: str, frames: bytes, *, at: int, **told: Any) -> Written:
-        self.frames, self.ended = self.frames[:at] + frames, told["ended"]
+        self.frames, self.ended = self.frames[:at] + frames, told.get("ended", False)
         return Written(len(self.frames), 0, False)
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(self, chat: str, answer: str | None, place: int, **named: Any) -> SharedPiece | None:
         return None
 
     async def stop(self, chat: str) -> bool:
         return False
 
 
+class Looks(Shared):
+    """Notes when the worker of an answer looks for a Stop; each look takes *seconds*."""
+
+    max_bytes = 10**8
+
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
+        self.times: list[float] = []
+
+    async def write(self, chat: str, answer: str, frames: bytes, *, at: int, **told: Any) -> Written:
+        self.times.append(self.clock.now())
+        if self.seconds:
+            await self.clock.sleep(self.seconds)
+        return await super().write(chat, answer, frames, at=at, **told)
+
+
 class Elsewhere(Shared):
     """Has an answer that runs on another worker."""
 
-    async def read(self, chat: str, answer: str | None, place: int, *, if_lost: bytes) -> SharedPiece | None:
+    async def read(self, chat: str, answer: str | None, place: int, **named: Any) -> SharedPiece | None:
         frames = b'data: {"type":"start","messageId":"m"}\n\n'
         return SharedPiece("a", "u1", True, False, frames[place:], len(frames))
 
@@ -79,6 +98,31 @@ async def test_a_question_that_arrives_during_the_drain_is_refused():
                 pass
         assert caught.value.status_code == 503
         assert here.service.requests == []
+
+
+@pytest.mark.parametrize("silent", ["before the first word", "after it"])
+@pytest.mark.parametrize("seconds", [0, 0.05, 0.4])
+async def test_a_stop_of_another_worker_is_looked_for_twice_a_second(silent: str, seconds: float):
+    """Whether the service is silent, the page reads nothing or the store is slow: a Stop takes no longer."""
+    clock = VirtualClock(auto=False)
+    looks = Looks(clock, 0)
+    async with desk(service={"clock": Gate()}, streams=looks, clock=clock) as here:
+        much = [{"type": "text-delta", "id": "0", "delta": "x" * 50_000}] * 100  # more than connections hold
+        if silent == "after it":
+            here.service.script.ask(events=[*HEAD, *much, *HELD[3:]])
+        else:
+            here.service.script.ask(fault=faults.NoAnswer())
+        asking = asyncio.create_task(here.page.request().__aenter__())
+        await until(lambda: here.service.answering)
+        looks.seconds = seconds
+        for _ in range(50):
+            await clock.advance(0.1)
+        gaps = [after - before for before, after in itertools.pairwise(looks.times)]
+        assert len(gaps) >= 8
+        assert max(gaps) < 0.56
+        assert await here.page.stop() == 204
+        await (await asking).read()
+        await clock.advance(2)
 
 
 async def test_the_drain_ends_when_other_workers_have_the_whole_answer():
@@ -162,6 +206,31 @@ async def test_stop_before_the_first_word_frees_the_stored_chat():
         assert events(body)[-1]["type"] == "finish"
 
 
+async def test_a_question_that_was_stopped_before_it_was_sent_is_not_in_the_history():
+    """A reply whose opening is cancelled does not count as one that is being written."""
+
+    class Slow(MemoryConversationStore):
+        checking = asyncio.Event()
+
+        async def load(self, id: str, *, owner: str, last: int | None = None) -> Any:
+            if last == 0:
+                self.checking.set()
+                await asyncio.Event().wait()
+            return await super().load(id, owner=owner, last=last)
+
+    async with both(store=Slow()) as here:
+        gc.disable()  # nor does it when an error's traceback keeps it alive
+        try:
+            asking = asyncio.create_task(here.page.post({"id": "chat-1", "message": user_message("q")}))
+            await Slow.checking.wait()
+            assert await here.page.stop() == 204
+            status, body, _ = await asking
+            assert (status, events(body)) == (200, [{"type": "abort"}])
+            assert (await here.page.history())[0] == 404
+        finally:
+            gc.enable()
+
+
 async def test_regenerate_while_the_answer_runs():
     """The history ends with the question until then; the new answer takes the place of the stopped part."""
     told = Told()
@@ -198,6 +267,48 @@ async def test_a_reader_of_another_workers_answer_is_told_of_the_shutdown():
         await response.content.readuntil(b"\n\n")
         await here.relay.drain(0)
         assert events(await response.read())[-1]["type"] == "error"
+
+
+async def test_a_page_that_resumes_while_the_worker_drains_gets_an_end():
+    """It comes after the cut, for an answer of another worker."""
+    async with desk(streams=Elsewhere()) as here:
+        await here.relay.drain(0)
+        async with asyncio.timeout(20):
+            async with here.page.stream() as first:  # nothing ran: nothing was cut
+                await first.content.readuntil(b"\n\n")
+                await here.relay.drain(0)
+                async with here.page.stream() as second:
+                    for response in (first, second):
+                        assert events(await response.read())[-1]["type"] == "error"
+
+
+async def test_a_page_that_resumes_between_the_last_event_and_the_end():
+    """The app's hook runs in that time: both readers have all events, and get the end when it returns."""
+    saved = asyncio.Event()
+
+    async def on_finish(answer: Any) -> None:
+        await saved.wait()
+
+    async with desk(streams=MemoryStreamStore(), on_finish=on_finish) as here:
+        here.service.script.ask(events=TURN)
+        async with here.page.request() as first:
+            head = await first.content.readuntil(b'"finish"')
+            async with here.page.stream(params={"after": "u1"}) as second:
+                assert await second.content.readuntil(b'"finish"') == head
+                saved.set()
+                assert await second.read() == await first.read()
+
+
+async def test_a_stream_store_that_raises_anything_else():
+    """The page gets an error, and does not wait."""
+
+    class Broken(Shared):
+        async def write(self, *arguments: Any, **told: Any) -> Written:
+            raise ValueError("broken")
+
+    async with desk(streams=Broken()) as here:
+        assert (await here.page.post())[0] == 500
+        assert here.service.requests == []
 
 
 async def test_aiohttp_with_streams():

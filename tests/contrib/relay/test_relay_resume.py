@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
@@ -13,10 +14,13 @@ pytest.importorskip("fastapi")
 from relay_desk import HEAD, TURN, desk
 from relay_kit import events, thread_token, until, user_message
 from relay_resume_kit import HELD, Gate, Told, ask_and_leave, ask_in_vain
+from relay_store_kit import form
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from mintlify_async import ConfigurationError
+from mintlify_async import ConfigurationError, MintlifyError
 from mintlify_async.contrib.relay import MemoryStreamStore, RelayLimits
+from mintlify_async.storage import MemoryConversationStore
 from mintlify_async.testing import VirtualClock, faults
 
 
@@ -207,6 +211,30 @@ async def test_a_refusal_keeps_its_status():
         assert (await here.page.post(b"[]"))[0] == 400
 
 
+def errors_alive() -> list[BaseException]:
+    gc.collect()
+    return [found for found in gc.get_objects() if isinstance(found, MintlifyError | HTTPException)]
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_refusal_is_kept_as_its_sentence_only(there: bool):
+    """A second reader gets that; the error, whose traceback holds the question, is gone."""
+    before = errors_alive()  # other tests' log records
+    async with resumable(session={"retry": None}) as here:
+        if there:
+            here.service.script.ask(status=429, headers={"Retry-After": "3600"})
+            assert (await here.page.post())[0] == 429
+        else:
+            here.service.script.ask(fault=faults.NoAnswer())
+            await ask_in_vain(here)
+            async with here.page.stream() as response:
+                await here.session.close()
+                await response.read()
+        assert len(errors_alive()) == len(before)
+        status, body = await here.page.resume(params={"after": "u1"})
+        assert (status, [event["type"] for event in events(body)]) == (200, ["error"])
+
+
 async def test_an_answer_without_a_chat_ends_with_its_reader():
     """No page could ask for it again."""
     async with resumable(service={"clock": Gate()}) as here:
@@ -291,6 +319,30 @@ async def test_an_app_that_shuts_down_ends_the_answer():
                     task.cancel()
             assert events(await response.read())[-1]["type"] == "error"
         assert [answer.outcome for answer in told.answers] == ["interrupted"]
+
+
+async def test_an_app_that_shuts_down_while_an_answer_is_being_stopped():
+    """The part is being saved then; the readers do not wait for ever."""
+    saving = asyncio.Event()
+
+    class Slow(MemoryConversationStore):
+        async def save(self, *arguments: Any, **settings: Any) -> int:
+            saving.set()
+            return await asyncio.Event().wait()
+
+    clock = VirtualClock(auto=False)
+    async with resumable(service={"clock": Gate()}, store=Slow(), clock=clock) as here:
+        here.service.script.ask(events=HELD)
+        async with here.page.request(form("q")) as response:
+            await response.content.readuntil(b"Hello ")
+            assert await here.page.stop() == 204
+            await saving.wait()
+            for task in asyncio.all_tasks():
+                if "LiveAnswer" in str(task.get_coro()):
+                    task.cancel()
+            async with asyncio.timeout(10):
+                assert events(await response.read()) is not None
+        await clock.advance(10)
 
 
 @pytest.mark.parametrize("wrong", ["redis://localhost", MemoryStreamStore])

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("redis")
 
 from redis_server import RedisServer, Stutter
-from relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
-from relay_kit import SECRET, Page, events, serving, until, user_message
-from relay_resume_kit import HELD, Gate, Told, ask_and_leave
+from relay_desk import HEAD, TURN, desk
+from relay_kit import Page, events, until, user_message
+from relay_resume_kit import HELD, Gate, Told, another_worker, ask_and_leave, store_of
 from relay_store_kit import again, form
-from starlette.applications import Starlette
 
 from mintlify_async import ConfigurationError, Thread
 from mintlify_async.contrib.redis import RedisConversationStore, RedisStreamStore
-from mintlify_async.contrib.relay import relay_routes
 from mintlify_async.contrib.relay.running_answers import chat_key
 from mintlify_async.testing import VirtualClock
-
-
-def store_of(client: Any, **settings: Any) -> RedisStreamStore:
-    return RedisStreamStore(client, **{"timeout": 20, **settings})
-
-
-@asynccontextmanager
-async def another_worker(here: Desk, client: Any, **settings: Any) -> AsyncIterator[Page]:
-    """Serve the same chats by another relay with a store of its own; yield a page that is connected to it."""
-    settings = {"secrets": [SECRET], "user": x_user, "streams": store_of(client), **settings}
-    app = Starlette(routes=relay_routes(here.session, **settings))
-    async with serving(app) as address, aiohttp.ClientSession() as http:
-        page = Page(http, address)
-        yield page
-        assert_nothing_shown(here.service, page.seen)
 
 
 async def until_shared(client: Any, user: str = "ada") -> None:
@@ -114,11 +94,16 @@ async def test_a_reader_on_another_worker_keeps_the_answer_alive(redis_client: A
         await clock.advance(0.5)
 
 
-async def test_the_worker_dies(redis_client: Any):
-    """The next reader gets the part, an error and the end; the hook is told once, with part and thread."""
+@pytest.mark.parametrize("domain", ["acme-docs", "another-site"])
+async def test_the_worker_dies(redis_client: Any, domain: str):
+    """The next reader gets the part, an error and the end; the hook is told once, with part and thread.
+
+    The thread also when a function of the app has chosen another site for the question.
+    """
     told = Told()
     answer: Any = {"question": "u1", "first": True, "ended": False}
-    async with desk(service={"clock": Gate()}) as here:
+    service: Any = {"clock": Gate(), "domain": None}
+    async with desk(service=service, ask=lambda request, fields: {"domain": domain}) as here:
         here.service.script.ask(events=HELD, headers={"X-Thread-Id": "thread_77"})
         async with here.page.request() as response:
             part = await response.content.readuntil(b'Hello "}\n\n')
@@ -225,10 +210,10 @@ async def test_a_repeated_write_adds_nothing(redis_client: Any, redis_server: Re
             )
             place += 2
             assert told.size == place
-        found = await store_of(client).read("c", None, 0, if_lost=b"")
+        found = await store_of(client).read("c", None, 0)
         assert found is not None
         assert (found.frames, found.place, found.running, found.question) == (b"x0x1x2", 6, False, "q")
-        later = await store.read("c", "a", 2, if_lost=b"")
+        later = await store.read("c", "a", 2)
         assert later is not None
         assert later.frames == b"x1x2"
 
@@ -240,14 +225,31 @@ async def test_a_write_at_another_place_adds_nothing(redis_client: Any):
     assert (await store.write("c", "a", b"later", at=5, **usual)).size == 0
     assert (await store.write("c", "a", b"whole", at=0, **usual)).size == 5
     assert (await store.write("c", "a", b"whole and more", at=0, **usual)).size == 14
-    found = await store.read("c", "a", 0, if_lost=b"")
+    found = await store.read("c", "a", 0)
     assert found is not None
     assert found.frames == b"whole and more"
-    assert (await store.write("c", "b", b"", at=0, **{**usual, "first": True})).stopped is False
+    first: Any = {**usual, "first": True}
+    assert (await store.write("c", "b", b"", at=0, **first)).size == -1  # the other one runs, and is to stop
+    assert (await store.write("c", "a", b"", at=14, **usual)).stopped is True
+    assert (await store.write("c", "b", b"", at=0, **first, force=True)).stopped is False
     assert (await store.write("c", "a", b"!", at=14, **usual)).stopped is True
-    assert await store.read("c", "a", 0, if_lost=b"") is None
+    assert await store.read("c", "a", 0) is None
     assert await store.stop("c") is True
     assert await store.stop("d") is False
+
+
+async def test_a_reader_in_the_middle_of_what_was_written_anew_gets_the_rest(redis_client: Any):
+    """Redis has lost the answer and got it again in other pieces: nothing comes twice."""
+    store = store_of(redis_client)
+    await store.write("c", "a", b"one", at=0, question="q", first=True)
+    assert await store.read("c", "a", 0) is not None
+    await redis_client.flushdb()
+    assert (await store.write("c", "a", b" two", at=3, question="q")).size == 0
+    await store.write("c", "a", b"one two", at=0, question="q")
+    await store.write("c", "a", b" three", at=7, question="q", ended=True)
+    found = await store.read("c", "a", 3)
+    assert found is not None
+    assert (found.frames, found.place, found.running) == (b" two three", 13, False)
 
 
 @pytest.mark.parametrize("wrong", [{"grace": -1}, {"keep": "60"}, {"max_bytes": 0}, {"lost_after": 0}])
