@@ -43,11 +43,6 @@ if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":  # set by ``tox -e uvloop`
     asyncio.new_event_loop().close()
 
 
-# A shell's background run ignores Ctrl-C, and the programs that tests start and interrupt would inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts a command behind "&" with SIGINT ignored, and every process of a test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
