@@ -26,25 +26,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The arguments without the program's name; None takes those of the process.
     """
-    try:
-        return _main(arguments)
-    except KeyboardInterrupt:  # while modules are loaded, which takes a moment; later ones say more
-        return INTERRUPTED
-
-
-def _main(arguments: Sequence[str] | None) -> int:
     parser = make_parser()
     try:
         options = parser.parse_args(arguments)
+        if options.version:
+            sys.stdout.write(f"mintlify-async {__version__}\n")
+            return DONE
+        if options.command is None:
+            parser.print_help(sys.stderr)
+            return USAGE
+        return _run(options)
     except SystemExit as end:  # argparse has printed the help or the error
         return end.code if isinstance(end.code, int) else USAGE
-    if options.version:
-        sys.stdout.write(f"mintlify-async {__version__}\n")
-        return DONE
-    if options.command is None:
-        parser.print_help(sys.stderr)
-        return USAGE
-    return _run(options)
+    except KeyboardInterrupt:  # while modules are loaded, which takes a moment; later ones say more
+        return INTERRUPTED
 
 
 def _run(options: argparse.Namespace) -> int:

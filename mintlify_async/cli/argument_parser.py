@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
@@ -67,7 +67,6 @@ each row of the page "What we assume" as held, broken (with the setting that
 mends it) or not seen. Exit status: 0; 1 if one is broken or something failed.
 """
 
-
 CI_EXAMPLES = """\
 examples:
   mintlify-async ci "Update the documentation for this change"
@@ -79,10 +78,10 @@ per job and per commit records what was sent (`permissions: contents: write`).
 Step outputs: status, reference, job_id, pull_request, duration, action.
 """
 
-
 LEDGER = "what stores dedupe keys: a SQLite file, or git[:REMOTE]"
 
-_Add = Callable[..., argparse.ArgumentParser]
+STDIN = "; - or nothing reads standard input"
+PROJECT = "project of the job (else MINTLIFY_PROJECT_ID)"
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -128,74 +127,71 @@ def _port(text: str) -> int:
     return _whole(text, "a port (0 to 65535; 0 takes a free one)", 0, 65535)
 
 
-def _add_service(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--base-url", type=_text, metavar="URL", help="address of the service (else MINTLIFY_BASE_URL)"
-    )
+class _Parser(argparse.ArgumentParser):
+    """A parser of a command, with a method for each kind of argument, and for those that several share."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_Formatter, **settings)
+
+    def text(self, name: str, says: str, metavar: str | None = None, **more: Any) -> None:
+        self.add_argument(name, type=_text, metavar=metavar, help=says, **more)
+
+    def flag(self, name: str, says: str, **more: Any) -> None:
+        self.add_argument(name, action="store_true", help=says, **more)
+
+    def seconds(self, name: str, says: str) -> None:
+        self.add_argument(name, type=_seconds, metavar="SECONDS", help=says)
+
+    def service(self) -> None:
+        self.text("--base-url", "address of the service (else MINTLIFY_BASE_URL)", "URL")
+
+    def record(self) -> None:
+        self.text("--record", "record what is sent and received, without text and keys", "FILE")
+        self.flag("--keep-text", "leave only the keys out of the recording")
+
+    def site(self) -> None:
+        self.text("--domain", "documentation site to ask (else MINTLIFY_DOMAIN)")
+        self.text("--site", "the documentation's address, for whole links", "URL")
+        self.text("--fp", "id of the user (anonymous)", "ID", default="anonymous")
+        results = "search results the answer is built from (5)"
+        self.add_argument("--results", type=_count, default=5, metavar="N", help=results)
+        self.add_argument("--path", metavar="PAGE", help="page being viewed, at most 200 characters")
+        self.flag("--plain", "plain text, even on a terminal")
+        self.service()
 
 
-def _add_record(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--record", type=_text, metavar="FILE", help="record what is sent and received, without text and keys"
-    )
-    parser.add_argument("--keep-text", action="store_true", help="leave only the keys out of the recording")
-
-
-def _add_site(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--domain", type=_text, help="documentation site to ask (else MINTLIFY_DOMAIN)")
-    parser.add_argument(
-        "--site", type=_text, metavar="URL", help="the documentation's address, for whole links"
-    )
-    parser.add_argument(
-        "--fp", type=_text, default="anonymous", metavar="ID", help="id of the user (anonymous)"
-    )
-    parser.add_argument(
-        "--results", type=_count, default=5, metavar="N", help="search results the answer is built from (5)"
-    )
-    parser.add_argument("--path", metavar="PAGE", help="page being viewed, at most 200 characters")
-    parser.add_argument("--plain", action="store_true", help="plain text, even on a terminal")
-    _add_service(parser)
+_Add = Callable[..., _Parser]
 
 
 def _add_ask(add: _Add) -> None:
-    parser = add(
+    ask = add(
         "ask",
         help="ask the assistant and stream its answer",
         description="Ask the assistant. The answer goes to standard output, the rest to standard error.",
         epilog=ASK_EXAMPLES,
     )
-    option = parser.add_argument
-    option("question", nargs="*", help="the question; - or nothing reads standard input")
-    option("--thread", type=_text, metavar="FILE", help="continue the thread that --save wrote")
-    option(
-        "--save", type=_text, metavar="FILE", help="save the thread; the file has its key, keep it private"
-    )
-    option(
-        "--code", type=_text, metavar="FILE", help="code that the question is about; - reads standard input"
-    )
-    option("--json", action="store_true", help="one event per line, as the service sent it")
-    option("--timeout", type=_seconds, metavar="SECONDS", help="longest whole answer (no limit)")
-    _add_record(parser)
-    _add_site(parser)
+    ask.add_argument("question", nargs="*", help=f"the question{STDIN}")
+    ask.text("--thread", "continue the thread that --save wrote", "FILE")
+    ask.text("--save", "save the thread; the file has its key, keep it private", "FILE")
+    ask.text("--code", "code that the question is about; - reads standard input", "FILE")
+    ask.flag("--json", "one event per line, as the service sent it")
+    ask.seconds("--timeout", "longest whole answer (no limit)")
+    ask.record()
+    ask.site()
 
 
 def _add_chat(add: _Add) -> None:
-    parser = add(
+    chat = add(
         "chat",
         help="talk with the assistant, and continue another day",
         description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
     )
-    parser.add_argument(
-        "name", type=_text, nargs="?", help="keep the conversation under this name, or continue it"
+    chat.text("name", "keep the conversation under this name, or continue it", nargs="?")
+    chat.text(
+        "--store", "SQLite file of named conversations (~/.local/share/mintlify-async/chats.db)", "FILE"
     )
-    parser.add_argument(
-        "--store",
-        type=_text,
-        metavar="FILE",
-        help="SQLite file of named conversations (~/.local/share/mintlify-async/chats.db)",
-    )
-    parser.add_argument("--list", action="store_true", dest="list_names", help="list the names")
-    _add_site(parser)
+    chat.flag("--list", "list the names", dest="list_names")
+    chat.site()
 
 
 def _add_job(add: _Add) -> None:
@@ -207,112 +203,102 @@ def _add_job(add: _Add) -> None:
     )
     verbs = job.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name: str, says: str, *, ref: bool = True, waits: bool = True) -> Callable[..., object]:
+    def verb(name: str, says: str, *, ref: bool = True, waits: bool = True) -> _Parser:
         parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-        option = parser.add_argument
-        option("--json", action="store_true", help="JSON records, one per line")
-        option("--project", type=_text, metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
-        _add_record(parser)
-        _add_service(parser)
+        parser.flag("--json", "JSON records, one per line")
+        parser.text("--project", PROJECT, "ID")
+        parser.record()
+        parser.service()
         if ref:
-            option("ref", type=_text, help="reference of the job")
+            parser.text("ref", "reference of the job")
         if waits:
-            option("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
-        return option
+            parser.seconds("--timeout", "longest wait (1800)")
+        return parser
 
     create = verb("create", "create a job and print its reference", ref=False)
-    create("prompt", nargs="*", help="the instruction; - or nothing reads standard input")
-    create("--wait", action="store_true", help="wait for its end and show its states")
-    create(
-        "--dedupe-key", type=_text, metavar="KEY", help="create at most one job for this key (needs --ledger)"
-    )
-    create("--ledger", type=_text, metavar="FILE", help=LEDGER)
+    create.add_argument("prompt", nargs="*", help=f"the instruction{STDIN}")
+    create.flag("--wait", "wait for its end and show its states")
+    create.text("--dedupe-key", "create at most one job for this key (needs --ledger)", "KEY")
+    create.text("--ledger", LEDGER, "FILE")
     send = verb("send", "send a follow-up to a job and print the new reference")
-    send("prompt", nargs="*", help="the follow-up; - or nothing reads standard input")
-    send("--wait", action="store_true", help="wait for the end of this turn")
+    send.add_argument("prompt", nargs="*", help=f"the follow-up{STDIN}")
+    send.flag("--wait", "wait for the end of this turn")
     verb("wait", "wait for the end of a job")
     verb("watch", "show each change of a job until it ends")
     verb("show", "show the current state of a job", waits=False)
 
 
 def _add_ci(add: _Add) -> None:
-    parser = add(
+    ci = add(
         "ci",
         help="one job per pull request, in a CI run",
         description="Create the job of this pull request, or send it a follow-up for this commit; wait, "
         "and report. A re-run does neither again.",
         epilog=CI_EXAMPLES,
     )
-    option = parser.add_argument
-    option("prompt", nargs="*", help="the instruction; - or nothing reads standard input")
-    option("--follow-up", type=_text, metavar="TEXT", help="instruction for later commits (the same)")
-    option("--timeout", type=_seconds, metavar="SECONDS", help="longest wait (1800)")
-    option("--name", type=_text, help="tells several uses apart (else the workflow's name)")
-    option("--key", type=_text, help="names the job (else repository, pull request and workflow)")
-    option("--turn", type=_text, help="names the turn (else the commit)")
-    option("--ledger", type=_text, default="git", metavar="WHERE", help=f"{LEDGER} (git:origin)")
-    option("--ref-prefix", type=_text, metavar="PREFIX", help="beginning of the git refs (refs/mintlify/)")
-    option("--dotenv", type=_text, metavar="FILE", help="write the results as MINTLIFY_JOB_… variables")
-    option("--project", type=_text, metavar="ID", help="project of the job (else MINTLIFY_PROJECT_ID)")
-    _add_service(parser)
+    ci.add_argument("prompt", nargs="*", help=f"the instruction{STDIN}")
+    ci.text("--follow-up", "instruction for later commits (the same)", "TEXT")
+    ci.seconds("--timeout", "longest wait (1800)")
+    ci.text("--name", "tells several uses apart (else the workflow's name)")
+    ci.text("--key", "names the job (else repository, pull request and workflow)")
+    ci.text("--turn", "names the turn (else the commit)")
+    ci.text("--ledger", f"{LEDGER} (git:origin)", "WHERE", default="git")
+    ci.text("--ref-prefix", "beginning of the git refs (refs/mintlify/)", "PREFIX")
+    ci.text("--dotenv", "write the results as MINTLIFY_JOB_… variables", "FILE")
+    ci.text("--project", PROJECT, "ID")
+    ci.service()
 
 
 def _add_serve(add: _Add) -> None:
-    option = add(
+    serve = add(
         "serve",
         help="run the local service, for tests and development",
         description="Run the local service until Ctrl-C or SIGTERM. It prints its address when ready.",
-    ).add_argument
-    option("--host", type=_text, default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    option("--port", type=_port, default=8765, help="port to listen on; 0 takes a free one (8765)")
-    option("--docs", metavar="FOLDER", help="Markdown pages to answer from (this package's own)")
-    option("--script", metavar="FILE", help="JSON file of scripted answers")
-    option("--replay", metavar="FILE", help="recording (of --record) to play back, byte for byte")
-    option("--job-seconds", type=_seconds, metavar="SECONDS", help="how long a job runs")
-    option("--pause", type=_seconds, metavar="SECONDS", help="pause between events of an answer")
-    option("--cors", metavar="ORIGIN", help="allow web pages of this origin; * for all")
-    option("--quiet", action="store_true", help="print no line per request")
-
-
-def _add_doctor(parser: argparse.ArgumentParser) -> None:
-    option = parser.add_argument
-    option(
-        "--verify", action="store_true", help="ask the service which assumptions hold; says the cost first"
     )
-    option("--job", action="store_true", help="with --verify: create a job, too, and follow it")
-    option("--yes", action="store_true", help="with --verify: agree to the cost")
-    option("--json", action="store_true", help="with --verify: the result as JSON")
-    _add_record(parser)
-    _add_service(parser)
+    serve.text("--host", "address to listen on (127.0.0.1)", default="127.0.0.1")
+    port = "port to listen on; 0 takes a free one (8765)"
+    serve.add_argument("--port", type=_port, default=8765, help=port)
+    serve.text("--docs", "Markdown pages to answer from (this package's own)", "FOLDER")
+    serve.text("--script", "JSON file of scripted answers", "FILE")
+    serve.text("--replay", "recording (of --record) to play back, byte for byte", "FILE")
+    serve.seconds("--job-seconds", "how long a job runs")
+    serve.seconds("--pause", "pause between events of an answer")
+    serve.text("--cors", "allow web pages of this origin; * for all", "ORIGIN")
+    serve.flag("--quiet", "print no line per request")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the whole command line's parser."""
-    parser = argparse.ArgumentParser(
-        prog="mintlify-async", description=OVERVIEW, epilog=ENVIRONMENT, formatter_class=_Formatter
-    )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show requests and retries, without keys"
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    add = partial(commands.add_parser, formatter_class=_Formatter)
-    _add_ask(add)
-    _add_chat(add)
-    _add_job(add)
-    _add_ci(add)
-    _add_serve(add)
+def _add_demo(add: _Add) -> None:
     demo = add(
         "demo",
         help="show every operation, on a local service",
         description="Start a local service and show every operation on it. No key is needed.",
     )
-    demo.add_argument("--plain", action="store_true", help="plain text, even on a terminal")
+    demo.flag("--plain", "plain text, even on a terminal")
+
+
+def _add_doctor(add: _Add) -> None:
     doctor = add(
         "doctor",
         help="check settings and connection",
         description="Check keys, settings, versions and the connection. No job is created without --job.",
         epilog=DOCTOR_EXAMPLES,
     )
-    _add_doctor(doctor)
+    doctor.flag("--verify", "ask the service which assumptions hold; says the cost first")
+    doctor.flag("--job", "with --verify: create a job, too, and follow it")
+    doctor.flag("--yes", "with --verify: agree to the cost")
+    doctor.flag("--json", "with --verify: the result as JSON")
+    doctor.record()
+    doctor.service()
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the whole command line's parser."""
+    parser = _Parser(prog="mintlify-async", description=OVERVIEW, epilog=ENVIRONMENT)
+    parser.flag("--version", "print the version and exit")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="show requests and retries, without keys"
+    )
+    add = parser.add_subparsers(dest="command", metavar="COMMAND").add_parser
+    for add_command in (_add_ask, _add_chat, _add_job, _add_ci, _add_serve, _add_demo, _add_doctor):
+        add_command(add)
     return parser

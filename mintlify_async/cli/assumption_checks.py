@@ -12,14 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from attrs import define, field
+from attrs import asdict, define, field
 
-from ..errors import (
-    StreamDecodeError,
-    StreamInterruptedError,
-    StreamStateError,
-    UnexpectedResponseError,
-)
+from ..errors import StreamDecodeError, StreamInterruptedError, StreamStateError, UnexpectedResponseError
 from ..events import Event, UnknownEvent
 from ..protocol.assumptions import Assumptions
 from ..testing.recorder import Exchange
@@ -56,13 +51,13 @@ class Row:
         name: Which one it is.
         status: Whether it held.
         seen: What was seen, or why nothing was.
-        mend: The settings line that mends it, where it is broken.
+        mend: The settings line that mends it; None if it is not broken.
     """
 
     name: str
     status: Status = "not seen"
     seen: str = "one run cannot show it"
-    mend: str = ""
+    mend: str | None = None
 
 
 @define
@@ -100,11 +95,11 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        rows = [
-            {"name": row.name, "status": row.status, "seen": row.seen, "mend": row.mend or None}
-            for row in self.rows.values()
-        ]
-        return {"assumptions": rows, "facts": self.facts, "trouble": self.trouble}
+        return {
+            "assumptions": [asdict(row) for row in self.rows.values()],
+            "facts": self.facts,
+            "trouble": self.trouble,
+        }
 
 
 def other_thread_headers(headers: Mapping[str, str]) -> dict[str, str]:

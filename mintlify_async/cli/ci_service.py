@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 from attrs import define, field, frozen
 
+from ..model.json_text import as_object
 from .error_advice import UsageError
 from .terminal import Terminal
 
@@ -90,8 +90,7 @@ def _on_github(env: Mapping[str, str], name: str | None) -> tuple[str, str, bool
 
 def _object(value: object, name: str) -> Mapping[str, object]:
     """Return the object that *value* has under *name*; an empty one if there is none."""
-    found = cast("Mapping[str, object]", value).get(name) if isinstance(value, dict) else None
-    return cast("Mapping[str, object]", found) if isinstance(found, dict) else {}
+    return as_object((as_object(value) or {}).get(name)) or {}
 
 
 def _one_line(value: object) -> str:

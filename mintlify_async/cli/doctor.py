@@ -31,8 +31,8 @@ from .terminal import Terminal
 PROBE_SECONDS = 10.0
 """Longest wait for the service."""
 
-PROBE_JOB = "doctor-looks-for-nothing"
-"""A job that does not exist: the answer to a question for it shows whether the admin key is accepted."""
+PROBE_JOB = "doctor-no-such-job"
+"""The id of a job that does not exist. Reading it shows whether the admin key is accepted."""
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
@@ -108,7 +108,7 @@ async def _service(options: argparse.Namespace, terminal: Terminal, *, with_key:
         try:
             async with clock.deadline(clock.now() + PROBE_SECONDS):
                 if with_key:
-                    return await _look(session, terminal)
+                    return await _read_missing_job(session, terminal)
                 await _connect(str(session.base_url))
         except (OSError, TimeoutError, ssl.SSLError) as error:
             terminal.write(f"service: not reached ({type(error).__name__}: {error}); check the network")
@@ -118,7 +118,7 @@ async def _service(options: argparse.Namespace, terminal: Terminal, *, with_key:
     return True
 
 
-async def _look(session: mintlify.MintlifySession, terminal: Terminal) -> bool:
+async def _read_missing_job(session: mintlify.MintlifySession, terminal: Terminal) -> bool:
     """Poll a job that does not exist; return whether the answer speaks for the admin key and the project."""
     project = os.environ["MINTLIFY_PROJECT_ID"]
     job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))

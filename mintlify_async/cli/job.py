@@ -89,8 +89,7 @@ async def _wait(
         terminal.note(
             "the follow-up was not seen at work; the status did not change, so it counts as the result"
         )
-    if last is None:  # watch() yields at least one record
-        return DONE
+    assert last is not None  # watch() yields at least one record
     if every_record:
         return JOB_FAILED if last.status == "failed" else DONE
     return _result(last, options, terminal)

@@ -6,15 +6,16 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import MintlifyError
 from .error_advice import UsageError, explain
 from .exit_status import INTERRUPTED
 from .terminal import Terminal
 
-Command = Callable[[argparse.Namespace, Terminal], Awaitable[int] | int]
+Command = Callable[[argparse.Namespace, Terminal], Coroutine[Any, Any, int] | int]
 """A coroutine function, which gets an event loop, or a plain function, which makes its own."""
 
 
@@ -60,7 +61,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
         logging.getLogger("mintlify_async").setLevel(logging.DEBUG)
     try:
         outcome = command(options, terminal)
-        return outcome if isinstance(outcome, int) else asyncio.run(_await(outcome))
+        return outcome if isinstance(outcome, int) else asyncio.run(outcome)
     except KeyboardInterrupt:
         terminal.note("interrupted")
         return INTERRUPTED
@@ -68,7 +69,3 @@ def run(command: Command, options: argparse.Namespace) -> int:
         raise
     except (MintlifyError, UsageError, OSError) as error:
         return explain(error, terminal)
-
-
-async def _await(outcome: Awaitable[int]) -> int:  # asyncio.run takes only coroutines
-    return await outcome

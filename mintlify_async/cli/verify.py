@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import define, evolve, field
@@ -40,7 +40,7 @@ from .assumption_checks import (
 )
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
-from .settings import ADMIN_KEY, ASSISTANT_KEY, FOR_JOBS, FOR_QUESTIONS, recorder
+from .settings import FOR_JOBS, FOR_QUESTIONS, recorder
 from .terminal import Terminal
 
 QUESTION = "What is this documentation about?"
@@ -48,7 +48,7 @@ FOLLOW_UP = "And in one sentence?"
 PROMPT = "Say in one sentence what this documentation is about. Change no file."
 OTHER_FP = "doctor-verify"
 WRONG_THREAD_KEY = "doctor-verify-knows-no-key"
-NO_JOB = "doctor-verify-looks-for-nothing"
+MISSING_JOB = "doctor-verify-no-such-job"
 
 CREDITS_PER_ANSWER = 23
 CREDITS_PER_JOB = 110
@@ -70,14 +70,6 @@ GET_JOB_PATHS = (
 LOOK_SECONDS = 5.0
 NOT_FOUND_SECONDS = 120.0
 """How long a new job is looked for."""
-
-
-class MakeSession(Protocol):
-    """Makes a session with the settings of the user, changed by the arguments."""
-
-    def __call__(self, **changes: Any) -> mintlify.MintlifySession:
-        """Return the session."""
-        ...
 
 
 @define(eq=False)
@@ -113,13 +105,13 @@ class Verification:
     """One run: the requests, in their order.
 
     Args:
-        make: Makes sessions that record to *watch*.
+        make: Makes a session that records to *watch*, with the user's settings, changed by the arguments.
         watch: What went over the wire.
         keys: The keys by kind, ``admin`` and ``assistant``; an operation without its key is left out.
         tell: Is told what is being done.
     """
 
-    make: MakeSession
+    make: Callable[..., mintlify.MintlifySession]
     watch: Watch
     keys: Mapping[str, str]
     tell: Callable[[str], object]
@@ -135,14 +127,13 @@ class Verification:
         else:
             self.report.unseen("framing", "no assistant key or no domain is set")
         if reached and "admin" in self.keys:
-            await self._look_for_nothing()
+            await self._read_missing_job()
             if with_job:
                 await self._job()
+        why = "a job shows it: --job" if "admin" in self.keys else "no admin key is set"
         for name in ("get-job path", "only `id` and `status` of a job are certain", "a job may answer 404"):
-            self.report.unseen(
-                name, "a job shows it: --job" if "admin" in self.keys else "no admin key is set"
-            )
-        if self.watch.exchanges and any(one.status is not None for one in self.watch.exchanges) and reached:
+            self.report.unseen(name, why)
+        if reached and any(one.status is not None for one in self.watch.exchanges):
             self.report.held("base URL", "it answers")
         check_prefixes(self.report, self.accepted)
         check_headers(self.report, self.watch.exchanges)
@@ -169,9 +160,8 @@ class Verification:
             self.report.facts["stream"] = stream_facts(exchange, first.events)
             await self._thread(first, exchange)
         self.tell("asking with a wrong key")
-        wrong = await self._ask(
-            "Hm?", assistant_key=f"{mintlify.Assumptions().assistant_key_prefix}doctor_verify_wrong"
-        )
+        wrong_key = f"{mintlify.Assumptions().assistant_key_prefix}doctor_verify_wrong"
+        wrong = await self._ask("Hm?", assistant_key=wrong_key)
         self.report.facts["wrong_key_status"] = wrong.status
         return True
 
@@ -211,7 +201,7 @@ class Verification:
         return asked
 
     def _moved(self, error: MintlifyError | None) -> bool:
-        """Return whether the service is not at this address."""
+        """Return whether the service is at another address."""
         if isinstance(error, APIConnectionError):
             self.report.trouble.append(str(error))
             return True
@@ -219,9 +209,8 @@ class Verification:
             return False
         there = urlsplit(error.headers.get("location", ""))
         line = f"MINTLIFY_BASE_URL={there.scheme}://{there.netloc}" if there.netloc else "MINTLIFY_BASE_URL=…"
-        self.report.broken(
-            "base URL", f"it answers {error.status} and names {there.netloc or 'another path'}", line
-        )
+        seen = f"it answers {error.status} and names {there.netloc or 'another path'}"
+        self.report.broken("base URL", seen, line)
         return True
 
     async def _ask(self, question: str, thread: mintlify.Thread | None = None, **changes: Any) -> Asked:
@@ -273,18 +262,17 @@ class Verification:
 
     # Jobs
 
-    async def _look_for_nothing(self) -> None:
+    async def _read_missing_job(self) -> None:
         self.tell("reading a job that does not exist")
         async with self.make(**self.changes) as session:
             try:
-                await session.job(NO_JOB).refresh()
+                await session.job(MISSING_JOB).refresh()
             except NotFoundError as error:
                 self.accepted["admin"] = self.keys["admin"]
                 self.report.facts["unknown_job_status"] = error.status
                 if "job" in error.body.lower() and "/job" not in error.body.lower():  # not: no such path
-                    self.report.held(
-                        "get-job path", "a job that does not exist is answered with 404, as a job"
-                    )
+                    seen = "a job that does not exist is answered with 404, as a job"
+                    self.report.held("get-job path", seen)
             except APIStatusError as error:
                 self.report.facts["unknown_job_status"] = error.status
                 if not self._moved(error):
@@ -332,9 +320,8 @@ class Verification:
             else:
                 self.report.held("a job may answer 404", f"it was found after {passed:.0f} s")
             return True
-        self.report.broken(
-            "get-job path", f"404 for {NOT_FOUND_SECONDS:g} s", 'assumptions=Assumptions(get_job_path="…")'
-        )
+        line = 'assumptions=Assumptions(get_job_path="…")'
+        self.report.broken("get-job path", f"404 for {NOT_FOUND_SECONDS:g} s", line)
         return False
 
     async def _find_elsewhere(self, handle: mintlify.JobHandle) -> bool:
@@ -375,11 +362,8 @@ class Verification:
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Say what it costs, ask, run, and print what was found."""
     keys = {
-        kind: setting.found(options)[1]
-        for kind, setting, needed in (
-            ("assistant", ASSISTANT_KEY, FOR_QUESTIONS),
-            ("admin", ADMIN_KEY, FOR_JOBS),
-        )
+        str(needed[0].key): needed[0].found(options)[1]
+        for needed in (FOR_QUESTIONS, FOR_JOBS)
         if all(one.found(options)[1] for one in needed)
     }
     if not keys or (options.job and "admin" not in keys):
@@ -403,15 +387,10 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 def _confirm(options: argparse.Namespace, terminal: Terminal, address: str, *, questions: bool) -> None:
     """Say what the run costs, and go on if the user agrees."""
-    costs = [f"asks 2 questions (about {2 * CREDITS_PER_ANSWER} credits)"] if questions else []
-    costs += (
-        [f"creates a job (about {CREDITS_PER_JOB} credits; it may open a pull request)"]
-        if options.job
-        else []
-    )
-    terminal.note(
-        f"this {' and '.join(costs) or 'reads a job that does not exist, which is free,'} at {address}"
-    )
+    costs = [f"asks 2 questions (about {2 * CREDITS_PER_ANSWER} credits)"] * questions
+    costs += [f"creates a job (about {CREDITS_PER_JOB} credits; it may open a pull request)"] * options.job
+    what = " and ".join(costs) or "reads a job that does not exist, which is free,"
+    terminal.note(f"this {what} at {address}")
     if options.yes:
         return
     if not sys.stdin.isatty():

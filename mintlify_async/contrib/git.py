@@ -77,17 +77,14 @@ _FAILURES: Final[tuple[tuple[Reason, re.Pattern[str]], ...]] = (
 )
 """What git prints in English when a step fails, for each reason."""
 
-_OTHERWISE: Final[Reason] = "unreachable"
-
 
 class GitLedgerError(StateError):
     """A ledger in a git remote cannot be used; nothing was claimed, so nothing is sent.
 
     Attributes:
-        reason: ``permission`` (the token or key may not write to the repository, or not read it),
-            ``refused`` (the remote does not take refs under the prefix), ``raced`` (other processes kept
-            changing the claim), ``unreachable``, or ``git`` (git is not installed, or the directory is
-            not a checkout).
+        reason: ``permission`` (the token or key may not write to the repository, or not read it), ``refused``
+            (the remote does not take refs under the prefix), ``raced`` (other processes kept changing the
+            claim), ``unreachable``, or ``git`` (git is not installed, or the directory is not a checkout).
     """
 
     def __init__(self, message: str, *, reason: Reason) -> None:
@@ -235,7 +232,10 @@ class GitLedger(NothingToClose):
             if error is None:
                 return wanted
             # Its answer may be lost, or another process was first: the remote knows.
-            seen = await self._read_after(error, key)
+            try:
+                seen = await self._read(key)
+            except GitLedgerError:
+                raise error from None
             if seen == held and error.reason != "raced":
                 raise error
             held = seen
@@ -249,17 +249,11 @@ class GitLedger(NothingToClose):
     async def _change_any(self, key: str, rule: Callable[[Claim | None], Claim | None]) -> None:
         await self._change(key, rule, await self._read(key))
 
-    async def _read_after(self, error: GitLedgerError, key: str) -> _Held | None:
-        try:
-            return await self._read(key)
-        except GitLedgerError:
-            raise error from None
-
     async def _read(self, key: str) -> _Held | None:
         return next(iter(await self._fetch(self.ref(key))), None)
 
     async def _step(self, step: Coroutine[Any, Any, T]) -> T:
-        """Run a change. A cancelled one goes on for a while: half a push leaves it open what was done."""
+        """Run a change. When it is cancelled, git gets some seconds to finish its push."""
         return await finish_shielded(self._limited(step), patience=PATIENCE)
 
     async def _limited(self, step: Coroutine[Any, Any, T]) -> T:
@@ -335,11 +329,11 @@ class GitLedger(NothingToClose):
 
     def _failure(self, said: str, ref: str | None) -> GitLedgerError:
         """Return the error for what git has printed."""
-        matching: list[Reason] = [reason for reason, pattern in _FAILURES if pattern.search(said)]
-        reason = matching[0] if matching else _OTHERWISE
+        reasons: list[Reason] = [reason for reason, pattern in _FAILURES if pattern.search(said)]
+        reasons.append("unreachable")
         lines = re.findall(r"^(?:(?:remote|fatal|error): +|!\t\S+\t)(.*\S)", said, re.MULTILINE)
         told = "; ".join(dict.fromkeys(lines)) or said.strip() or "it gave no reason"
-        return self._error(reason, re.sub(r"(\w+://)[^/@\s]+@", r"\1…@", told), ref)
+        return self._error(reasons[0], re.sub(r"(\w+://)[^/@\s]+@", r"\1…@", told), ref)
 
     def _error(self, reason: Reason, said: str, ref: str | None = None) -> GitLedgerError:
         verb, right = ("read", "read") if ref is None else ("write to", "write")

@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias, cast
 
 from ..errors import ConfigurationError, printable
 
+__all__ = ["as_object"]
+
 MASK: Final = "***"
 """Replaces a thread's key."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from weakref import ReferenceType, WeakValueDictionary, ref
 
-__all__ = ["TimerEntry", "TimerQueue"]
+__all__ = ["SWEEP_ABOVE", "TimerEntry", "TimerQueue"]
 
 SWEEP_ABOVE = 64  # entries; fewer are not worth a look at which of them are cancelled
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from attrs import frozen
 
@@ -93,27 +92,13 @@ def _stem(folder: Path, file: Path) -> str:
 
 
 def _navigation(folder: Path) -> list[str]:
+    """Return the texts in the navigation of ``docs.json``, pages among them, in their order."""
     try:
-        settings: object = json.loads((folder / "docs.json").read_text(encoding="utf-8"))
+        settings = (folder / "docs.json").read_text(encoding="utf-8")
     except (OSError, ValueError):
         return []
-    if not isinstance(settings, dict):
-        return []
-    return list(_named(cast("dict[str, object]", settings).get("navigation")))
-
-
-def _named(node: object) -> Iterator[str]:
-    """Yield the pages of a navigation: groups, tabs, versions and the like may be nested."""
-    if isinstance(node, dict):
-        for below in cast("dict[str, object]", node).values():
-            if isinstance(below, list | dict):
-                yield from _named(cast("object", below))
-    elif isinstance(node, list):
-        for below in cast("list[object]", node):
-            if isinstance(below, str):
-                yield below.strip("/")
-            else:
-                yield from _named(below)
+    texts = re.findall(r'"/*([^"]*?)/*"', settings.partition('"navigation"')[2])
+    return list(dict.fromkeys(texts))
 
 
 def read_page(folder: Path, file: Path) -> Page:

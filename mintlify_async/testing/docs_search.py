@@ -134,41 +134,33 @@ def _spread(hits: list[Section]) -> list[Section]:
 
 
 def _scores(table: str, weights: Mapping[str, float]) -> str:
-    numbers = ", ".join(map(str, weights.values()))
-    return f"(SELECT rowid AS id, -bm25({table}, {numbers}) AS score FROM {table} WHERE {table} MATCH :match)"
+    score = f"-bm25({table}, {', '.join(map(str, weights.values()))}) AS score"
+    return f"(SELECT rowid AS id, page, {score} FROM {table} WHERE {table} MATCH :match)"
 
 
 SEARCH = f"""
 SELECT section.id, section.score + page.score + ifnull(name.score, 0)
 FROM {_scores("sections", SECTION)} AS section
-JOIN page_of ON page_of.section = section.id
-JOIN {_scores("pages", PAGE)} AS page ON page.id = page_of.page
-LEFT JOIN {_scores("names", NAME)} AS name ON name.id = page_of.page
+JOIN {_scores("pages", PAGE)} AS page USING (page)
+LEFT JOIN {_scores("names", NAME)} AS name USING (page)
 """
 
 
 def _build_database(sections: Sequence[Section]) -> sqlite3.Connection:
-    by_page: dict[str, list[Section]] = {}
+    by_page: dict[Page, list[Section]] = {}
     for section in sections:
-        by_page.setdefault(section.page.path, []).append(section)
-    numbers = {path: number for number, path in enumerate(by_page, 1)}
+        by_page.setdefault(section.page, []).append(section)
+    pages = [
+        (" ".join(one.heading for one in inside), " ".join(one.content for one in inside), page.path)
+        for page, inside in by_page.items()
+    ]
     database = sqlite3.connect(":memory:", check_same_thread=False)
-    for table, columns in {"sections": SECTION, "pages": PAGE, "names": NAME}.items():
-        database.execute(
-            f"CREATE VIRTUAL TABLE {table} USING fts5({', '.join(columns)}, tokenize='porter unicode61')"
-        )
-    database.execute("CREATE TABLE page_of (section INTEGER PRIMARY KEY, page INTEGER)")
-    insert = "INSERT INTO {}(rowid, {}) VALUES (?, ?, ?)"
-    for number, section in enumerate(sections, 1):
-        row = (number, section.heading, section.content)
-        database.execute(insert.format("sections", ", ".join(SECTION)), row)
-        database.execute("INSERT INTO page_of VALUES (?, ?)", (number, numbers[section.page.path]))
-    for path, inside in by_page.items():
-        headings = " ".join(section.heading for section in inside)
-        content = " ".join(section.content for section in inside)
-        page = inside[0].page
-        database.execute(insert.format("pages", ", ".join(PAGE)), (numbers[path], headings, content))
-        database.execute(
-            insert.format("names", ", ".join(NAME)), (numbers[path], page.title, page.description)
-        )
+    for table, weights, rows in (
+        ("sections", SECTION, [(one.heading, one.content, one.page.path) for one in sections]),
+        ("pages", PAGE, pages),
+        ("names", NAME, [(page.title, page.description, page.path) for page in by_page]),
+    ):
+        columns = f"{', '.join(weights)}, page UNINDEXED, tokenize='porter unicode61'"
+        database.execute(f"CREATE VIRTUAL TABLE {table} USING fts5({columns})")
+        database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", rows)
     return database

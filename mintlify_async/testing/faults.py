@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from .http_answer import Answer, Pause, Piece, join_bytes
+from .http_answer import Answer, Pause, Piece, join_bytes, to_bytes, to_pieces
 from .raw_connection import Ending, RawWire, chunk, framed, framing_of, head, split_body
 
 
@@ -266,7 +266,7 @@ class Endless(_Written):
         at: After how many bytes of the answer's own body the pieces begin.
     """
 
-    piece: bytes = b": still here\n\n"
+    piece: bytes = field(default=b": still here\n\n", converter=to_bytes)
     pause: float = 1.0
     at: int = 0
 
@@ -289,10 +289,6 @@ class TlsAlert(_Written):
         return [b"\x15\x03\x03\x00\x02\x02\x28"]  # the alert handshake_failure
 
 
-def _to_pieces(values: Iterable[bytes | float]) -> tuple[Piece, ...]:
-    return tuple(value if isinstance(value, bytes) else Pause(value) for value in values)
-
-
 @frozen
 class Raw(_Written):
     r"""Exactly these bytes, from the status line on, whether they are HTTP or not.
@@ -302,11 +298,11 @@ class Raw(_Written):
         Raw([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", 7.0, b"b"])
 
     Args:
-        pieces: Bytes, each sent with a write of its own; a number is a pause, in seconds.
+        pieces: Bytes or texts, each sent with a write of its own; a number is a pause, in seconds.
         how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
     """
 
-    pieces: tuple[Piece, ...] = field(converter=_to_pieces)
+    pieces: tuple[Piece, ...] = field(converter=to_pieces)
     how: Ending = "fin"
     for_connections = True
 

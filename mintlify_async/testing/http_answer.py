@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from attrs import evolve, field, frozen
+
+from ..events import Event
 
 # What the AI SDK's servers send with a stream. No client needs any of them.
 STREAM_HEADERS: Mapping[str, str] = {
@@ -34,15 +36,6 @@ class Pause:
 
 Piece = bytes | Pause
 """A part of a body: bytes that are written at once, or a pause."""
-
-
-@runtime_checkable
-class WireEvent(Protocol):
-    """An object with a JSON form, such as a stream event of this package."""
-
-    def to_wire(self) -> Mapping[str, Any]:
-        """Return the JSON form."""
-        ...
 
 
 @frozen(kw_only=True)
@@ -85,6 +78,18 @@ class Answer:
         return evolve(self, headers=merge_headers(self.headers, headers))
 
 
+def to_bytes(text: bytes | str) -> bytes:
+    """Return *text* as bytes."""
+    if not isinstance(text, bytes | str):  # pyright: ignore[reportUnnecessaryIsInstance] - users may pass anything
+        raise TypeError(f"must be text or bytes, not {type(text).__name__}")
+    return text.encode() if isinstance(text, str) else text
+
+
+def to_pieces(values: Iterable[bytes | str | float]) -> tuple[Piece, ...]:
+    """Return texts and bytes as bytes, and numbers, which are seconds, as pauses."""
+    return tuple(Pause(value) if isinstance(value, int | float) else to_bytes(value) for value in values)
+
+
 def join_bytes(pieces: Iterable[Piece]) -> bytes:
     """Return the bytes of *pieces*, without the pauses."""
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
@@ -103,9 +108,9 @@ def json_answer(status: int, document: object, headers: Mapping[str, str] | None
     return Answer(status=status, headers=merge_headers(own, headers or {}), body=body)
 
 
-def encode_event(event: Mapping[str, Any] | WireEvent) -> bytes:
+def encode_event(event: Mapping[str, Any] | Event) -> bytes:
     """Return one server-sent event in the format of the AI SDK's servers."""
-    wire = event.to_wire() if isinstance(event, WireEvent) else event
+    wire = event.to_wire() if isinstance(event, Event) else event
     try:
         text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold but a JSON escape can
@@ -114,7 +119,7 @@ def encode_event(event: Mapping[str, Any] | WireEvent) -> bytes:
 
 
 def event_stream(
-    events: Iterable[Mapping[str, Any] | WireEvent | float],
+    events: Iterable[Mapping[str, Any] | Event | float],
     *,
     headers: Mapping[str, str] | None = None,
     pause: float = 0.0,

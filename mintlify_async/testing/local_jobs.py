@@ -6,7 +6,7 @@ import difflib
 import itertools
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,10 @@ from .docs_pages import Page
 from .docs_search import DocsIndex
 
 ENDED = frozenset({"completed", "failed", "archived"})
+
+
+def _to_lags(stale: float | Iterable[float]) -> tuple[float, ...]:
+    return tuple(stale) if isinstance(stale, Iterable) else (stale,)
 
 
 @frozen(kw_only=True)
@@ -52,7 +56,7 @@ class JobLife:
     outcome: str = "completed"
     files: bool = True
     pr_delay: float = 0.0
-    stale: float | Sequence[float] = 0.0
+    stale: tuple[float, ...] = field(default=(0.0,), converter=_to_lags)
     stale_spread: float = 0.0
     not_found: float = 0.0
     archive_after: float | None = None
@@ -62,23 +66,18 @@ class JobLife:
     def __attrs_post_init__(self) -> None:
         for name in ("seconds", "pr_delay", "stale_spread", "not_found"):
             check_seconds(getattr(self, name), name, zero=True)
-        for lag in self.replicas or (None,):
+        for lag in self.stale or (None,):
             check_seconds(lag, "stale", zero=True)
-
-    @property
-    def replicas(self) -> tuple[float, ...]:
-        """How far each replica is behind after a follow-up, in seconds."""
-        return (self.stale,) if isinstance(self.stale, int | float) else tuple(self.stale)
 
     @property
     def most_stale(self) -> float:
         """How far a poll may be behind after a follow-up, in seconds."""
-        return max(self.replicas) + self.stale_spread
+        return max(self.stale) + self.stale_spread
 
     def delays(self) -> Iterator[float]:
         """Yield how far each poll is behind."""
         chance = random.Random(0)
-        for replica in itertools.cycle(self.replicas):
+        for replica in itertools.cycle(self.stale):
             yield replica + chance.uniform(0, self.stale_spread)
 
     def status_after(self, elapsed: float) -> str:
@@ -127,7 +126,7 @@ class _Turn:
     edit: ProposedEdit | None
     looks_left: list[str]
     delays: Iterator[float] = field(init=False)
-    delay: float = field(init=False)
+    delay: float = field(init=False)  # how far the next poll is behind
 
     def __attrs_post_init__(self) -> None:
         self.delays = self.life.delays()
@@ -192,10 +191,7 @@ class LocalJob:
         return self._clock.now() >= first.at + first.life.not_found
 
     def add(self, turn: _Turn) -> None:
-        """Add a follow-up; polls return the earlier result while its ``stale`` lasts."""
-        if self.status not in ENDED:  # an active job has no earlier result
-            turn.life = evolve(turn.life, stale=0.0, stale_spread=0.0)
-            turn.__attrs_post_init__()
+        """Add a follow-up."""
         self._turns.append(turn)
 
     def record(self, *, polled: bool = False) -> dict[str, Any]:
@@ -257,7 +253,9 @@ class LocalJobs(dict[str, LocalJob]):
         return job
 
     def follow_up(self, job: LocalJob, prompt: str, life: JobLife) -> None:
-        """Give *job* a further prompt."""
+        """Give *job* a further prompt; polls return the earlier result while ``stale`` lasts."""
+        if job.status not in ENDED:  # an active job has no earlier result
+            life = evolve(life, stale=0.0, stale_spread=0.0)
         job.add(self._turn(prompt, life, job.edits))
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:

@@ -14,7 +14,6 @@ from email.utils import formatdate
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -98,6 +97,7 @@ class LocalService:
         script: The scripted answers, as a :class:`Script`.
         life: How jobs proceed from now on; can be set.
         limits: The rate limits; can be set.
+        observer: Called with each request when its answer has ended; can be set.
         clock: The clock.
         docs: The documentation pages, as a :class:`DocsIndex`.
         jobs: The jobs, by id.
@@ -163,8 +163,7 @@ class LocalService:
         self.read_only_key, self.expired_key = keys.read_only, keys.expired
         self.port = port
         self._cors, self._host, self._ssl = cors, host, ssl
-        self._received = 0
-        self._observer = observer
+        self.observer: Callable[[RecordedRequest], object] | None = observer
         self._control = control
         self._listener: asyncio.Server | None = None
         self._web: web.Server | None = None
@@ -255,9 +254,7 @@ class LocalService:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def start(self) -> None:
@@ -366,8 +363,8 @@ class LocalService:
             self._busy.discard(http.protocol)
             request.seconds = self.clock.now() - request.at
             self._tell_waiters()
-            if self._observer is not None:
-                self._observer(request)
+            if self.observer is not None:
+                self.observer(request)
 
     async def _respond(self, http: web.BaseRequest, request: RecordedRequest) -> web.StreamResponse:
         if http.method == "OPTIONS" and self._cors:
@@ -387,10 +384,8 @@ class LocalService:
         return response
 
     def _record(self, http: web.BaseRequest) -> RecordedRequest:
-        self._received += 1
         operation, params = find_operation(http.method, http.raw_path)
         request = RecordedRequest(
-            number=self._received,
             operation=operation,
             method=http.method,
             path=http.raw_path,
@@ -399,7 +394,7 @@ class LocalService:
             wall=self.clock.wall(),
             params=params,
             address=http.remote or "",
-            port=_port_of(http),
+            port=(http.get_extra_info("peername") or ("", 0))[1],
         )
         self.requests.append(request)
         self._tell_waiters()
@@ -428,8 +423,3 @@ class LocalService:
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Expose-Headers": "X-Thread-Id, X-Thread-Key",
         }
-
-
-def _port_of(http: web.BaseRequest) -> int:
-    peer = http.transport.get_extra_info("peername") if http.transport is not None else None
-    return peer[1] if isinstance(peer, tuple) else 0  # pyright: ignore[reportUnknownVariableType] - a socket's address

@@ -63,7 +63,7 @@ class NetworkGuard:
         def test_it(mintlify_guard):
             mintlify_guard.allow("api.example.com")
 
-    A UDP socket may be connected to another machine, which sends nothing, but not send to it.
+    Connecting a UDP socket to another machine is allowed, because it sends nothing; sending is refused.
 
     Attributes:
         attempts: The refused hosts, in order.

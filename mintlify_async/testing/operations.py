@@ -10,14 +10,15 @@ from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
+from ..model.json_text import as_object
 from ..runtime.clock import Clock
 from .assistant_answers import AnswerStyle, Content, Question, answer_events, content_events
 from .docs_search import DocsIndex
 from .http_answer import Answer, event_stream, json_answer
 from .local_jobs import JobLife, LocalJob, LocalJobs
 from .local_threads import LocalThread, LocalThreads, ThreadStyle
-from .rate_limits import LimitCounter, LimitRule, Limits
-from .request_checks import as_object, ask_mistakes, prompt_mistake
+from .rate_limits import LimitCounter, Limits
+from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
 
 ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
@@ -216,24 +217,12 @@ class Operations:
         )
         now = self.clock.now()
         wait = self.counter.take(rules, now)
-        headers = self._limit_headers(rules, now) if limits.reset_headers else {}
+        headers = self.counter.headers(rules, now, self.clock.wall()) if limits.reset_headers else {}
         if wait is None:
             return headers
         if limits.retry_after:
             headers["Retry-After"] = str(math.ceil(wait))
         raise Refusal(429, "Rate limit exceeded", headers=headers)
-
-    def _limit_headers(self, rules: list[LimitRule], now: float) -> dict[str, str]:
-        """Return the headers of the rule with the fewest uses left."""
-        if not rules:
-            return {}
-        tightest = min(rules, key=lambda rule: self.counter.left(rule, now)[0])
-        left, reset = self.counter.left(tightest, now)
-        return {
-            "X-RateLimit-Limit": str(tightest.limit),
-            "X-RateLimit-Remaining": str(left),
-            "X-RateLimit-Reset": str(math.ceil(self.clock.wall() + reset)),
-        }
 
 
 def _document(request: RecordedRequest) -> dict[str, Any]:
@@ -247,8 +236,8 @@ def _document(request: RecordedRequest) -> dict[str, Any]:
 
 def _prompt(request: RecordedRequest) -> str:
     document = _document(request)
-    if mistake := prompt_mistake(document):
-        raise Refusal(400, mistake)
+    if mistakes := prompt_mistakes(document):
+        raise Refusal(400, *mistakes)
     return str(document["prompt"])
 
 

@@ -5,6 +5,7 @@ Nothing is shared with the session's own quota: a mistake there must show in a t
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from typing import NamedTuple
 
@@ -86,10 +87,18 @@ class LimitCounter:
             self._uses[rule.counter].append(now)
         return None
 
-    def left(self, rule: LimitRule, now: float) -> tuple[int, float]:
-        """Return how many uses are left, and in how many seconds the oldest use leaves the window."""
+    def headers(self, rules: list[LimitRule], now: float, wall: float) -> dict[str, str]:
+        """Return what tells a client of the rule with the fewest uses left; *wall* is now since 1970."""
+        if not rules:
+            return {}
+        rule = min(rules, key=lambda rule: rule.limit - len(self._recent(rule, now)))
         uses = self._recent(rule, now)
-        return rule.limit - len(uses), (uses[0] + rule.window - now if uses else 0.0)
+        reset = uses[0] + rule.window - now if uses else 0.0
+        return {
+            "X-RateLimit-Limit": str(rule.limit),
+            "X-RateLimit-Remaining": str(rule.limit - len(uses)),
+            "X-RateLimit-Reset": str(math.ceil(wall + reset)),
+        }
 
     def _wait(self, rule: LimitRule, now: float) -> float | None:
         uses = self._recent(rule, now)

@@ -1,16 +1,11 @@
 r"""Recordings: what went over the wire, written to a file that the local service can play back.
 
 A recording is a file of JSON lines. The first is ``{"recording": 1, "redacted": true, …}``, where 1 is the
-version; each further one is an exchange, written when its answer has ended::
+version; each further one has the fields of an :class:`Exchange`, written when its answer has ended. Bytes are
+text, or ``{"base64": …}`` where they are not UTF-8::
 
-    {"at": 0.0, "request": {"operation": "ask", "method": "POST", "path": …, "headers": {…}, "body": …},
-     "response": {"after": 0.31, "status": 200, "headers": {…}},
-     "body": [[0.0, "data: {\"type\":\"start\"}\n\n"], [0.02, …]],
-     "end": {"after": 0.0, "how": "whole", "error": null}}
-
-Times are in seconds; ``after`` and the pause before each piece of the body count from what came before.
-Bytes are text, or ``{"base64": …}`` where they are not UTF-8. ``how`` is ``whole``, ``lost`` (the connection
-broke), ``left`` (we closed it), or ``none``: there was no answer, and ``status`` is null.
+    {"operation": "ask", "method": "POST", "path": …, "request_body": …, "after": 0.31, "status": 200,
+     "body": [[0.0, "data: {\"type\":\"start\"}\n\n"], [0.02, …]], "ended_after": 0.0, "how": "whole", …}
 """
 
 from __future__ import annotations
@@ -20,11 +15,13 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 import aiohttp
 from attrs import define, evolve, field
+from cattrs import Converter
 
 from ..http.failures import FOREIGN_ERRORS
 from ..protocol.requests import Request
@@ -32,10 +29,9 @@ from ..runtime.clock import Clock
 from ..version import __version__
 from .redaction import BodyRedactor, redact_header, redact_path, secrets_in
 
-__all__ = ["RECORDING_VERSION", "Exchange", "ExchangeRecorder", "Recorder", "Tape"]
+__all__ = ["CONVERTER", "RECORDING_VERSION", "Exchange", "ExchangeRecorder", "Recorder", "Tape"]
 
 RECORDING_VERSION = 1
-MICROSECOND_DIGITS = 6
 
 How: TypeAlias = Literal["whole", "lost", "left", "none"]
 
@@ -53,13 +49,14 @@ class Exchange:
         route: The path's template.
         request_headers: The headers that were sent, names in lower case.
         request_body: The body that was sent; empty if there was none.
-        at: When it was sent, on the session's clock.
+        at: When it was sent, in seconds: of the session's clock; in a file, since its first exchange.
         after: Seconds until the answer's headers, or until it was known that there is no answer.
         status: The answer's status; None without an answer.
         headers: The answer's headers, names in lower case; of a repeated one, the first.
         body: The pieces of the body as they were read, each with the seconds since the one before.
         ended_after: Seconds from the last piece to the end.
-        how: How the answer ended.
+        how: How the answer ended: ``whole``, ``lost`` (the connection broke), ``left`` (we closed it), or
+            ``none`` (there was none).
         error: The class of the network's error, if there was one.
     """
 
@@ -100,32 +97,25 @@ class Exchange:
             body=pieces,
         )
 
-    def to_line(self, began: float) -> dict[str, Any]:
-        """Return the JSON line; its time counts from *began*."""
-        return {
-            "at": _rounded(self.at - began),
-            "request": {
-                "operation": self.operation,
-                "method": self.method,
-                "path": self.path,
-                "headers": self.request_headers,
-                "body": _to_json(self.request_body),
-            },
-            "response": {"after": _rounded(self.after), "status": self.status, "headers": self.headers},
-            "body": [[_rounded(pause), _to_json(piece)] for pause, piece in self.body],
-            "end": {"after": _rounded(self.ended_after), "how": self.how, "error": self.error},
-        }
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds, MICROSECOND_DIGITS)
-
 
 def _to_json(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
     except UnicodeDecodeError:  # a piece may end in the middle of a character
         return {"base64": base64.b64encode(data).decode()}
+
+
+def _to_bytes(recorded: Any, _: object) -> bytes:
+    if isinstance(recorded, str):
+        return recorded.encode()
+    return base64.b64decode(recorded["base64"], validate=True)
+
+
+CONVERTER = Converter()
+"""Reads and writes an exchange as JSON."""
+CONVERTER.register_structure_hook(bytes, _to_bytes)
+CONVERTER.register_unstructure_hook(bytes, _to_json)
+CONVERTER.register_unstructure_hook(float, partial(round, ndigits=6))  # microseconds
 
 
 class ExchangeRecorder:
@@ -186,9 +176,9 @@ class Recorder(ExchangeRecorder):
         if self._path is None:
             return
         self._began = exchange.at if self._began is None else self._began
+        shown = evolve(exchange.redacted(keep_text=self._keep_text), at=exchange.at - self._began)
         try:
-            line = exchange.redacted(keep_text=self._keep_text).to_line(self._began)
-            self._write(self._path, line, os.O_APPEND)
+            self._write(self._path, CONVERTER.unstructure(shown), os.O_APPEND)
         except OSError as error:
             log.warning("the recording %s ends here: %s", self._path, error.strerror)
             self._path = None

@@ -1,7 +1,7 @@
 """Replaces text in recorded requests and answers, so that nothing private is left and every length stays.
 
-Letters and digits become ``x``, a longer character another one of as many bytes, an escape one of its kind.
-What the interface itself says stays: names of fields, types, states, ids, and the punctuation between words.
+Letters and digits become ``x``. A character of several bytes becomes another one of as many bytes, and an
+escape sequence another of the same length. Field names, types, states, ids and punctuation stay.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _KEPT_FIELDS: Final = frozenset(
         *("messageId", "toolCallId", "toolName", "sourceId", "approvalId", "threadId", "inputEncoding"),
     }
 )
-"""Fields whose text is the interface's own, or an id, at the places of :data:`_STRUCTURE`."""
+"""Fields whose text stays, in objects of the interface: its own words, and ids."""
 
 _STRUCTURE: Final = frozenset({"messages", "parts"})
-"""The fields whose objects are the interface's, too. Whatever stands below another field is the user's."""
+"""Fields that hold objects of the interface. Everything below another field is the user's."""
 
 _KEPT_EVERYWHERE: Final = frozenset({"threadId"})
 _SECRET_FIELD: Final = "threadKey"
@@ -155,7 +155,7 @@ class BodyRedactor:
     secrets: Iterable[str] = ()
 
     def redact(self, body: bytes) -> bytes:
-        """Return *body* with every byte of a length or of framing in its place."""
+        """Return *body* with as many bytes, and with line ends and punctuation in the same places."""
         text = body.decode("utf-8", "surrogateescape")
         for secret in self.secrets:
             text = text.replace(secret, "x" * len(secret))
@@ -187,11 +187,9 @@ def _encoded(text: str) -> bytes:
 
 
 def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
-    """Return the keys that an answer or a request shows: in headers by their names, and ``threadKey``."""
+    """Return the secrets in a request or an answer: values of secret headers, and threads' keys."""
     shown = [value for name, value in headers.items() if _SECRET_HEADER.search(name.lower())]
-    found = {
-        word for value in shown if "=" not in value for word in value.split()
-    }  # not a cookie's attributes
+    found = {word for value in shown if "=" not in value for word in value.split()}  # "=": a cookie's name
     found.update(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
     return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
 

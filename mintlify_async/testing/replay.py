@@ -5,20 +5,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
 
 from attrs import frozen
+from cattrs import BaseValidationError
 
 from ..errors import ConfigurationError
+from ..model.json_text import as_object
 from .faults import Fault
 from .http_answer import Answer, Pause, Piece
 from .operations import find_operation
 from .raw_connection import Ending, RawWire, framed, head
-from .recorder import RECORDING_VERSION, Exchange
+from .recorder import CONVERTER, RECORDING_VERSION, Exchange
 from .script import Rule
 
 
@@ -69,10 +70,27 @@ def replay_rules(path: str | os.PathLike[str]) -> list[Rule]:
     """Return the scripted answers that play the recording: each operation's in the recorded order.
 
     Raises:
-        ConfigurationError: The file is not a recording.
+        ConfigurationError: The file is not a recording, or one of a newer version; the line is named.
         OSError: The file cannot be read.
     """
-    return [_rule(exchange) for exchange in load_recording(path)]
+    lines = Path(path).read_bytes().splitlines()
+    version: object = None
+    with suppress(ValueError, RecursionError):
+        version = (as_object(json.loads(lines[0] if lines else b"")) or {}).get("recording")
+    if version != RECORDING_VERSION:
+        newer = isinstance(version, int) and version > RECORDING_VERSION
+        why = f"has version {version}: a newer mintlify-async plays it" if newer else "is not a recording"
+        raise ConfigurationError(f"replay: {os.fspath(path)} {why}", field="replay")
+    rules = list[Rule]()
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            rules.append(_rule(CONVERTER.structure(json.loads(line), Exchange)))
+        except (BaseValidationError, ValueError, RecursionError):
+            raise ConfigurationError(
+                f"replay: line {number} of {os.fspath(path)} is not an exchange; record it again",
+                field="replay",
+            ) from None
+    return rules
 
 
 def _rule(exchange: Exchange) -> Rule:
@@ -80,65 +98,3 @@ def _rule(exchange: Exchange) -> Rule:
     headers = {name: value for name, value in exchange.headers.items() if name not in _NOT_PLAYED}
     answer = Answer(status=exchange.status or 503, headers=headers)
     return Rule(operation=known, answer=answer, delay=exchange.after, fault=Played(exchange))
-
-
-def load_recording(path: str | os.PathLike[str]) -> list[Exchange]:
-    """Return the exchanges of a recording.
-
-    Raises:
-        ConfigurationError: The file is not a recording, or one of a newer version; the line is named.
-        OSError: The file cannot be read.
-    """
-    lines = Path(path).read_bytes().splitlines()
-    opening = _object(lines[0] if lines else b"")
-    version = opening.get("recording") if opening is not None else None
-    if version != RECORDING_VERSION:
-        newer = isinstance(version, int) and version > RECORDING_VERSION
-        why = f"has version {version}: a newer mintlify-async plays it" if newer else "is not a recording"
-        raise ConfigurationError(f"replay: {os.fspath(path)} {why}", field="replay")
-    exchanges = list[Exchange]()
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            exchanges.append(_exchange(_object(line)))
-        except (KeyError, TypeError, ValueError, AttributeError):
-            raise ConfigurationError(
-                f"replay: line {number} of {os.fspath(path)} is not an exchange; record it again",
-                field="replay",
-            ) from None
-    return exchanges
-
-
-def _object(line: bytes) -> Any:
-    try:
-        found: object = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return cast("Any", found) if isinstance(found, dict) else None
-
-
-def _exchange(line: Any) -> Exchange:
-    request, answer, end = line["request"], line["response"], line["end"]
-    return Exchange(
-        operation=str(request["operation"]),
-        method=str(request["method"]),
-        path=str(request["path"]),
-        route=str(request["path"]),
-        request_headers=dict(request["headers"]),
-        request_body=_bytes(request["body"]),
-        at=float(line["at"]),
-        after=float(answer["after"]),
-        status=None if answer["status"] is None else int(answer["status"]),
-        headers={str(name): str(value) for name, value in answer["headers"].items()},
-        body=[(float(pause), _bytes(piece)) for pause, piece in line["body"]],
-        ended_after=float(end["after"]),
-        how=end["how"],
-        error=end["error"],
-    )
-
-
-def _bytes(recorded: Any) -> bytes:
-    if isinstance(recorded, dict):
-        return base64.b64decode(cast("dict[str, str]", recorded)["base64"], validate=True)
-    if not isinstance(recorded, str):
-        raise TypeError("neither text nor base64")
-    return recorded.encode()

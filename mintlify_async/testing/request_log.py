@@ -24,7 +24,6 @@ class RecordedRequest:
         assert request.headers["user-agent"].startswith("mintlify-async")
 
     Attributes:
-        number: Its number among the requests of the service, from 1.
         operation: ``create_job``, ``get_job``, ``send_message``, ``ask``, or ``other``.
         method: The HTTP method.
         path: The path exactly as it was sent, with the query.
@@ -41,7 +40,6 @@ class RecordedRequest:
         params: The decoded parts of the path: ``project`` and ``job``, or ``domain``.
     """
 
-    number: int
     operation: str
     method: str
     path: str
@@ -92,7 +90,7 @@ class RequestLog(list[RecordedRequest]):
         assert service.requests.count("create_job") == 1
         assert service.requests.of("ask")[-1].json["messages"][0]["role"] == "user"
 
-    ``clear()`` forgets the requests so far; their numbers go on.
+    ``clear()`` forgets the requests so far.
     """
 
     def __eq__(self, other: object) -> bool:  # without it, type checkers refuse a list of tuples

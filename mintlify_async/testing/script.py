@@ -9,10 +9,11 @@ from typing import Any, TypedDict, Unpack, cast
 from attrs import define, field, fields_dict
 
 from ..errors import ConfigurationError
+from ..events import Event
 from ..rendering import AnswerSource, Suggestion
 from .assistant_answers import Content
 from .faults import Fault
-from .http_answer import Answer, Pause, WireEvent, event_stream, json_answer
+from .http_answer import Answer, event_stream, json_answer, to_bytes, to_pieces
 from .local_jobs import JobLife
 from .request_log import RecordedRequest
 
@@ -96,6 +97,10 @@ class Rule:
         self.times = self.used
 
 
+KEPT = fields_dict(Rule).keys() - {"times"}
+"""The options that a rule keeps as they are."""
+
+
 class Script:
     r"""The scripted answers of a service: ``service.script``.
 
@@ -144,7 +149,7 @@ class Script:
         sources: Iterable[str | tuple[str, str] | Mapping[str, str] | AnswerSource] | None = None,
         suggestions: Iterable[tuple[str, str] | Mapping[str, str] | Suggestion] | None = None,
         error: str | None = None,
-        events: Iterable[Mapping[str, Any] | WireEvent | float] | None = None,
+        events: Iterable[Mapping[str, Any] | Event | float] | None = None,
         done: bool = True,
         pause: float | None = None,
         **options: Unpack[AnswerOptions],
@@ -170,7 +175,10 @@ class Script:
         """
         content = None
         if any(one is not None for one in (text, sources, suggestions, error)):
-            content = _content(text, sources, suggestions, error)
+            _check_text("text", text)
+            _check_text("error", error)
+            said, next_pages = _links("sources", sources or ()), _links("suggestions", suggestions or ())
+            content = Content(text=text or "", sources=said, suggestions=next_pages, error=error)
             _check_alone("events" if events is not None else None, options)
         answer = None
         if events is not None:
@@ -265,32 +273,15 @@ class Script:
         times = options.get("times", 1)
         if times is not None and times < 1:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
-        rule = Rule(
-            operation=operation,
-            answer=answer or exact_answer(operation, options),
-            respond=options.get("respond"),
-            fault=options.get("fault"),
-            delay=options.get("delay", 0.0),
-            life=options.get("life"),
-            fields=options.get("fields") or {},
-            headers=options.get("headers") or {},
-            times=times,
-        )
+        answer = answer or _exact_answer(operation, options)
+        kept = {name: value for name, value in options.items() if name in KEPT and value is not None}
+        rule = Rule(operation=operation, answer=answer, times=times, **kept)
         self._rules.append(rule)
         return rule
 
 
-def _content(text: object, sources: Any, suggestions: Any, error: object) -> Content:
-    return Content(
-        text=_text("text", "" if text is None else text),
-        sources=_links("sources", sources or ()),
-        suggestions=_links("suggestions", suggestions or ()),
-        error=None if error is None else _text("error", error),
-    )
-
-
 def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
-    """Refuse another kind of answer beside given words."""
+    """Refuse *other*, or an exact answer in *options*, beside text, sources, suggestions and error."""
     exact = ("json", "body", "chunks", "respond", "status")
     other = other or next((name for name in exact if name in options), None)
     if other is not None:
@@ -299,10 +290,9 @@ def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
         )
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str | None):
         raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}", field=name)
-    return value
 
 
 def _links(name: str, links: Iterable[object]) -> list[tuple[str | None, str]]:
@@ -332,11 +322,11 @@ def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
     )
 
 
-def _check_starts(events: Iterable[Mapping[str, Any] | WireEvent | float]) -> None:
+def _check_starts(events: Iterable[Mapping[str, Any] | Event | float]) -> None:
     """Refuse an event that belongs to a part that was not started; other mistakes may be on purpose."""
     started = set[object]()
     for number, event in enumerate(events):
-        wire = event.to_wire() if isinstance(event, WireEvent) else event
+        wire = event.to_wire() if isinstance(event, Event) else event
         if not isinstance(wire, Mapping):
             continue
         kind, _, step = str(wire.get("type")).rpartition("-")
@@ -351,33 +341,24 @@ def _check_starts(events: Iterable[Mapping[str, Any] | WireEvent | float]) -> No
             )
 
 
-def exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
+def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
     """Return the answer that the options describe, or None where the service is to answer by itself."""
     status: int | None = options.get("status")
     headers: Mapping[str, str] = options.get("headers") or {}
-    given = [name for name in ("body", "chunks") if options.get(name) is not None]
-    given += ["json"] * ("json" in options)  # null is a document, too
-    if len(given) > 1:
+    body, chunks = options.get("body"), options.get("chunks")
+    if ("json" in options) + (body is not None) + (chunks is not None) > 1:  # null is a JSON document, too
         raise ConfigurationError("give only one of json, body, chunks", field="body")
-    if given:
-        return _answer_with(given[0], options[given[0]], status or 200, headers)
+    if "json" in options:
+        return json_answer(status or 200, options["json"], headers)
+    if body is not None:
+        return Answer(status=status or 200, headers=headers, body=(to_bytes(body),) if body else ())
+    if chunks is not None:
+        pieces = to_pieces(chunks)
+        return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
     if status is None:
         return None
     name = "message" if operation in ("ask", "any") else "error"  # the assistant's and the agent's format
     return json_answer(status, {name: f"scripted status {status}"}, headers)
-
-
-def _answer_with(kind: str, value: Any, status: int, headers: Mapping[str, str]) -> Answer:
-    if kind == "json":
-        return json_answer(status, value, headers)
-    if kind == "body":
-        return Answer(status=status, headers=headers, body=(_to_bytes(value),) if value else ())
-    pieces = tuple(Pause(one) if isinstance(one, int | float) else _to_bytes(one) for one in value)
-    return Answer(status=status, headers=headers, body=pieces, chunked=True, separate=True)
-
-
-def _to_bytes(text: bytes | str) -> bytes:
-    return text.encode() if isinstance(text, str) else text
 
 
 def replace_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:

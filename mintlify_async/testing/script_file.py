@@ -16,17 +16,16 @@ The names are those of the arguments of ``Script``'s methods; ``"times": null`` 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from cattrs import BaseValidationError, Converter, transform_error
 
 from ..errors import ConfigurationError, printable
+from ..model.json_text import as_object
 from .faults import KINDS, Fault
-from .http_answer import Piece
 from .local_jobs import JobLife
-from .request_checks import as_list, as_object
 from .script import Rule, Script
 
 T = TypeVar("T")
@@ -67,11 +66,12 @@ def queue_answers(document: object, script: Script) -> list[Rule]:
     Raises:
         ConfigurationError: The document is not a script; the message names the entry and the mistake.
     """
-    entries = as_list((as_object(document) or {}).get("answers"))
-    if entries is None:
+    entries: Any = (as_object(document) or {}).get("answers")
+    if not isinstance(entries, list):
         raise ConfigurationError('script must be {"answers": [{"operation": …}, …]}', field="script")
     fresh = Script()
-    rules = [_queue_entry(number, as_object(entry), fresh) for number, entry in enumerate(entries)]
+    numbered = enumerate(cast("list[object]", entries))
+    rules = [_queue_entry(number, as_object(entry), fresh) for number, entry in numbered]
     script.extend(rules)
     return rules
 
@@ -145,34 +145,11 @@ def _exactly(*kinds: type) -> Any:
     return check
 
 
-def _read_bytes(value: object, _: object) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    raise TypeError(f"must be text, not {type(value).__name__}")
-
-
-def _read_piece(value: object, kind: object) -> bytes | float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value  # the fault makes a pause of it
-    return _read_bytes(value, kind)
-
-
-def _read_lags(value: object, _: object) -> float | tuple[float, ...]:
-    lags: list[object] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType] - JSON
-    numbers = tuple(lag for lag in lags if isinstance(lag, int | float) and not isinstance(lag, bool))
-    if len(numbers) != len(lags):
-        raise TypeError("must be a number of seconds, or a list of them")
-    return numbers if isinstance(value, list) else numbers[0]
-
-
 def _make_converter() -> Converter:
-    converter = Converter(forbid_extra_keys=True)
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
     for kind in (str, int, bool):
         converter.register_structure_hook(kind, _exactly(kind))
     converter.register_structure_hook(float, _exactly(float, int))
-    converter.register_structure_hook(bytes, _read_bytes)
-    converter.register_structure_hook_func(lambda kind: kind == Piece, _read_piece)
-    converter.register_structure_hook_func(lambda kind: kind == float | Sequence[float], _read_lags)
     return converter
 
 

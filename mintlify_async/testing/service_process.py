@@ -12,65 +12,27 @@ import signal
 import sys
 from collections.abc import Generator
 from datetime import UTC, datetime
-from pathlib import Path
 
-from .assistant_answers import AnswerStyle
-from .local_jobs import JobLife
 from .local_service import LocalService
 from .request_log import RecordedRequest
-from .script_file import load_script
 
 
-async def serve(
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    docs: Path | str | None = None,
-    script: Path | str | None = None,
-    replay: Path | str | None = None,
-    cors: str | bool = False,
-    pause: float = 0.0,
-    life: JobLife | None = None,
-    quiet: bool = False,
-) -> None:
-    """Run a local service until SIGTERM or SIGINT; ``mintlify-async serve`` calls this.
+async def serve(service: LocalService, *, quiet: bool = False) -> None:
+    """Run *service* until SIGTERM or SIGINT; ``mintlify-async serve`` calls this.
 
     ::
 
-        asyncio.run(serve(port=8765, docs="docs", cors="http://localhost:5173"))
+        asyncio.run(serve(LocalService(port=8765, cors="http://localhost:5173", control=True)))
 
     Args:
-        host: The address to listen on.
-        port: The port to listen on; 0 takes a free one, which the ready line names.
-        docs: A folder of Markdown pages to answer from; by default the package's own documentation.
-        script: A file of scripted answers, see :mod:`mintlify_async.testing.script_file`.
-        replay: A recording, whose answers come first.
-        cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.
-        pause: Seconds between two events of an answer.
-        life: How jobs proceed.
+        service: The service, which is started here.
         quiet: Whether to leave the lines per request out.
 
     Raises:
-        ConfigurationError: The folder has no page, the port is not a port, or the script or the recording
-            has a mistake.
-        OSError: The port is in use, or a file cannot be read.
+        OSError: The port is in use.
     """
-    service = LocalService(
-        host=host,
-        port=port,
-        docs=docs,
-        cors=cors,
-        life=life,
-        answers=AnswerStyle(pause=pause),
-        control=True,
-        replay=replay,
-        observer=None if quiet else lambda request: _log(_line(request)),
-    )
-    if replay is not None:
-        _log(f"{len(service.script.rules)} recorded answers from {replay}")
-    if script is not None:
-        rules = load_script(script, service.script)
-        _log(f"{len(rules)} scripted answers from {script}")
+    if service.observer is None and not quiet:
+        service.observer = _log_request
     with _stop_signal() as stopped:
         async with service:
             _log(f"serving {len(service.docs.pages)} pages from {service.docs.folder}")
@@ -100,8 +62,8 @@ def _stop_signal() -> Generator[asyncio.Event]:
                 loop.remove_signal_handler(number)
 
 
-def _line(request: RecordedRequest) -> str:
-    """Return the line for one request, without its key and its text."""
+def _log_request(request: RecordedRequest) -> None:
+    """Log one request, without its key and its text."""
     if request.finished:
         end = f"{request.status}"
     elif request.client_left:
@@ -109,7 +71,7 @@ def _line(request: RecordedRequest) -> str:
     else:
         end = "broken off"
     moment = datetime.fromtimestamp(request.wall, UTC).strftime("%H:%M:%S")
-    return f"{moment} {request.method} {request.path} -> {end} ({request.operation}, {request.seconds:.3f} s)"
+    _log(f"{moment} {request.method} {request.path} -> {end} ({request.operation}, {request.seconds:.3f} s)")
 
 
 def _log(line: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import math
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -16,38 +17,13 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from attrs import define
-
 from ..protocol.argument_checks import check_seconds
+from ..runtime.clock import Timer
+from ..runtime.timers import SWEEP_ABOVE, TimerEntry
 from .idle_loop import IdleWatch, default_grace
 
 EPOCH: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: where the wall clock starts, so that dates in tests never change."""
-
-
-def _nothing() -> None:
-    """Replace the action of a cancelled entry."""
-
-
-@define(eq=False)
-class _TimerEntry:
-    """An action that is due at a moment; entries sort by moment, and then by order of creation."""
-
-    due: float
-    order: int
-    action: Callable[[], object]
-    context: contextvars.Context | None
-    queue: _TimerQueue
-    cancelled: bool = False
-
-    def __lt__(self, other: _TimerEntry) -> bool:
-        return (self.due, self.order) < (other.due, other.order)
-
-    def cancel(self) -> None:
-        if not self.cancelled:
-            self.cancelled = True
-            self.action = _nothing  # frees what the action holds now, not when it would have been due
-            self.queue.count_cancelled()
 
 
 class _TimerQueue:
@@ -55,31 +31,29 @@ class _TimerQueue:
 
     def __init__(self, clock: VirtualClock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
-        self._loop = weakref.ref(loop)
-        self._heap: list[_TimerEntry] = []
-        self._cancelled = 0
+        self._heap: list[tuple[float, int, TimerEntry]] = []  # in order of moment, then creation
+        self._sweep_above = SWEEP_ABOVE
         self._joined = False
         self._watch = IdleWatch.of(loop, clock.grace)
 
-    def add(self, entry: _TimerEntry) -> None:
-        heapq.heappush(self._heap, entry)
-        if not self._joined and self._clock.auto:
-            self._joined = True
-            self._watch.join(self.on_idle)
-
-    def count_cancelled(self) -> None:
-        # Most deadlines are cancelled: without a sweep they would fill the heap.
-        self._cancelled += 1
-        if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if not entry.cancelled]
+    def add(self, due: float, order: int, action: Callable[[], object]) -> TimerEntry:
+        if len(self._heap) > self._sweep_above:  # most deadlines are cancelled, and would fill the heap
+            self._heap = [item for item in self._heap if item[2].callback is not None]
             heapq.heapify(self._heap)
-            self._cancelled = 0
+            self._sweep_above = max(SWEEP_ABOVE, 2 * len(self._heap))
+        entry = TimerEntry(action)
+        if due < math.inf:
+            heapq.heappush(self._heap, (due, order, entry))
+            if not self._joined and self._clock.auto:
+                self._joined = True
+                self._watch.join(self.on_idle)
+        return entry
 
     def next_due(self) -> float | None:
         """Return the moment of the next entry, or None."""
-        while self._heap and self._heap[0].cancelled:
-            self._pop()
-        return self._heap[0].due if self._heap else None
+        while self._heap and self._heap[0][2].callback is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
 
     def on_idle(self) -> bool:
         """Move the time to the next due moment and run what is due."""
@@ -92,22 +66,12 @@ class _TimerQueue:
 
     def run_due(self) -> None:
         """Run everything that is due by now, in order."""
-        now, loop = self._clock.now(), self._loop()
-        while self._heap and self._heap[0].due <= now:
-            entry = self._pop()
-            if entry.cancelled:
-                continue
-            entry.cancelled = True  # cancelling it after it ran must not count
-            if entry.context is None or loop is None:
-                entry.action()
-            else:
-                loop.call_soon(entry.action, context=entry.context)
-
-    def _pop(self) -> _TimerEntry:
-        entry = heapq.heappop(self._heap)
-        if entry.cancelled:
-            self._cancelled = max(0, self._cancelled - 1)
-        return entry
+        now = self._clock.now()
+        while self._heap and self._heap[0][0] <= now:
+            entry = heapq.heappop(self._heap)[2]
+            action, entry.callback = entry.callback, None
+            if action is not None:
+                action()
 
 
 class VirtualClock:
@@ -125,7 +89,6 @@ class VirtualClock:
 
     Args:
         start: What :meth:`now` returns at first, in seconds.
-        epoch: What :meth:`wall` returns at first, in seconds since 1970.
         auto: Whether the time moves by itself; otherwise only :meth:`advance` moves it.
         grace: Real seconds of quiet to wait for before each move. None is right if everything runs in this
             process; give some milliseconds if another process takes part, such as Redis.
@@ -134,14 +97,12 @@ class VirtualClock:
         ConfigurationError: *grace* is negative.
     """
 
-    def __init__(
-        self, *, start: float = 0.0, epoch: float = EPOCH, auto: bool = True, grace: float | None = None
-    ) -> None:
+    def __init__(self, *, start: float = 0.0, auto: bool = True, grace: float | None = None) -> None:
         check_seconds(grace, "grace", zero=True, none="is right for one process")
         self.auto = auto
         self.grace = default_grace() if grace is None else grace
         self._now = start
-        self._wall_offset = epoch - start
+        self._wall_offset = EPOCH - start
         self._holds = 0
         self._order = count()
         self._queues: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _TimerQueue] = (
@@ -170,7 +131,7 @@ class VirtualClock:
             await asyncio.sleep(0)
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = self.schedule(self._now + seconds, partial(_wake, woken))
+        entry = self._schedule(self._now + seconds, partial(_wake, woken))
         try:
             await woken
         finally:
@@ -180,26 +141,23 @@ class VirtualClock:
     async def deadline(self, at: float | None) -> AsyncGenerator[None]:
         """Return a block that raises ``TimeoutError`` when the virtual time reaches *at*; None never does."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(None) as timeout:
-            if at is None:
-                yield
-                return
-            entry = self.schedule(at, lambda: timeout.reschedule(loop.time()))
-            if at <= self._now:
-                entry.cancel()
-                timeout.reschedule(loop.time())
+        over = at is not None and at <= self._now
+        async with asyncio.timeout(0 if over else None) as timeout:
+            due = math.inf if over or at is None else at
+            entry = self._schedule(due, lambda: timeout.reschedule(loop.time()))
             try:
                 yield
             finally:
                 entry.cancel()
 
-    def call_at(self, at: float, callback: Callable[[], object]) -> _TimerEntry:
+    def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* on the running loop when the virtual time reaches *at*.
 
         Returns:
             An object with a ``cancel`` method.
         """
-        return self.schedule(at, callback, contextvars.copy_context())
+        context = contextvars.copy_context()
+        return self._schedule(at, lambda: asyncio.get_running_loop().call_soon(callback, context=context))
 
     async def advance(self, seconds: float) -> None:
         """Let *seconds* pass and run everything that is due in them, in order.
@@ -240,15 +198,9 @@ class VirtualClock:
         """Set the time to *at*, never back; runs nothing by itself."""
         self._now = max(self._now, at)
 
-    def schedule(
-        self, due: float, action: Callable[[], object], context: contextvars.Context | None = None
-    ) -> _TimerEntry:
-        """Run *action* when the time reaches *due*: at once then, or in the loop's next turn in *context*."""
-        queue = self._queue()
-        entry = _TimerEntry(due, next(self._order), action, context, queue)
-        if due < float("inf"):
-            queue.add(entry)
-        return entry
+    def _schedule(self, due: float, action: Callable[[], object]) -> TimerEntry:
+        """Run *action* at once when the time reaches *due*."""
+        return self._queue().add(due, next(self._order), action)
 
     def _queue(self) -> _TimerQueue:
         loop = asyncio.get_running_loop()

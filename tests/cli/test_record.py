@@ -33,7 +33,7 @@ async def test_the_commands_of_jobs_record(tmp_path):
         ended = await run("job", "create", "Fix it", "--wait", "--record", str(path), service=service)
     assert ended.status == 0, ended.err
     lines = [json.loads(line) for line in path.read_text().splitlines()[1:]]
-    operations = [line["request"]["operation"] for line in lines]
+    operations = [line["operation"] for line in lines]
     assert operations[0] == "create_job"
     assert set(operations[1:]) == {"get_job"}
 

@@ -389,7 +389,7 @@ async def test_the_filter_narrows(make, tmp_path):
         ({"messages": [{"id": "1", "role": "user"}]}, "messages[0].parts"),
         (
             {"messages": [{"id": "1", "role": "user", "parts": [{"type": "text"}]}]},
-            "a text part needs a text",
+            "messages[0].parts[0].text is required",
         ),
         ({"threadId": 3}, "threadId"),
         ({"retrievalPageSize": "5"}, "retrievalPageSize"),

@@ -15,7 +15,7 @@ import node_client
 import pytest
 
 from mintlify_async import MintlifySession
-from mintlify_async.testing import Keys, serve
+from mintlify_async.testing import Keys, LocalService, serve
 
 KEYS = Keys()
 QUESTIONS = ("How do I wait for a job?", "And with a timeout?")
@@ -128,7 +128,7 @@ async def test_a_script_with_a_mistake_is_said():
 
 async def test_serving_inside_a_program(capsys):
     """The same as a coroutine: it serves until a signal, and gives the signals back."""
-    task = asyncio.create_task(serve(quiet=True))
+    task = asyncio.create_task(serve(LocalService(), quiet=True))
     while "ready" not in capsys.readouterr().out:
         await asyncio.sleep(0.001)
     os.kill(os.getpid(), signal.SIGTERM)

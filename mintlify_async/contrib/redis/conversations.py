@@ -1,9 +1,8 @@
 """A conversation store on Redis, so that any worker can continue a conversation.
 
-Each conversation is a hash with its head and revision, and a sorted set of its
-turns; each owner has a sorted set of ids. The names of the keys are hashes. The
-texts are stored as they are and contain threads' keys, so protect this Redis like
-your users' data.
+Each conversation is a hash with its head and revision, and a sorted set of its turns; each owner has a sorted
+set of ids. The names of the keys are hashes. The texts are stored as they are and contain threads' keys, so
+protect this Redis like your users' data.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mintlify_async.storage import (
     unknown_version,
 )
 
-from .scripts import Argument, RedisStore, Script, text
+from .redis_store import Argument, RedisStore, Script, text
 
 VERSION: Final = 2
 """The version of what the keys hold; 1 had each conversation as one text."""

@@ -12,11 +12,11 @@ import hashlib
 import json
 from typing import Any, Final
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from mintlify_async.storage import Claim, check_job_id, no_open_claim, unknown_version
 
-from .scripts import Argument, RedisStore, Script, text
+from .redis_store import RedisStore, Script, text
 
 SKEW: Final = 1.0
 """Differences between two computers' clocks up to this, in seconds, are ignored."""
@@ -24,17 +24,16 @@ SKEW: Final = 1.0
 VERSION: Final = 1
 """The version of what the keys hold."""
 
-_FIELDS: Final = "'version', 'key', 'fingerprint', 'token', 'claimed_at', 'lease_until', 'job_id', 'server'"
+_FIELDS: Final = "'claim', 'token', 'job_id', 'server'"
 
-# KEYS: claim, open claims; ARGV: key, fingerprint, token, claimed_at, lease_until, claim as JSON, version.
+# KEYS: claim, open claims; ARGV: claim as JSON, token.
 _CLAIM = Script(
     f"""
 local t = redis.call('TIME')
 local now = string.format('%.0f', t[1] * 1000000 + t[2])
 if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('HSET', KEYS[1], 'key', ARGV[1], 'fingerprint', ARGV[2], 'token', ARGV[3],
-             'claimed_at', ARGV[4], 'lease_until', ARGV[5], 'server', now, 'version', ARGV[7])
-  redis.call('HSET', KEYS[2], KEYS[1], ARGV[6])
+  redis.call('HSET', KEYS[1], 'claim', ARGV[1], 'token', ARGV[2], 'server', now)
+  redis.call('HSET', KEYS[2], KEYS[1], ARGV[1])
 end
 return {{now, redis.call('HMGET', KEYS[1], {_FIELDS})}}
 """
@@ -111,10 +110,9 @@ class RedisLedger(RedisStore):
 
     async def claim(self, claim: Claim) -> Claim:
         """Keep *claim* unless its key is taken; return the claim that the key has now."""
-        args: list[Argument] = [claim.key, claim.fingerprint, claim.token]
-        args += [repr(claim.claimed_at), repr(claim.lease_until), _to_json(claim), VERSION]
         keys = self._keys(claim.key)
-        now, held = await self._run(_CLAIM, keys, args)
+        line = json.dumps({"version": VERSION, **asdict(claim)})
+        now, held = await self._run(_CLAIM, keys, [line, claim.token])
         self._server_ahead = int(now) / 1e6 - claim.claimed_at
         found = self._read(held, keys[0])
         return claim if found is None or (found.token == claim.token and found.job_id is None) else found
@@ -135,7 +133,7 @@ class RedisLedger(RedisStore):
     async def open_claims(self) -> list[Claim]:
         """Return the claims without a job, the oldest first."""
         keys = self._keys("")[1:]
-        found = [_from_json(text(one), keys[0]) for one in await self._run(_OPEN, keys)]
+        found = [_parsed(text(one), keys[0]) for one in await self._run(_OPEN, keys)]
         return sorted(found, key=lambda claim: claim.claimed_at)
 
     async def resolve(self, key: str, job_id: str) -> None:
@@ -160,20 +158,10 @@ class RedisLedger(RedisStore):
 
     def _read(self, row: list[Any], place: str) -> Claim | None:
         """Return the claim in *row* of the key *place*, with its lease converted to this computer's clock."""
-        version, key, fingerprint, token, claimed_at, lease_until, job_id, server = (
-            None if value is None else text(value) for value in row
-        )
-        if version is key is None:
+        line, token, job_id, server = (None if value is None else text(value) for value in row)
+        if line is token is None:
             return None
-        _check_version(version, place)
-        claim = Claim(
-            key=key or "",
-            fingerprint=fingerprint or "",
-            token=token or "",
-            claimed_at=float(claimed_at or 0),
-            lease_until=float(lease_until or 0),
-            job_id=job_id,
-        )
+        claim = evolve(_parsed(line or "{}", place), job_id=job_id)
         if self._server_ahead is None:
             return claim
         skew = (int(server or 0) / 1e6 - claim.claimed_at) - self._server_ahead
@@ -182,21 +170,10 @@ class RedisLedger(RedisStore):
         return evolve(claim, lease_until=claim.lease_until + skew)
 
 
-def _check_version(found: str | None, place: str) -> None:
-    if found != str(VERSION):
-        raise unknown_version(f"the Redis key {place!r}", found, VERSION, instead="another namespace=")
-
-
-def _to_json(claim: Claim) -> str:
-    return json.dumps(
-        [VERSION, claim.key, claim.fingerprint, claim.token, claim.claimed_at, claim.lease_until]
-    )
-
-
-def _from_json(line: str, place: str) -> Claim:
-    version, *fields = json.loads(line)
-    _check_version(str(version) if isinstance(version, int) else None, place)
-    key, fingerprint, token, claimed_at, lease_until = fields
-    return Claim(
-        key=key, fingerprint=fingerprint, token=token, claimed_at=claimed_at, lease_until=lease_until
-    )
+def _parsed(line: str, place: str) -> Claim:
+    """Return the claim in the JSON text *line* of the key *place*."""
+    fields: Any = json.loads(line)
+    version = fields.pop("version", None)
+    if version != VERSION:
+        raise unknown_version(f"the Redis key {place!r}", version, VERSION, instead="another namespace=")
+    return Claim(**fields)

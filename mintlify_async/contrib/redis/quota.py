@@ -1,10 +1,9 @@
 """A quota store on Redis: all workers and machines that use it share the counts.
 
-Each step is one script and one round trip. An exact window is a sorted set of
-slots by the server's time in microseconds; a counted window is a hash of counts
-per sixtieth; what the service reported (a block after a 429, how many calls are left)
-is a hash. Every key expires. Keys contain hashes: no project, domain or
-API key can be read from them.
+Each step is one script and one round trip. An exact window is a sorted set of slots by the server's time in
+microseconds; a counted window is a hash of counts per sixtieth; what the service reported (a block after a
+429, how many calls are left) is a hash. Every key expires. Keys contain hashes: no project, domain or API key
+can be read from them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mintlify_async.errors import ConfigurationError, QuotaExceededError
 from mintlify_async.quota import MemoryQuotaStore, QuotaGate, QuotaRemaining, QuotaVerdict, QuotaWindow
 from mintlify_async.quota.windows import FIRST_BLOCK, LONGEST_BLOCK, SAME_PERIOD
 
-from .scripts import Argument, RedisClient, RedisStore, Script, StoreAway, check_seconds, text
+from .redis_store import Argument, RedisClient, RedisStore, Script, StoreUnavailable, check_seconds, text
 
 if TYPE_CHECKING:
     from mintlify_async.runtime.clock import Clock
@@ -215,9 +214,8 @@ return 1
 class RedisQuotaStore(RedisStore):
     """A quota store on a Redis, shared by all processes and machines that use it.
 
-    Only the server's clock counts, so wrong clocks of the other computers do no
-    harm. When the server has lost its data, each process enters its own slots again
-    before it takes the next.
+    Only the server's clock counts, so wrong clocks of the other computers do no harm. When the server has
+    lost its data, each process enters its own slots again before it takes the next.
 
     Args:
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
@@ -248,9 +246,7 @@ class RedisQuotaStore(RedisStore):
             raise ConfigurationError(
                 f"on_store_error must be 'raise' or 'local', not {on_store_error!r}", field="on_store_error"
             )
-        if on_store_error == "local" and not (
-            isinstance(sharers, int) and sharers is not True and sharers >= 1
-        ):
+        if on_store_error == "local" and (type(sharers) is not int or sharers < 1):
             raise ConfigurationError(
                 "sharers must be the number of processes that share the limits, for on_store_error='local'",
                 field="sharers",
@@ -264,16 +260,15 @@ class RedisQuotaStore(RedisStore):
         self._own = MemoryQuotaStore()  # what this process was granted, and what the service reported to it
         self._epochs: dict[str, str] = {}
         self._owed: dict[str, list[float]] = {}  # slots taken while Redis was unavailable
-        self._known: dict[
-            str, tuple[int, float]
-        ] = {}  # by the window's key: how many slots were in use, when
+        # by the window's key: how many slots were in use, when
+        self._known: dict[str, tuple[int, float]] = {}
         self._untold: set[str] = set()  # blocks that Redis does not know yet
         self._telling: set[str] = set()  # gates for which a call is telling Redis at this moment
-        self._away = False
+        self._unavailable = False
         self._probe_at = 0.0
 
     def __repr__(self) -> str:
-        return f"RedisQuotaStore(namespace={self._namespace!r}{', away' if self._away else ''})"
+        return f"RedisQuotaStore(namespace={self._namespace!r}{', unavailable' if self._unavailable else ''})"
 
     async def take(self, gate: QuotaGate, *, ahead: int, clock: Clock) -> QuotaVerdict:
         """Take a slot in all windows of *gate*, or in none.
@@ -281,11 +276,11 @@ class RedisQuotaStore(RedisStore):
         Raises:
             QuotaExceededError: Redis cannot be reached, and ``on_store_error`` is ``"raise"``.
         """
-        if not self._leave_alone(clock):
+        if not self._is_paused(clock):
             try:
                 return await self._take_shared(gate, ahead, clock)
-            except StoreAway as error:
-                self._went_away(error, clock)
+            except StoreUnavailable as error:
+                self._mark_unavailable(error, clock)
         return await self._take_share(gate, ahead, clock)
 
     async def refund(self, gate: QuotaGate, slot: str, *, clock: Clock) -> None:
@@ -312,9 +307,9 @@ class RedisQuotaStore(RedisStore):
         await self._own.unblock(gate, clock=clock)
         self._untold.discard(gate.key)
         try:
-            await self._runner.run(_UNBLOCK, self._keys(gate)[:1], [])
-        except StoreAway as error:
-            self._went_away(error, clock)
+            await self._attempt(_UNBLOCK, self._keys(gate)[:1], [])
+        except StoreUnavailable as error:
+            self._mark_unavailable(error, clock)
             raise self._refusal(clock) from None
 
     async def learn(self, gate: QuotaGate, remaining: int, reset: float, *, clock: Clock) -> None:
@@ -329,13 +324,13 @@ class RedisQuotaStore(RedisStore):
         Raises:
             QuotaExceededError: Redis cannot be reached, and ``on_store_error`` is ``"raise"``.
         """
-        if clock is None or not self._leave_alone(clock):
+        if clock is None or not self._is_paused(clock):
             try:
-                told = await self._runner.run(_LEFT, self._keys(gate), _windows(gate))
-            except StoreAway as error:
-                self._went_away(error, clock)
+                told = await self._attempt(_LEFT, self._keys(gate), _windows(gate))
+            except StoreUnavailable as error:
+                self._mark_unavailable(error, clock)
             else:
-                self._came_back()
+                self._mark_available()
                 return tuple(_remaining(window, *one) for window, one in zip(gate.windows, told, strict=True))
         if self._sharers is None:
             raise self._refusal(clock)
@@ -351,7 +346,7 @@ class RedisQuotaStore(RedisStore):
             await self._enter_own(gate, clock)
             self._epochs[gate.key] = text(epoch)  # only now: it lets other calls take slots
             granted, wait, which, at, epoch, *used = await self._ask(gate, slot, ahead)
-        self._came_back()
+        self._mark_available()
         self._epochs[gate.key] = text(epoch)
         now = clock.now()
         if granted > 0:
@@ -367,7 +362,7 @@ class RedisQuotaStore(RedisStore):
         known = self._epochs.get(gate.key, "")
         args: list[Argument] = [slot, ahead, known, uuid.uuid4().hex, _us(gate.longest), *_windows(gate)]
         try:
-            reply: list[Any] = await self._runner.run(_TAKE, self._keys(gate), args)
+            reply: list[Any] = await self._attempt(_TAKE, self._keys(gate), args)
         except anyio.get_cancelled_exc_class():  # the slot may have been granted, and will not be used
             with anyio.CancelScope(shield=True):
                 await self._give_back_unseen(gate, slot)
@@ -376,8 +371,8 @@ class RedisQuotaStore(RedisStore):
 
     async def _give_back_unseen(self, gate: QuotaGate, slot: str) -> None:
         try:
-            await self._runner.run(_REFUND, self._keys(gate), [slot, 0, *_kinds(gate)])
-        except StoreAway:  # the slot stays taken, which at most sends too little
+            await self._attempt(_REFUND, self._keys(gate), [slot, 0, *_kinds(gate)])
+        except StoreUnavailable:  # the slot stays taken, which at most sends too little
             return
 
     async def _enter_own(self, gate: QuotaGate, clock: Clock) -> None:
@@ -392,7 +387,7 @@ class RedisQuotaStore(RedisStore):
         while gate.key in self._telling:  # not a lock: calls may be on several event loops
             await clock.sleep(CATCH_UP_LOOK)
             waited = True
-        if waited and self._away:
+        if waited and self._unavailable:
             raise self._reason
         self._telling.add(gate.key)
         try:
@@ -405,7 +400,7 @@ class RedisQuotaStore(RedisStore):
         if gate.key in self._untold:
             left = await self._own.left(gate, clock=clock)
             seconds = max((one.blocked for one in left), default=0.0)
-            await self._runner.run(_BLOCK, self._keys(gate)[:1], _block_args(gate, seconds))
+            await self._attempt(_BLOCK, self._keys(gate)[:1], _block_args(gate, seconds))
             self._untold.discard(gate.key)
 
     async def _tell_owed(self, gate: QuotaGate, clock: Clock) -> None:
@@ -427,18 +422,18 @@ class RedisQuotaStore(RedisStore):
                 args += [f"{self._name}-{at!r}-{alike[at]}", _us(now - at)]
                 alike[at] += 1
         if len(args) > 2:
-            await self._runner.run(_ENTER, [self._key(gate, window.key)], args)
+            await self._attempt(_ENTER, [self._key(gate, window.key)], args)
 
     async def _quietly(self, clock: Clock, script: Script, keys: list[str], args: list[Argument]) -> bool:
         """Run *script* and return whether it ran; raises nothing when Redis is unavailable."""
-        if self._leave_alone(clock):
+        if self._is_paused(clock):
             return False
         try:
-            await self._runner.run(script, keys, args)
-        except StoreAway as error:
-            self._went_away(error, clock)
+            await self._attempt(script, keys, args)
+        except StoreUnavailable as error:
+            self._mark_unavailable(error, clock)
             return False
-        self._came_back()
+        self._mark_available()
         return True
 
     def _key(self, gate: QuotaGate, name: str) -> str:
@@ -464,9 +459,9 @@ class RedisQuotaStore(RedisStore):
         self._owed.setdefault(gate.key, []).append(float(verdict.slot))
         return QuotaVerdict(slot=f" 0 {verdict.slot}")
 
-    def _leave_alone(self, clock: Clock) -> bool:
+    def _is_paused(self, clock: Clock) -> bool:
         """Return whether Redis failed a moment ago; after each pause one call tries again."""
-        if not self._away:
+        if not self._unavailable:
             return False
         now = clock.now()
         if now < self._probe_at:
@@ -474,22 +469,19 @@ class RedisQuotaStore(RedisStore):
         self._probe_at = now + self._probe_every
         return False
 
-    def _went_away(self, error: StoreAway, clock: Clock | None) -> None:
+    def _mark_unavailable(self, error: StoreUnavailable, clock: Clock | None) -> None:
         self._reason = error
         if clock is not None:
             self._probe_at = clock.now() + self._probe_every
-        if not self._away:
-            self._away = True
+        if not self._unavailable:
+            self._unavailable = True
             then = "each process keeps to its share" if self._sharers else "every call is refused"
-            _log.warning(
-                "the quota store on Redis is unavailable (%s): %s until it is available again",
-                error.reason,
-                then,
-            )
+            said = "the quota store on Redis is unavailable (%s): %s until it is available again"
+            _log.warning(said, error.reason, then)
 
-    def _came_back(self) -> None:
-        if self._away:
-            self._away = False
+    def _mark_available(self) -> None:
+        if self._unavailable:
+            self._unavailable = False
             _log.warning("the quota store on Redis is available again")
 
     def _refusal(self, clock: Clock | None) -> QuotaExceededError:

@@ -15,7 +15,7 @@ from typing import Final
 from mintlify_async.contrib.stream_store import MAX_BYTES, SharedPiece, Written, check_max_bytes
 from mintlify_async.protocol.argument_checks import check_seconds as check_zero_or_more
 
-from .scripts import Argument, RedisClient, RedisStore, Script, check_seconds, text
+from .redis_store import Argument, RedisClient, RedisStore, Script, check_seconds, text
 
 UNFOUND_MS: Final = 24 * 60 * 60 * 1000
 """How long the part of an answer is kept whose worker has died, until a look finds it."""

@@ -56,13 +56,13 @@ async def test_a_claim_of_an_unknown_version_is_refused(redis_client: Any, versi
     ledger = RedisLedger(redis_client)
     await ledger.claim(a_claim())
     (key,) = [key.decode() for key in await redis_client.keys("*claim*")]
-    (line,) = await redis_client.hvals("mintlify:{ledger}:open")
     if version is None:  # as before there were versions
-        await redis_client.hdel(key, "version")
-        await redis_client.hset("mintlify:{ledger}:open", key, json.dumps(json.loads(line)[1:]))
+        await redis_client.hdel(key, "claim")
+        await redis_client.hset("mintlify:{ledger}:open", key, json.dumps({"key": "k"}))
     else:
-        await redis_client.hset(key, "version", version)
-        await redis_client.hset("mintlify:{ledger}:open", key, json.dumps([99, "later"]))
+        later = json.dumps({"version": int(version), "later": True})
+        await redis_client.hset(key, "claim", later)
+        await redis_client.hset("mintlify:{ledger}:open", key, later)
     before = await redis_client.hgetall(key)
     for step in (
         ledger.claim(a_claim(token="t2")),

@@ -1,9 +1,8 @@
 """What the Redis stores share: running Lua scripts, and one constructor.
 
-Each step of a store is one script, which Redis runs whole or not at all. Scripts
-take the time from the server, so that computers whose clocks differ by minutes
-agree. All keys of one script carry the same hash tag (the part in braces), so
-that a cluster keeps them on one node.
+Each step of a store is one script, which Redis runs whole or not at all. Scripts take the time from the
+server, so that computers whose clocks differ by minutes agree. All keys of one script carry the same hash tag
+(the part in braces), so that a cluster keeps them on one node.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ PARTS: Final = 8
 """A timeout is waited for in eighths, to tell a slow Redis from a busy event loop."""
 
 CONNECTIONS: Final = 32
-"""Steps at a time on one client. More would not be faster: Redis runs scripts one after the other."""
+"""Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
 
 
 class RedisClient(Protocol):
@@ -66,7 +65,7 @@ class Script:
         object.__setattr__(self, "sha", digest)
 
 
-class StoreAway(Exception):  # noqa: N818 - never raised to the user: the stores turn it into a MintlifyError
+class StoreUnavailable(Exception):  # noqa: N818 - never raised to the user: the stores turn it into a MintlifyError
     """Redis did not run a script: it is unreachable, too slow, full, or refuses."""
 
     def __init__(self, reason: BaseException) -> None:
@@ -82,24 +81,24 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
 """Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
 
 
-class Places:
-    """How many steps one client takes at a time, from all stores that use it."""
+class ClientSlots:
+    """Limits how many scripts one client runs at a time, for all stores that use it."""
 
     def __init__(self, client: RedisClient) -> None:
         self.pool = getattr(client, "connection_pool", None)
         self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
-        self._home: weakref.ref[asyncio.AbstractEventLoop] | None = None
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
-    def at_home(self) -> bool:
+    def on_own_loop(self) -> bool:
         """Return whether the client's connections belong to the running loop.
 
         Raises:
             ConfigurationError: They belong to another loop, and cannot be made again on this one.
         """
         loop = asyncio.get_running_loop()
-        if self._home is None:
-            self._home = weakref.ref(loop)
-        if self.pool is None or self._home() is loop:
+        if self._loop is None:
+            self._loop = weakref.ref(loop)
+        if self.pool is None or self._loop() is loop:
             return True
         if type(self.pool) is not ConnectionPool:
             raise ConfigurationError(
@@ -110,58 +109,12 @@ class Places:
         return False
 
 
-_places: weakref.WeakKeyDictionary[object, Places] = weakref.WeakKeyDictionary()
+_slots: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictionary()
 
 
-class Runner:
-    """Runs scripts on one client, within a time limit, on any event loop.
-
-    A client's connections belong to the loop that opened them. On the loop of the
-    first call the client is used as it is; on any other loop, each step opens a
-    connection with the client's settings and closes it again.
-
-    Args:
-        client: The user's client; never closed here.
-        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
-    """
-
-    def __init__(self, client: RedisClient, timeout: float) -> None:
-        if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
-            raise ConfigurationError(
-                "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
-            )
-        REDIS.check(client, "client", required=True)
-        self._client = client
-        self._timeout = check_seconds(timeout, "timeout")
-        self._failures = 0
-        self._last: StoreAway | None = None
-
-    async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        """Run *script* and return its answer.
-
-        Raises:
-            StoreAway: There was no answer in time, or it was an error.
-            ConfigurationError: The client's connections belong to another event loop.
-        """
-        places = _places.get(self._client) or _places.setdefault(self._client, Places(self._client))
-        if not places.at_home():
-            return await self._bounded(_visit(cast("ConnectionPool", places.pool), script, keys, args))
-        failures = self._failures
-        async with places.free:
-            if self._last is not None and self._failures != failures:
-                raise self._last  # a call ahead failed meanwhile: do not wait for another timeout
-            return await self._bounded(_evaluate(self._client, script, keys, args))
-
-    async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await _in_own_task(step, self._timeout)
-        except FAILURES as error:
-            self._failures += 1
-            self._last = StoreAway(error)
-        raise self._last
-
-
-async def _visit(pool: ConnectionPool, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+async def _on_new_connection(
+    pool: ConnectionPool, script: Script, keys: Sequence[str], args: Sequence[Argument]
+) -> Any:
     """Run *script* with the pool's settings on a connection of the running loop."""
     options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
     own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
@@ -200,12 +153,15 @@ async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
 
 
 class RedisStore(NothingToClose):
-    """A store on Redis: its client, its namespace, and how its steps fail.
+    """A store on Redis. It runs scripts on one client, within a time limit, on any event loop.
+
+    A client's connections belong to the loop that opened them. On the loop of the first call the client is
+    used as it is; on any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
         namespace: The prefix of every key.
-        timeout: Longest duration of one step, in seconds.
+        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
         keep: How long an entry is kept, in seconds; None keeps it for good.
 
     Raises:
@@ -223,7 +179,15 @@ class RedisStore(NothingToClose):
         timeout: float = 2.0,
         keep: float | None = None,
     ) -> None:
-        self._runner = Runner(client, timeout)
+        if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
+            raise ConfigurationError(
+                "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
+            )
+        REDIS.check(client, "client", required=True)
+        self._client = client
+        self._timeout = check_seconds(timeout, "timeout")
+        self._failures = 0
+        self._last: StoreUnavailable | None = None
         self._namespace = _check_namespace(namespace)
         # Milliseconds, as PEXPIRE takes them; the scripts read 0 as "for good".
         self._keep_ms = 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
@@ -233,18 +197,44 @@ class RedisStore(NothingToClose):
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
     async def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        """Run *script*.
+        """Run *script* and return its answer.
 
         Raises:
             StateError: There was no answer in time, or it was an error.
         """
         try:
-            return await self._runner.run(script, keys, args)
-        except StoreAway as error:
-            away = error
-        failure = StateError(f"the {self.holds} on Redis cannot be used: {away.reason}")
-        failure.__cause__ = away.cause()
+            return await self._attempt(script, keys, args)
+        except StoreUnavailable as error:
+            unavailable = error
+        failure = StateError(f"the {self.holds} on Redis cannot be used: {unavailable.reason}")
+        failure.__cause__ = unavailable.cause()
         raise failure
+
+    async def _attempt(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        """Run *script* and return its answer.
+
+        Raises:
+            StoreUnavailable: There was no answer in time, or it was an error.
+            ConfigurationError: The client's connections belong to another event loop.
+        """
+        slots = _slots.get(self._client) or _slots.setdefault(self._client, ClientSlots(self._client))
+        if not slots.on_own_loop():
+            return await self._bounded(
+                _on_new_connection(cast("ConnectionPool", slots.pool), script, keys, args)
+            )
+        failures = self._failures
+        async with slots.free:
+            if self._last is not None and self._failures != failures:
+                raise self._last  # a call ahead failed meanwhile: do not wait for another timeout
+            return await self._bounded(_evaluate(self._client, script, keys, args))
+
+    async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await _in_own_task(step, self._timeout)
+        except FAILURES as error:
+            self._failures += 1
+            self._last = StoreUnavailable(error)
+        raise self._last
 
 
 async def _evaluate(
