@@ -242,15 +242,9 @@ class OpenReply:
         """Yield server-sent events for the page, those of one read in one piece; ``[DONE]`` is the last."""
         self._learn(self.reply.thread)
         made: list[bytes] = []
-        hider, passes = self._hider, self._events.passes
         try:
             async for event in self.reply:
-                # Nine of ten events are deltas, which need no more than this.
-                delta = delta_frame(event, hider) if isinstance(event, DELTAS) and passes(event) else None
-                if delta is not None:
-                    made.append(delta)
-                else:
-                    made += self._page(event)
+                made += self._page(event)
                 many = len(made) >= MOST_FRAMES
                 if made and (many or not self.reply.at_hand):
                     yield b"".join(made)
@@ -259,8 +253,7 @@ class OpenReply:
                         self._outcome = "finished"  # the page has taken it
                     if many:
                         await asyncio.sleep(0)
-            if not self.reply.complete:  # closed early, for instance with the session
-                await self.reply.run()  # raises
+            await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
             if not self._stopped:
                 self._note(self._cut_by or error)
@@ -286,6 +279,10 @@ class OpenReply:
 
     def _page(self, event: StreamEvent) -> Iterable[bytes]:
         """Return the frames for one event of the service."""
+        if isinstance(event, DELTAS) and self._events.passes(event):
+            made = delta_frame(event, self._hider)
+            if made is not None:
+                return (made,)
         if isinstance(event, ErrorEvent):
             return ()  # the reply raises it, and _ending tells the page
         self._begun = True
