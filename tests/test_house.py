@@ -289,8 +289,8 @@ def lines_of(paths: list[Path]) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
-CORE_LINES = 10_875  # aimed at: 8,500, without the features that came after the wings
-PACKAGE_LINES = 31_900  # aimed at: 21,000, likewise
+CORE_LINES = 10_815
+PACKAGE_LINES = 31_700
 BENCHMARK_LINES = 1300
 FILE_LINES = 600
 ROOT_NAMES = 64

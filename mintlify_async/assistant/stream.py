@@ -79,7 +79,7 @@ class _ThreadFinder:
     or with none.
     """
 
-    __slots__ = ("_ids", "_keys", "_secret", "_sent")
+    __slots__ = ("_ids", "_keys", "_secret", "_sent", "thread")
 
     def __init__(
         self, sent: Thread | None, header_id: str | None, header_key: str | None, secret: str | None
@@ -105,10 +105,9 @@ class _ThreadFinder:
             self._ids[place] = named
         if isinstance(key, str) and key:
             self._keys[place] = (key, named or _text_or_none(other_id))
+        self.thread = self._best()  # as far as it is known
 
-    @property
-    def thread(self) -> Thread | None:
-        """The thread as far as it is known."""
+    def _best(self) -> Thread | None:
         sent = self._sent
         id = next((self._ids[place] for place in sorted(self._ids)), None) or (sent.id if sent else None)
         if id is None or (sent is not None and sent.id == id and sent.key is not None):

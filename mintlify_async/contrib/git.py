@@ -305,25 +305,26 @@ class GitLedger(NothingToClose):
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MINTLIFY_")}
         quiet = {"LC_ALL": "C", "LANGUAGE": "", "GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+        starting = asyncio.create_task(asyncio.create_subprocess_exec(
+            "git", *settings, *arguments,
+            cwd=self._directory,
+            env=kept | quiet,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # no terminal to ask on, no Ctrl-C, and a group of its own to kill
+        ))  # fmt: skip
         try:
-            process = await asyncio.create_subprocess_exec(
-                "git", *settings, *arguments,
-                cwd=self._directory,
-                env=kept | quiet,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # no terminal to ask on, no Ctrl-C, and a group of its own to kill
-            )  # fmt: skip
+            process = await finish_shielded(starting)  # a cancelled start would kill git without its children
+            out, err = await process.communicate(stdin.encode())
         except OSError as error:
             where = "is git installed?" if error.filename == "git" else self._directory
             raise self._error("git", f"{error.strerror}: {where}") from None
-        try:
-            out, err = await process.communicate(stdin.encode())
         except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # with what it has started to reach the remote
-            await finish_shielded(process.communicate())
+            if starting.exception() is None:
+                with suppress(ProcessLookupError):  # with what it has started to reach the remote
+                    os.killpg(starting.result().pid, signal.SIGKILL)
+                await finish_shielded(starting.result().communicate())
             raise
         return process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -103,7 +103,7 @@ class Deadline:
 
 
 async def finish_shielded(
-    step: Coroutine[Any, Any, T],
+    step: Awaitable[T],
     *,
     patience: float | None = None,
     hurry: bool = False,

@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -171,9 +173,21 @@ def alive(process):
         return False
 
 
-@pytest.mark.parametrize("how", ["timeout", "cancel"])
-async def test_a_git_that_hangs_is_killed(checkout, hung, how):
+@pytest.mark.parametrize("how", ["timeout", "cancel", "cancel while it starts"])
+async def test_a_git_that_hangs_is_killed(checkout, hung, monkeypatch, how):
     """With what it has started; it never got the service's key, and may not ask for a password."""
+
+    class Slow(subprocess.Popen):
+        """The cancellation arrives before asyncio has taken the new process over."""
+
+        def __init__(self, *arguments, **settings):
+            super().__init__(*arguments, **settings)
+            while not hung.exists() or not hung.read_text().strip():
+                time.sleep(0.01)
+            finding.cancel()
+
+    if how == "cancel while it starts":
+        monkeypatch.setattr(subprocess, "Popen", Slow)
     ledger = GitLedger(directory=checkout, timeout=0.5 if how == "timeout" else 60)
     finding = asyncio.create_task(ledger.find("k"))
     while not hung.exists() or not hung.read_text().strip():
@@ -186,8 +200,9 @@ async def test_a_git_that_hangs_is_killed(checkout, hung, how):
         finding.cancel()
         await asyncio.wait([finding])
         assert finding.cancelled()
-    while any(alive(process) for process in hung.read_text().split()):
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(30):
+        while any(alive(process) for process in hung.read_text().split()):
+            await asyncio.sleep(0.01)
     env = (hung.parent / "env").read_text()
     assert "mint_secret" not in env
     assert "GIT_TERMINAL_PROMPT=0" in env

@@ -40,7 +40,12 @@ async def end(process, number=signal.SIGTERM):
     process.send_signal(number)
     out, err = await process.communicate()
     assert (process.returncode, err.decode()) == (0, "")
-    return out.decode().splitlines()
+    return lines_in(out)
+
+
+def lines_in(out):
+    """Return what the worker said, without the log line that warns of an old aiohttp."""
+    return [line for line in out.decode().splitlines() if "has a flaw" not in line]
 
 
 def jobs_in(said):
@@ -89,7 +94,7 @@ async def test_what_cannot_be_done_is_told_and_stops_nothing_else(tasks):
     async with LocalService(life=JobLife(looks=["completed"])) as service:
         service.script.create_job(status=500)
         out, _ = await (await start(service, tasks)).communicate()
-    said = sorted(out.decode().splitlines())
+    said = sorted(lines_in(out))
     assert [re.split(r"[ :]+", line)[1] for line in said] in (
         ["OutcomeUnknownError", "completed"],
         ["completed", "OutcomeUnknownError"],

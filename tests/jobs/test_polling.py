@@ -7,6 +7,7 @@ import gc
 import itertools
 import tracemalloc
 
+import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -350,7 +351,8 @@ async def test_memory_of_a_wait():
     tracemalloc.stop()
     ended.set()
     await waiting
-    assert used / count < 2600  # design: 2.5 KB
+    # The design says 2.5 KB. Before 4.12, anyio's cancel scope of each wait has a dictionary: 0.3 KB more.
+    assert used / count < (3000 if hasattr(anyio.CancelScope(), "__dict__") else 2600)
 
 
 def _until(ended, name):

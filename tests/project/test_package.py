@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import mintlify_async
 
@@ -165,6 +166,16 @@ def test_each_claimed_python_is_tested():
     assert claimed == re.findall(r"3\.\d+", tested)
 
 
+def test_the_workflow_runs_each_environment():
+    """All but those that make something: the pages, and the figures of the benchmarks."""
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    lists = [
+        job["strategy"]["matrix"].get("environment", []) for job in yaml.safe_load(text)["jobs"].values()
+    ]
+    run = set(re.findall(r"tox -e (\w+)", text)).union(*lists)
+    assert run == set(PYPROJECT["tool"]["tox"]["env"]) - {"docs", "bench"}
+
+
 def test_the_readme_and_the_contributing_guide_name_environments_that_exist():
     """Each ``tox -e`` in the texts for people is configured."""
     named = set()
@@ -247,6 +258,7 @@ def test_the_source_archive_can_test_itself(built):
         inside = {name.split("/", 1)[1] for name in opened.getnames() if "/" in name}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "constraints.txt"} <= inside
     assert {"tests/lowest.txt", "tests/conftest.py", "mintlify_async/docs/docs.json"} <= inside
+    assert {".github/workflows/ci.yml", ".github/actions/agent-job/action.yml"} <= inside  # tests read them
     assert not [name for name in inside if "__pycache__" in name or name.startswith((".tox", ".venv"))]
     listed = PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert not [name for name in listed if not (ROOT / name).exists()]

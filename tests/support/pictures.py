@@ -22,11 +22,12 @@ from child_process import child_environment
 from rich.console import Console
 from rich.text import Text
 
+import mintlify_async
 from mintlify_async.cli import main
 from mintlify_async.testing import LocalService
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "mintlify_async" / "docs"
+DOCS = Path(mintlify_async.__file__).parent / "docs"
 IMAGES = DOCS / "images"
 QUESTION = "How do I continue a thread?"
 WIDTH = 96

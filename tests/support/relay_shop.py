@@ -102,24 +102,23 @@ AXE = """async () => {
 @asynccontextmanager
 async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
     """Put everything up, and check at the end that the page's traffic held no secret and no script failed."""
-    dist = built(release)
-    folder = tempfile.TemporaryDirectory()
-    async with LocalService() as service, browser() as started:
-        env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/", "CHATS": f"{folder.name}/chats.sqlite"}
-        app = create_app(service.session(), env, dist, **settings)
-        traffic = Traffic(app)
-        async with serving(traffic) as address:
-            context = await started.new_context(permissions=["clipboard-read", "clipboard-write"])
-            page = await context.new_page()
-            failures: list[str] = []
-            page.on("pageerror", lambda error: failures.append(str(error)))
-            page.on("console", lambda said: failures.append(said.text) if _is_failure(said) else None)
-            await page.add_init_script(WATCH)
-            await page.goto(address)
-            yield Shop(release, service, page)
-            await context.close()
-            await until(lambda: not service.answering)
-    folder.cleanup()
+    with tempfile.TemporaryDirectory() as folder:
+        async with browser() as started, LocalService() as service:  # the browser first: it may skip
+            dist = built(release)
+            env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/", "CHATS": f"{folder}/chats.sqlite"}
+            app = create_app(service.session(), env, dist, **settings)
+            traffic = Traffic(app)
+            async with serving(traffic) as address:
+                context = await started.new_context(permissions=["clipboard-read", "clipboard-write"])
+                page = await context.new_page()
+                failures: list[str] = []
+                page.on("pageerror", lambda error: failures.append(str(error)))
+                page.on("console", lambda said: failures.append(said.text) if _is_failure(said) else None)
+                await page.add_init_script(WATCH)
+                await page.goto(address)
+                yield Shop(release, service, page)
+                await context.close()
+                await until(lambda: not service.answering)
     secrets = [service.assistant_key, service.admin_key, "thread_key"]
     secrets += [thread.id for thread in service.threads.values()]
     assert [secret for secret in secrets if secret.encode() in traffic.seen] == []

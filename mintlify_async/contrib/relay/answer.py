@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import anyio
@@ -15,6 +16,7 @@ from starlette.responses import StreamingResponse
 
 from mintlify_async import AssistantError, MintlifyError, StoreConflictError
 from mintlify_async.events import ErrorEvent, Finish, StreamEvent
+from mintlify_async.runtime.cancellation import finish_shielded
 
 from .hooks import call
 from .json_values import Wire
@@ -32,6 +34,7 @@ from .page_events import (
 )
 from .punctual_store import StoreError
 from .refusals import cut_text
+from .side_tasks import SideTasks
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -54,13 +57,13 @@ Mode = Literal["safe", "modern"]
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 AnswerHook = Callable[["RelayedAnswer"], object]
 
-HEADERS = {
-    "content-type": "text/event-stream",
-    "cache-control": "no-cache, no-transform",
-    "x-vercel-ai-ui-message-stream": "v1",
-    "x-accel-buffering": "no",
-    "x-content-type-options": "nosniff",
-}
+HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-vercel-ai-ui-message-stream", b"v1"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
 FIRST_COMMENT = 5.0  # seconds without a first event; most refusals have come by then
 MOST_FRAMES = 512  # in one piece; between two of them, other tasks get their turn
 _SEALED = ("start", "finish")  # the events whose metadata carries the seal
@@ -128,16 +131,19 @@ class AnswerSettings:
             return error.error_text or cut_text(error)
         return cut_text(error)
 
+    def hook(self, outcome: Outcome) -> AnswerHook | None:
+        """Return the app's hook for an answer that has ended with *outcome*."""
+        return self.on_finish if outcome == "finished" else self.on_unfinished
+
     async def tell(self, answer: RelayedAnswer) -> None:
         """Call the app's hook and let it finish, even when the reader has left."""
-        hook = self.on_finish if answer.outcome == "finished" else self.on_unfinished
+        hook = self.hook(answer.outcome)
         if hook is None:
             return
-        with anyio.CancelScope(shield=True):
-            try:
-                await call(hook, answer)
-            except Exception:  # an error in the app's code must not break the answer
-                log.exception("the relay's hook for an answer that %s raised", answer.outcome)
+        try:
+            await finish_shielded(call(hook, answer))
+        except Exception:  # an error in the app's code must not break the answer
+            log.exception("the relay's hook for an answer that %s raised", answer.outcome)
 
 
 async def gone(receive: Receive) -> None:
@@ -181,6 +187,7 @@ class OpenReply:
         self._hider.learn(key)
         self._learn(thread)
         self._sealed: Thread | None = None  # the thread that the page has
+        self._token = ""  # as the page has it
         self._begun = self._finishing = self._closed = self._told = False
         self._outcome: Outcome = "left"
         self._error: MintlifyError | None = None
@@ -309,18 +316,18 @@ class OpenReply:
         thread = self.reply.thread
         if thread is None or self._kept is not None:  # with a store, the page needs no thread
             return event
-        self._sealed = thread
-        token = self.settings.seal.seal(thread, self.user)
-        return {**event, "messageMetadata": {**(event.get("messageMetadata") or {}), "threadId": token}}
+        if thread != self._sealed:
+            self._sealed, self._token = thread, self.settings.seal.seal(thread, self.user)
+        return {**event, "messageMetadata": {**(event.get("messageMetadata") or {}), "threadId": self._token}}
 
     def _learn(self, thread: Thread | None) -> None:
         if thread is not None:
             self._hider.learn(thread.id, thread.key)
 
     async def _tell(self) -> None:
-        if self._told:
+        told, self._told = self._told, True
+        if told or self.settings.hook(self._outcome) is None:
             return
-        self._told = True
         message = self.reply.message
         if message is not None and self._kept is not None and self._kept.id:
             message = evolve(message, id=self._kept.id)  # as the page and the store know it
@@ -362,7 +369,8 @@ class RelayResponse(StreamingResponse):
 
     def __init__(self, opened: Readable, leave: Callable[[], None] = lambda: None) -> None:
         self._frames = opened.frames()
-        super().__init__(self._frames, headers=HEADERS)
+        super().__init__(self._frames)
+        self.raw_headers = [*HEADERS]
         self._opened = opened
         self._leave = weakref.finalize(self, leave)
 
@@ -370,7 +378,9 @@ class RelayResponse(StreamingResponse):
         """Send each frame as it arrives, and stop when the reader leaves."""
         try:
             await self._send_while_there(receive, _Sender(send, self._opened.settings.clock))
-        except asyncio.CancelledError:  # not by the task group below: the server, or the app, gives up
+        except OSError:
+            pass  # other servers report in this way that the reader has left
+        except asyncio.CancelledError:  # of this task: the server, or the app, gives up
             if isinstance(self._opened, OpenReply):  # any other goes on without its reader
                 self._opened.interrupted()
             raise
@@ -382,38 +392,24 @@ class RelayResponse(StreamingResponse):
 
     async def _send_while_there(self, receive: Receive, sender: _Sender) -> None:
         settings = self._opened.settings
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
+        async with SideTasks() as beside:
 
-            async def stop_after(wait: Callable[[Any], Awaitable[None]], argument: Any) -> None:
-                await wait(argument)
-                tasks.cancel_scope.cancel()
-
-            async def send_all() -> None:
-                nonlocal failure
+            async def stop_after(wait: Coroutine[Any, Any, None]) -> None:
                 try:
-                    await self._send(sender)
-                except OSError:
-                    pass  # other servers report in this way that the reader has left
-                except Exception as error:
-                    failure = error  # raised below: the task group would wrap it in an ExceptionGroup
-                tasks.cancel_scope.cancel()
+                    await wait
+                finally:
+                    sending.cancel()
 
             # In a task of its own: waking it for an event does not resume the frames of server and framework.
-            tasks.start_soon(send_all)
-            tasks.start_soon(stop_after, gone, receive)
-            if settings.keep_alive is not None:
-                tasks.start_soon(sender.keep_alive, settings.keep_alive)
-            if settings.stall is not None:
-                tasks.start_soon(stop_after, sender.stalled, settings.stall)
-        if failure is not None:
-            raise failure
-
-    async def _send(self, sender: _Sender) -> None:
-        head = {"status": self.status_code, "headers": self.raw_headers}
-        await sender.say({"type": "http.response.start", **head})
-        async with aclosing(self._frames) as frames:
-            await sender.body(frames)
+            head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            sending = beside.start(partial(sender.send_all, head, self._frames))
+            beside.start(lambda: stop_after(gone(receive)))
+            if (every := settings.keep_alive) is not None:
+                first = min(every, FIRST_COMMENT)
+                beside.start_after(settings.clock, first, partial(sender.keep_alive, every))
+            if (limit := settings.stall) is not None:
+                beside.start_after(settings.clock, limit, lambda: stop_after(sender.stalled(limit)))
+            await asyncio.wait([sending])
 
 
 class _Sender:
@@ -424,6 +420,7 @@ class _Sender:
         self._clock = clock
         self._began = clock.now()  # when sending the last message began
         self._busy = False  # whether it is still being sent
+        self._spoke = False  # whether anything was sent after the head
         self._commenting = asyncio.Lock()
         self._over = False
 
@@ -432,26 +429,31 @@ class _Sender:
         await self._send(message)
         self._busy = False
 
-    async def body(self, frames: AsyncGenerator[bytes]) -> None:
-        """Send each of *frames* as it is made; the last one ends the response."""
-        async for made in frames:
-            if self._commenting.locked():
-                async with self._commenting:
-                    pass
-            self._over = made is DONE
-            await self.say({"type": "http.response.body", "body": made, "more_body": not self._over})
+    async def send_all(self, head: ASGIMessage, frames: AsyncGenerator[bytes]) -> None:
+        """Send *head* and each of *frames* as it is made; the last one ends the response."""
+        await self.say(head)
+        async with aclosing(frames):
+            async for made in frames:
+                if self._commenting.locked():
+                    async with self._commenting:
+                        pass
+                more = made is not DONE
+                # As say() does, but without a coroutine of its own for each event.
+                self._began, self._busy, self._spoke, self._over = self._clock.now(), True, True, not more
+                await self._send({"type": "http.response.body", "body": made, "more_body": more})
+                self._busy = False
 
     async def keep_alive(self, seconds: float) -> None:
         """Send a comment after each *seconds* without a message; before the first event, sooner."""
-        head_began = self._began
         while not self._over:
-            silence = seconds if self._began != head_began else min(seconds, FIRST_COMMENT)
+            silence = seconds if self._spoke else min(seconds, FIRST_COMMENT)
             due = self._began + silence - self._clock.now()
             if due > 0 or self._busy:
                 await self._clock.sleep(due if due > 0 else silence)
                 continue
             try:
                 async with self._commenting:
+                    self._spoke = True
                     await self.say({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
             except OSError:  # the reader has left; sending the answer fails in the same way
                 return

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -13,11 +14,13 @@ from attrs import evolve
 from starlette.requests import ClientDisconnect
 
 from mintlify_async import ConfigurationError, MintlifyError, NotFoundError
+from mintlify_async.runtime.cancellation import Deadline
 
 from .answer import gone
 from .page_events import masked
 from .refusals import RelayRefusal, refusal_for
 from .seal import SealError, ThreadSeal
+from .side_tasks import SideTasks
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,28 +93,19 @@ async def _open_while_there(reply: Reply, request: Request | None) -> None:
 
     Without a request, open it whether the reader leaves or not.
     """
-    opened = False
-    failure: Exception | None = None
-    async with anyio.create_task_group() as tasks:
-
-        async def watch(request: Request) -> None:
-            await gone(request.receive)
-            tasks.cancel_scope.cancel()
-
+    opening = Deadline()
+    async with SideTasks() as beside:
         if request is not None:
-            tasks.start_soon(watch, request)
+            beside.start(partial(gone, request.receive)).add_done_callback(lambda _: opening.end())
         try:
-            await reply.__aenter__()
-            opened = True
-        except Exception as error:  # raised below: the task group would wrap it in an ExceptionGroup
-            failure = error
-        tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    if not opened:
-        with anyio.CancelScope(shield=True):
-            await reply.close()
-        raise ClientDisconnect
+            with opening:
+                await reply.__aenter__()
+        except TimeoutError:
+            if not opening.ended:
+                raise
+            with anyio.CancelScope(shield=True):
+                await reply.close()
+            raise ClientDisconnect from None
 
 
 def logged_refusal(error: MintlifyError) -> RelayRefusal:

@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 from attrs import frozen
 
@@ -149,26 +149,12 @@ _INPUT_ERROR = _Shape(
 class SafeEvents:
     """Makes one answer acceptable to every ``useChat`` from ai 5.0.0 on; tracks the open parts and calls."""
 
-    __slots__ = ("_dynamic", "_named", "_open", "_steps")
+    __slots__ = ("_dynamic", "_named", "_open")
 
     def __init__(self) -> None:
         self._open: dict[str, dict[str, None]] = {"text": {}, "reasoning": {}}
         self._dynamic: dict[str, bool] = {}
         self._named = False
-        self._steps: Mapping[str, Callable[[Wire], list[Wire]]] = {
-            "start": self._start,
-            "text-start": self._part_start,
-            "text-delta": self._part_delta,
-            "text-end": self._part_end,
-            "reasoning-start": self._part_start,
-            "reasoning-delta": self._part_delta,
-            "reasoning-end": self._part_end,
-            "finish-step": self._finish_step,
-            "tool-input-start": self._input,
-            "tool-input-available": self._input,
-            "tool-output-available": self._output,
-            "tool-output-error": self._output_error,
-        }
 
     def page(self, wire: Wire) -> list[Wire]:
         """Return the events for *wire* that pages of every release accept."""
@@ -179,8 +165,8 @@ class SafeEvents:
         event = shape.fit(wire)
         if event is None:
             return []
-        step = self._steps.get(kind)
-        return [event] if step is None else step(event)
+        step = self._STEPS.get(kind)
+        return [event] if step is None else step(self, event)
 
     def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
         """Return whether the page has the delta's part open."""
@@ -254,6 +240,21 @@ class SafeEvents:
         # The text is the service's own, and releases from 7 on show it.
         event["errorText"] = STEP_FAILED
         return self._output(event)
+
+    _STEPS: ClassVar[Mapping[str, Callable[[Any, Wire], list[Wire]]]] = {
+        "start": _start,
+        "text-start": _part_start,
+        "text-delta": _part_delta,
+        "text-end": _part_end,
+        "reasoning-start": _part_start,
+        "reasoning-delta": _part_delta,
+        "reasoning-end": _part_end,
+        "finish-step": _finish_step,
+        "tool-input-start": _input,
+        "tool-input-available": _input,
+        "tool-output-available": _output,
+        "tool-output-error": _output_error,
+    }
 
 
 def _part(event: Wire) -> str:

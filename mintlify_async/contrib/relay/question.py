@@ -214,6 +214,8 @@ def page_options(fields: Mapping[str, Any], names: Collection[str], limits: Rela
         RelayRefusal: The service does not accept a field's value.
     """
     chosen = {name: fields[name] for name in names if fields.get(name) is not None}
+    if not chosen:
+        return {}
     try:
         json.dumps(chosen, ensure_ascii=False).encode()  # raises for half a character
         return {PAGE_FIELDS[name][0]: PAGE_FIELDS[name][1](value, limits) for name, value in chosen.items()}

@@ -227,8 +227,9 @@ class Relay:
             error_text=error_text,
         )
         self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        usual = self._settings_of({} if ask is None or callable(ask) else ask)
-        self._running = running_answers(streams, usual, self._chats)
+        self._domain = None if ask is None or callable(ask) else ask.get("domain")
+        self._answer_settings = self._settings_for(self._domain)
+        self._running = running_answers(streams, self._answer_settings, self._chats)
 
     @property
     def streaming(self) -> int:
@@ -509,7 +510,8 @@ class Relay:
         asked: Callable[[], object],
         live: LiveAnswer | None,
     ) -> OpenReply:
-        settings = self._settings_of(options)
+        domain = options.get("domain")
+        settings = self._answer_settings if domain == self._domain else self._settings_for(domain)
         fp = self._seal.pseudonym(user)
         running = None if live is None else self._running
         stored: StoredQuestion | None = None
@@ -540,9 +542,9 @@ class Relay:
             kept=None if stored is None else stored.answer,
         )
 
-    def _settings_of(self, options: Mapping[str, Any]) -> AnswerSettings:
-        """Return the settings of an answer that is asked with *options*: its seal is for one site."""
-        site = options.get("domain") or self._session.options.domain
+    def _settings_for(self, domain: object) -> AnswerSettings:
+        """Return the settings of an answer about *domain*, by default the session's: its seal is for it."""
+        site = domain or self._session.options.domain
         return evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
 
     async def _who(self, request: Request, user: str | None) -> str:

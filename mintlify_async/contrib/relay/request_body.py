@@ -66,7 +66,8 @@ class BodyReader:
             raise too_large
         raw = await self._arrived(request, what, most, too_large)
         body = _parsed(raw, what)
-        await asyncio.sleep(0)  # what is made of it takes its time, too
+        if len(raw) > PIECE_BYTES:
+            await asyncio.sleep(0)  # what is made of it takes its time, too
         return body
 
     async def _arrived(self, request: Request, what: str, most: int, too_large: RelayRefusal) -> bytes:
@@ -84,9 +85,10 @@ class BodyReader:
                             raise too_large
                         pieces.append(chunk)
                         for start in range(0, len(chunk), PIECE_BYTES):
+                            if start or len(pieces) > 1:
+                                await asyncio.sleep(0)
                             if not structure.feed(chunk[start : start + PIECE_BYTES], self.limits.values):
                                 raise too_large
-                            await asyncio.sleep(0)
             except TimeoutError:
                 if not upload.gave_way:
                     raise RelayRefusal(408, f"The {what} took too long to arrive.", _CLOSE) from None

@@ -6,19 +6,20 @@ status is 200: what goes wrong later can only be an ``error`` event.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from .answer import FIRST_COMMENT, HEADERS, AnswerSettings
 from .page_events import DONE, KEEP_ALIVE, frame
 from .refusals import FAILED
+from .side_tasks import SideTasks
 
 if TYPE_CHECKING:
     from starlette.types import Message as ASGIMessage
@@ -61,22 +62,24 @@ class WaitingResponse(Response):
             await self.background()
 
     async def _wait(self, sender: _Sender) -> Response:
-        asked = anyio.Event()
-        response: Response | None = None
-        failure: Exception | None = None
-        async with anyio.create_task_group() as tasks:
-            if self._settings.keep_alive is not None:
-                tasks.start_soon(self._comment, sender, asked, self._settings.keep_alive)
-            try:
-                response = await self._answer(asked.set)
-            except Exception as error:
-                failure = error  # raised below: the task group would wrap it in an ExceptionGroup
-            async with sender.sending:  # a comment is sent whole
-                tasks.cancel_scope.cancel()
-        if response is None:
-            assert failure is not None
-            return await self._failed(sender, failure)
-        return response
+        clock, keep_alive = self._settings.clock, self._settings.keep_alive
+        beside, loop = SideTasks(), asyncio.get_running_loop()
+
+        def asked() -> None:
+            if keep_alive is not None:
+                comment = partial(self._comment, sender, keep_alive)
+                # In the next turn of the loop: the question is still made in this one, which takes its time.
+                loop.call_soon(beside.start_after, clock, min(FIRST_COMMENT, keep_alive), comment)
+
+        try:
+            async with beside:
+                try:
+                    return await self._answer(asked)
+                finally:
+                    async with sender.sending:  # a comment is sent whole
+                        pass
+        except Exception as error:
+            return await self._failed(sender, error)
 
     async def _linger(self, receive: Receive, send: Send, message: ASGIMessage) -> None:
         """Send *message*; before the end, read on: a close in mid-upload would take the refusal with it."""
@@ -99,16 +102,11 @@ class WaitingResponse(Response):
         await sender.fail(FAILED)
         raise failure  # for the server's log
 
-    async def _comment(self, sender: _Sender, asked: anyio.Event, keep_alive: float) -> None:
-        await asked.wait()
-        seconds = min(FIRST_COMMENT, keep_alive)
-        while True:
-            await self._settings.clock.sleep(seconds)
-            try:
+    async def _comment(self, sender: _Sender, keep_alive: float) -> None:
+        with suppress(OSError):  # the reader has left; the code that reads its messages notices
+            while True:
                 await sender.comment()
-            except OSError:  # the reader has left; the code that reads its messages notices
-                return
-            seconds = keep_alive
+                await self._settings.clock.sleep(keep_alive)
 
 
 class _Sender:
@@ -118,14 +116,13 @@ class _Sender:
         self._send = send
         self._headers = headers
         self.started = False
-        self.sending = anyio.Lock()
+        self.sending = asyncio.Lock()
 
     async def comment(self) -> None:
         async with self.sending:
             if not self.started:
                 self.started = True
-                head = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                await self.send_whole({"type": "http.response.start", "status": 200, "headers": head})
+                await self.send_whole({"type": "http.response.start", "status": 200, "headers": HEADERS})
             await self._send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
 
     async def send_whole(self, message: ASGIMessage) -> None:

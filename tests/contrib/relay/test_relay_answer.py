@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -266,3 +267,32 @@ async def test_frames_for_another_framework():
     assert opened.reply.closed
     await opened.close()  # harmless
     await opened.aclose()  # by its other name, too
+
+
+async def test_an_answer_leaves_nothing_to_the_garbage_collector():
+    """What an answer needed is freed when it ends: the collector's runs would stop all other answers."""
+    clock = VirtualClock()
+    server = Server()
+    for last in (False, True):  # what is made once is made by the first
+        gc.collect()
+        gc.disable()
+        try:
+            await server.run(opened_with(BODY, clock=clock, keep_alive=15, stall=60).response())
+            await asyncio.sleep(0)
+            assert gc.collect() == 0 or not last
+        finally:
+            gc.enable()
+
+
+async def test_an_answer_has_two_tasks():
+    """One sends and one notices that the reader leaves; comments and the limit on a stall begin when due."""
+    server = Server()
+    gate = asyncio.Event()
+    before = len(asyncio.all_tasks())
+    opened = opened_with(BODY, then=gate.wait(), keep_alive=15, stall=60)
+    running = asyncio.create_task(server.run(opened.response()))
+    while not server.body:
+        await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == before + 3  # and the server's own
+    gate.set()
+    await running
