@@ -284,4 +284,6 @@ class _RecordedContent:
     def read_nowait(self) -> bytes:
         data = self._content.read_nowait()
         self._tape.read(data)
+        if self._content.at_eof() and self._content.exception() is None:
+            self._tape.ended(whole=True)  # such a response need not be closed
         return data
