@@ -242,21 +242,25 @@ class OpenReply:
         """Yield server-sent events for the page, those of one read in one piece; ``[DONE]`` is the last."""
         self._learn(self.reply.thread)
         made: list[bytes] = []
+        hider, passes = self._hider, self._events.passes
         try:
             async for event in self.reply:
-                made += self._page(event)
+                # Nine of ten events are deltas, which need no more than this.
+                delta = delta_frame(event, hider) if isinstance(event, DELTAS) and passes(event) else None
+                if delta is not None:
+                    made.append(delta)
+                else:
+                    made += self._page(event)
                 many = len(made) >= MOST_FRAMES
                 if made and (many or not self.reply.at_hand):
                     yield b"".join(made)
                     made.clear()
-                    if self._finishing:
-                        self._outcome = "finished"  # the page has taken it
+                    self._taken()
                     if many:
                         await asyncio.sleep(0)
             await self.reply.run()  # raises if the reply was closed early, for instance with the session
         except MintlifyError as error:
-            if not self._stopped:
-                self._note(self._cut_by or error)
+            self._failed(error)
         else:
             self._stopped = False  # it was whole already
         made += self._ending()
@@ -277,12 +281,17 @@ class OpenReply:
         log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, masked(str(error)))
         self._error = self._error or error
 
+    def _taken(self) -> None:
+        """Note that the page has all that was made."""
+        if self._finishing:
+            self._outcome = "finished"
+
+    def _failed(self, error: MintlifyError) -> None:
+        if not self._stopped:
+            self._note(self._cut_by or error)
+
     def _page(self, event: StreamEvent) -> Iterable[bytes]:
-        """Return the frames for one event of the service."""
-        if isinstance(event, DELTAS) and self._events.passes(event):
-            made = delta_frame(event, self._hider)
-            if made is not None:
-                return (made,)
+        """Return the frames for one event of the service that is no plain delta."""
         if isinstance(event, ErrorEvent):
             return ()  # the reply raises it, and _ending tells the page
         self._begun = True
