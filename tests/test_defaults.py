@@ -120,7 +120,14 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "max_bytes": 8_388_608,
         "lost_after": 5.0,
     },
-    "mintlify_async.contrib.redis RedisStreamStore.write": {"asked": ""},
+    "mintlify_async.contrib.redis RedisStreamStore.write": {
+        "asked": "",
+        "first": False,
+        "again": False,
+        "force": False,
+        "ended": False,
+    },
+    "mintlify_async.contrib.redis RedisStreamStore.read": {"hurry": False},
     "mintlify_async.contrib.otel OpenTelemetryObserver": {"capture_content": False},
 }
 """Each public class and function, with its defaults but None: that means "none", or "the session's"."""
