@@ -23,7 +23,7 @@ SILENT = "connections that send nothing"
 
 
 def page(*answers: list[Any], ignored: str = "") -> bytes:
-    """Return a question that follows answers of these parts, with a list that nobody reads."""
+    """Return a question after answers of these parts, with a list in a field that the relay ignores."""
     told = [{"id": f"a{number}", "role": "assistant", "parts": each} for number, each in enumerate(answers)]
     messages = json.dumps([*told, {"id": "q", "role": "user", "parts": [TEXT]}])
     return f'{{"messages":{messages},"ignored":[{ignored}0]}}'.encode()

@@ -237,7 +237,6 @@ def _newest(
 
 def _characters(message: Message) -> int:
     texts = (part.text for part in message.parts if isinstance(part, TextPart))
-    files = (
-        part.url for part in message.parts if isinstance(part, FilePart)
-    )  # often the file itself: data:…
+    # An address is often the file itself: data:…
+    files = (part.url for part in message.parts if isinstance(part, FilePart))
     return sum(map(len, texts)) + sum(map(len, files))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from attrs import define
 
@@ -104,8 +104,8 @@ def _parsed(raw: bytes, what: str) -> Wire:
     gc.disable()  # thousands of new lists, none in a cycle, would make it look at all objects of the app
     try:
         body: object = json.loads(
-            raw.decode("utf-8"), parse_constant=int, parse_int=_whole, parse_float=_fraction
-        )  # int refuses NaN and Infinity
+            raw.decode("utf-8"), parse_constant=_refuse, parse_int=_whole, parse_float=_fraction
+        )
     except (ValueError, RecursionError):
         raise RelayRefusal(400, f"The {what} is not valid JSON.") from None
     finally:
@@ -116,9 +116,13 @@ def _parsed(raw: bytes, what: str) -> Wire:
     return body
 
 
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text[:NUMBER_CHARACTERS])
+
+
 def _whole(text: str) -> int:
-    return int(text if len(text) <= NUMBER_CHARACTERS else "")  # which is no number
+    return int(text) if len(text) <= NUMBER_CHARACTERS else _refuse(text)
 
 
 def _fraction(text: str) -> float:
-    return float(text if len(text) <= NUMBER_CHARACTERS else "")
+    return float(text) if len(text) <= NUMBER_CHARACTERS else _refuse(text)
