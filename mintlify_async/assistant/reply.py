@@ -457,9 +457,10 @@ class Reply(Extras):
     def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
         """Feed *stream* what arrived, up to the largest answer; no bytes are the body's end."""
         self._stepping = False
-        over = max(0, live.taken - self._settings.max_reply_bytes)
-        if over < len(data):
-            stream.feed(data[: len(data) - over])
+        over = live.taken - self._settings.max_reply_bytes
+        within = data[:-over] if over > 0 else data
+        if within:
+            stream.feed(within)
         elif stream.complete or not data:
             stream.feed_eof()
 

@@ -126,9 +126,9 @@ class SSEDecoder:
         if not self._started:
             self._started = True
             block = block.removeprefix(_BOM)
-        if b"\r" in block:
-            block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         text = block.decode("utf-8", "replace")
+        if "\r" in text:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
         if self._data is None and 3 * len(block) <= self.max_event_bytes:
             # Three times, because an invalid byte becomes a character of three bytes, which count.
             whole, blank, rest = text.rpartition("\n\n")
@@ -191,25 +191,29 @@ def whole_events(data: bytes, max_event_bytes: int) -> list[str] | None:
     *data* must begin at the beginning of a line. Live streams mostly send such pieces; this is five
     times faster than reading them line by line.
     """
-    if data[-2:] != b"\n\n" or len(data) > max_event_bytes or b"\r" in data:
+    if len(data) > max_event_bytes:
         return None
     try:
-        return _usual(data.decode())
+        text = data.decode()
     except UnicodeDecodeError:
         return None
+    # Looked for in the text: in bytes, it would cost a third of what splitting a live event costs.
+    return None if "\r" in text else _usual(text)
 
 
 def _usual(text: str) -> list[str] | None:
-    """Return the events in *text*, which ends with a blank line, if each has one ``data: `` line.
+    """Return the events in *text* if it consists of whole events of one ``data: `` line each, else None.
 
     Lines that mean nothing, such as ``event: message``, may stand beside it.
     """
-    if text[:6] == "data: ":
-        body = text[6:-2]
+    body = text.removeprefix("data: ").removesuffix("\n\n")
+    if len(text) - len(body) == 8:  # it had both
         if "\n" not in body:
             return [body]
         events = body.split("\n\ndata: ")
         if text.count("\n") == 2 * len(events):  # each has two line ends, and no more
             return events
+    if not text.endswith("\n\n"):
+        return None
     bare = _SKIPPED.sub("", "\n" + text)[1:]
     return _usual(bare) if len(bare) < len(text) else None

@@ -21,7 +21,6 @@ from mintlify_async.runtime.cancellation import finish_shielded
 from .hooks import call
 from .json_values import Wire
 from .page_events import (
-    DELTAS,
     DONE,
     KEEP_ALIVE,
     ModernEvents,
@@ -242,11 +241,11 @@ class OpenReply:
         """Yield server-sent events for the page, those of one read in one piece; ``[DONE]`` is the last."""
         self._learn(self.reply.thread)
         made: list[bytes] = []
-        hider, passes = self._hider, self._events.passes
+        events, hider = self._events, self._hider
         try:
             async for event in self.reply:
                 # Nine of ten events are deltas, which need no more than this.
-                delta = delta_frame(event, hider) if isinstance(event, DELTAS) and passes(event) else None
+                delta = delta_frame(event, events, hider)
                 if delta is not None:
                     made.append(delta)
                 else:
@@ -255,7 +254,8 @@ class OpenReply:
                 if made and (many or not self.reply.at_hand):
                     yield b"".join(made)
                     made.clear()
-                    self._taken()
+                    if self._finishing:  # the page has all that was made
+                        self._outcome = "finished"
                     if many:
                         await asyncio.sleep(0)
             await self.reply.run()  # raises if the reply was closed early, for instance with the session
@@ -280,11 +280,6 @@ class OpenReply:
         level, what = (logging.ERROR, "saved") if isinstance(error, _UNSAVED) else (logging.WARNING, "whole")
         log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, masked(str(error)))
         self._error = self._error or error
-
-    def _taken(self) -> None:
-        """Note that the page has all that was made."""
-        if self._finishing:
-            self._outcome = "finished"
 
     def _failed(self, error: MintlifyError) -> None:
         if not self._stopped:
@@ -443,7 +438,7 @@ class _Sender:
         await self.say(head)
         async with aclosing(frames):
             async for made in frames:
-                if self._commenting.locked():
+                if self._busy:  # with a comment
                     async with self._commenting:
                         pass
                 more = made is not DONE

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 
 from attrs import frozen
 
-from mintlify_async.events import ReasoningDelta, TextDelta
+from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
 from .json_values import Wire, is_list, is_object
 from .parts import is_file_address, is_name, is_web_address
@@ -273,11 +273,16 @@ _SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-
 
 
 class ThreadHider:
-    """Removes a thread's id and key from events, in whichever field the service put them."""
+    """Removes a thread's id and key from events, in whichever field the service put them.
 
-    __slots__ = ("_escaped", "_values")
+    Attributes:
+        shortest: How many characters the shortest string to hide has; 0 if there is none.
+    """
+
+    __slots__ = ("_escaped", "_values", "shortest")
 
     def __init__(self) -> None:
+        self.shortest = 0
         self._values: tuple[str, ...] = ()
         self._escaped: tuple[str, ...] = ()  # the same, as they stand in JSON
 
@@ -287,6 +292,7 @@ class ThreadHider:
         if new:
             self._values = (*self._values, *new)
             self._escaped = tuple(quoted(value)[1:-1] for value in self._values)
+            self.shortest = min(map(len, self._values))
 
     def hide(self, wire: Wire) -> Wire:
         """Return *wire* without thread ids and keys; the same object when it has none."""
@@ -330,18 +336,22 @@ def _names_thread(name: str) -> bool:
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
-DELTAS = (TextDelta, ReasoningDelta)
+_DELTAS = (TextDelta, ReasoningDelta)
 
 
-def delta_frame(delta: TextDelta | ReasoningDelta, hider: ThreadHider) -> bytes | None:
-    """Return what :func:`frame` makes of *delta*, in a tenth of the time.
+def delta_frame(event: StreamEvent, events: PageEvents, hider: ThreadHider) -> bytes | None:
+    """Return what *events* and :func:`frame` make of a delta, in a tenth of the time.
 
-    None means that the delta needs a further look: it has another field, or something to hide.
+    None means that *event* needs a further look: it is no delta, has another field, or something to hide.
     """
-    if delta.extra or delta.provider_metadata is not None:
+    if not isinstance(event, _DELTAS) or not events.passes(event):
         return None
-    text = f'data: {{"type":"{delta.type}","id":{quoted(delta.id)},"delta":{quoted(delta.delta)}}}\n\n'
-    return None if hider.finds(text) else text.encode("ascii")
+    if event.extra or event.provider_metadata is not None:
+        return None
+    text = f'data: {{"type":"{event.type}","id":{quoted(event.id)},"delta":{quoted(event.delta)}}}\n\n'
+    # Most deltas are shorter than all that could be in them.
+    hidden = len(event.id) + len(event.delta) >= hider.shortest and hider.finds(text)
+    return None if hidden else text.encode("ascii")
 
 
 def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:

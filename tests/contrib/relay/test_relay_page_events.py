@@ -262,15 +262,17 @@ def test_every_frame_is_one_line_of_strict_json(event):
 @given(st.sampled_from([TextDelta, ReasoningDelta]), st.text(), st.text(), st.text(max_size=8))
 def test_the_short_way_of_a_delta_shows_the_same(kind, id, text, hidden):
     """Byte for byte what the long way shows, or nothing: then the long way is taken."""
-    hider = ThreadHider()
+    hider, events = ThreadHider(), ModernEvents()
     hider.learn(hidden, "thread-77")
     for delta in (text, f"{text}{hidden}", "on thread-77", "\ud83d", '"threadId"', "mint_dsc_0123456789"):
         event = kind(id=id, delta=delta)
-        assert delta_frame(event, hider) in (None, frame(event.to_wire(), hider))
-    assert delta_frame(kind(id="0", delta="on thread-77"), hider) is None
-    assert delta_frame(kind(id="0", delta="a", provider_metadata={"p": {}}), hider) is None
-    assert delta_frame(kind(id="0", delta="a", extra={"later": 1}), hider) is None
-    assert delta_frame(kind(id="0", delta="Hi"), ThreadHider()) is not None
+        assert delta_frame(event, events, hider) in (None, frame(event.to_wire(), hider))
+    assert delta_frame(kind(id="0", delta="on thread-77"), events, hider) is None
+    assert delta_frame(kind(id="thread-77", delta=""), events, hider) is None
+    assert delta_frame(kind(id="0", delta="a", provider_metadata={"p": {}}), events, hider) is None
+    assert delta_frame(kind(id="0", delta="a", extra={"later": 1}), events, hider) is None
+    assert delta_frame(kind(id="0", delta="Hi"), events, ThreadHider()) is not None
+    assert delta_frame(kind(id="0", delta="Hi"), SafeEvents(), ThreadHider()) is None  # no part is open
 
 
 def shown(event: dict) -> dict:
