@@ -23,12 +23,13 @@ ROOT = Path(__file__).resolve().parent.parent
 OURS, CONTROL = "mintlify-async", "control"
 MARK = "getloadavg"  # a function of libc that nothing else calls: callgrind writes its counts there
 MARKED = """
-import os, time
-marks = [time.process_time_ns()]; os.getloadavg()
+import os, time; marks = [time.process_time_ns()]; os.getloadavg()
 {}
 marks.append(time.process_time_ns()); os.getloadavg()
 print(f'{{{{"marks": {{marks}}}}}}')
 """  # imports nothing that the code in its place might
+# Without these two, luck decides in each process whether a loop's read, of 256 KiB, costs two page faults.
+STEADY = {"MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "2097152", "PYTHONHASHSEED": "0"}
 Samples = dict[str, list[float]]
 cpu_at_marks: list[int] = []
 
@@ -99,8 +100,7 @@ def child(work: Callable[..., Any] | str, given: dict[str, Any]) -> list[str]:
 
 def in_process(work: Callable[..., Any] | str, key: str = "result", **given: Any) -> Any:
     """Run *work* in a process of its own; return its result, which goes through JSON."""
-    done = subprocess.run(child(work, given), cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)[key]
+    return json.loads(subprocess.check_output(child(work, given), cwd=ROOT, env=os.environ | STEADY))[key]
 
 
 def in_processes(work: Any, effort: Effort, by: str, names: Iterable[str], **given: Any) -> dict[str, Any]:
@@ -121,9 +121,9 @@ def between_marks(work: Callable[..., Any] | str, effort: Effort, **given: Any) 
     if effort.counted() != "instructions":
         return [float(later - earlier) for earlier, later in pairwise(in_process(work, "marks", **given))]
     with tempfile.TemporaryDirectory() as folder:
-        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", f"--dump-before={MARK}"]
-        options: dict[str, Any] = {"env": {**os.environ, "PYTHONHASHSEED": "0"}, "stdout": subprocess.DEVNULL}
-        subprocess.run([*tool, "-q", *child(work, given)], cwd=ROOT, check=True, **options)
+        options = ["-q", "--tool=callgrind", f"--callgrind-out-file={folder}/out", f"--dump-before={MARK}"]
+        command = ["valgrind", *options, *child(work, given)]
+        subprocess.run(command, cwd=ROOT, env=os.environ | STEADY, stdout=subprocess.DEVNULL, check=True)
         files = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         totals = [re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE) for path in files]
     return [float(found[1]) for found in totals[1:] if found]  # without what came before the first mark

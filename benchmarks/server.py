@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from .bodies import HEAD, chunk, script
-from .measuring import ROOT
+from .measuring import ROOT, STEADY
 
 HELD_HEAD = HEAD + chunk(b'data: {"type":"text-start","id":"t"}\n\n')
 HELD_DELTA = b'data: {"type":"text-delta","id":"t","delta":"%.6f"}\n\n'
@@ -102,10 +102,10 @@ async def serve() -> None:
 @contextlib.contextmanager
 def running(module: str = "benchmarks.server", *arguments: str) -> Iterator[tuple[str, int]]:
     """Run *module*, which serves, in another process while the block lasts; yield its address and its id."""
-    command = [sys.executable, "-m", module, *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
-        assert started.stdout is not None
-        assert started.stdin is not None
+    command, pipe = [sys.executable, "-m", module, *arguments], subprocess.PIPE
+    with subprocess.Popen(command, cwd=ROOT, env=os.environ | STEADY, stdin=pipe, stdout=pipe) as started:
+        assert started.stdout
+        assert started.stdin
         try:
             yield f"http://127.0.0.1:{int(started.stdout.readline())}", started.pid
         finally:
