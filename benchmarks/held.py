@@ -21,7 +21,7 @@ NEVER = 30.0  # seconds after which a first look is no longer waited for
 STREAMS = {
     "memory": ("memory of each", "KiB"),
     "silent": ("CPU while all are silent", "% of a core"),
-    "event": (f"CPU per event among them, {PER_SECOND:.0f} a second in all, silence included", "µs"),
+    "event": (f"CPU per event of 100 of them, {PER_SECOND:.0f} a second in all, silence included", "µs"),
 }
 JOBS = {
     "memory": ("memory of each, its task included", "bytes"),
