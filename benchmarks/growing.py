@@ -97,5 +97,5 @@ GROWING = {
     "suggestions": long("text", FENCE, "- (Title)[/page]\n"),
     "suggestions, empty lines": long("text", FENCE, "\n", 5_000),
     "suggestions, blocks": long("text", FENCE, "```suggestions\n(T)[/p]\n```\nword\n"),
-    "suggestions, links in one line": long("text", FENCE, "](a", 2_000),
+    "suggestions, links in one line": long("text", FENCE, "](a", 20_000),
 }

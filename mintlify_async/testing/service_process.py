@@ -13,6 +13,7 @@ import sys
 from collections.abc import Generator
 from datetime import UTC, datetime
 
+from ..errors import ConfigurationError
 from .local_service import LocalService
 from .request_log import RecordedRequest
 
@@ -29,8 +30,13 @@ async def serve(service: LocalService, *, quiet: bool = False) -> None:
         quiet: Whether to leave the lines per request out.
 
     Raises:
+        ConfigurationError: *service* is no local service; ``.field`` is ``service``.
         OSError: The port is in use.
     """
+    if not isinstance(service, LocalService):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+        raise ConfigurationError(
+            "serve takes a LocalService, as in serve(LocalService(port=8765))", field="service"
+        )
     if service.observer is None and not quiet:
         service.observer = _log_request
     with _stop_signal() as stopped:

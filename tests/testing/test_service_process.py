@@ -14,7 +14,7 @@ import aiohttp
 import node_client
 import pytest
 
-from mintlify_async import MintlifySession
+from mintlify_async import ConfigurationError, MintlifySession
 from mintlify_async.testing import Keys, LocalService, serve
 
 KEYS = Keys()
@@ -134,6 +134,12 @@ async def test_serving_inside_a_program(capsys):
     os.kill(os.getpid(), signal.SIGTERM)
     await task
     assert not asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)  # none is left
+
+
+async def test_a_port_is_no_service():
+    with pytest.raises(ConfigurationError, match=r"as in serve\(LocalService\(port=8765\)\)") as refused:
+        await serve(8765)
+    assert refused.value.field == "service"
 
 
 def clean(message):
