@@ -28,7 +28,7 @@ import os, time; marks = [time.process_time_ns()]; os.getloadavg()
 marks.append(time.process_time_ns()); os.getloadavg()
 print(f'{{{{"marks": {{marks}}}}}}')
 """  # imports nothing that the code in its place might
-# Without these two, luck decides in each process whether a loop's read, of 256 KiB, costs two page faults.
+# Without the first two, it is luck whether each read of a process, of 256 KiB, costs two page faults.
 STEADY = {"MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "2097152", "PYTHONHASHSEED": "0"}
 Samples = dict[str, list[float]]
 cpu_at_marks: list[int] = []

@@ -72,7 +72,8 @@ class SSEDecoder:
             data = data.removeprefix(b"\n")
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end:
-            self._keep(data)
+            if data:  # more than the rest of a CR LF
+                self._keep(data)
             return []
         block = data[:end]
         if self._tail:
@@ -197,7 +198,7 @@ def whole_events(data: bytes, max_event_bytes: int) -> list[str] | None:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    # Looked for in the text: in bytes, it would cost a third of what splitting a live event costs.
+    # Looked for in the text: in bytes, it would take half as long as all the rest of this function.
     return None if "\r" in text else _usual(text)
 
 

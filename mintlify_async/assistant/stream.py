@@ -165,7 +165,7 @@ class MessageStream:
         self._begun = False
         # The data of events, in reverse order; a deque takes 700 bytes more per stream.
         self._queue = _NO_EVENTS
-        # How the deltas of the part _opened begin, or "": one that begins the same differs in its text alone.
+        # How the deltas of the part _opened begin; "" while that is unknown. They differ in what follows.
         self._opening = ""
         self._opened = _NOT_OPENED
         self._head = b""

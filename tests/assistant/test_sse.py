@@ -142,6 +142,15 @@ def test_an_event_of_exactly_the_bound_passes() -> None:
         decode(b"data: 12345\n\n", max_event_bytes=10)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 11, 12])
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_an_event_of_exactly_the_bound_passes_however_it_is_split(end: bytes, size: int) -> None:
+    """A read may hold nothing but the second half of a line end."""
+    decoder = SSEDecoder(max_event_bytes=10)
+    pieces = in_reads_of(b"data: 1234" + end + end, size)
+    assert [event for piece in pieces for event in decoder.feed(piece)] == ["1234"]
+
+
 def test_comments_and_empty_lines_take_no_memory() -> None:
     """Ten megabytes of comments and a million empty lines leave nothing behind."""
     decoder = SSEDecoder(max_event_bytes=1000)

@@ -438,7 +438,7 @@ class _Sender:
         await self.say(head)
         async with aclosing(frames):
             async for made in frames:
-                if self._busy:  # with a comment
+                if self._busy:  # a comment is being sent
                     async with self._commenting:
                         pass
                 more = made is not DONE
@@ -457,6 +457,8 @@ class _Sender:
                 continue
             try:
                 async with self._commenting:
+                    if self._busy or self._over:  # since this comment waited for the one before
+                        continue
                     self._spoke = True
                     await self.say({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
             except OSError:  # the reader has left; sending the answer fails in the same way

@@ -349,7 +349,7 @@ def delta_frame(event: StreamEvent, events: PageEvents, hider: ThreadHider) -> b
     if event.extra or event.provider_metadata is not None:
         return None
     text = f'data: {{"type":"{event.type}","id":{quoted(event.id)},"delta":{quoted(event.delta)}}}\n\n'
-    # Most deltas are shorter than all that could be in them.
+    # A delta shorter than every string to hide has none of them; most are.
     hidden = len(event.id) + len(event.delta) >= hider.shortest and hider.finds(text)
     return None if hidden else text.encode("ascii")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ pytest.importorskip("fastapi")
 from relay_kit import events, opened_with
 
 from mintlify_async.contrib.relay import RelayResponse
+from mintlify_async.contrib.relay.page_events import DONE
 from mintlify_async.testing import VirtualClock
 
 BODY = (
@@ -197,6 +199,42 @@ async def test_no_comment_follows_the_end():
     server = Slow()
     await server.run(opened_with(BODY, clock=clock, stall=60, keep_alive=15).response())
     assert [message.get("more_body") for message in server.sent].index(False) == len(server.sent) - 1
+
+
+@pytest.mark.parametrize("comment", [1, 16, 31])
+@pytest.mark.parametrize("event", [0, 10, 16])
+async def test_one_message_is_sent_at_a_time(comment, event):
+    """However slow the reader is: a comment never begins beside an event, nor an event beside a comment."""
+    clock = VirtualClock()
+
+    class Slow(Server):
+        sending = 0
+
+        async def send(self, message: Any) -> None:
+            await super().send(message)
+            self.sending += 1
+            assert self.sending == 1
+            await clock.sleep(comment if message.get("body", b"").startswith(b":") else event)
+            self.sending -= 1
+
+    class Pauses:
+        """An answer whose events come after silences, and two of them together."""
+
+        settings = opened_with(b"", clock=clock, keep_alive=15).settings
+
+        async def frames(self) -> AsyncGenerator[bytes]:
+            for silence in (0, 20, 0, 40, 0):
+                await clock.sleep(silence)
+                yield b"event"
+            yield DONE
+
+        async def close(self) -> None: ...
+
+    server = Slow()
+    await server.run(RelayResponse(Pauses()))
+    assert server.body.replace(b": keep-alive\n\n", b"") == b"event" * 5 + DONE
+    assert server.body.count(b": keep-alive") >= 2
+    assert server.body.endswith(DONE)
 
 
 async def test_a_server_may_say_it_by_an_error():
