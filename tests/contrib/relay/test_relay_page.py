@@ -489,6 +489,7 @@ async def test_edit_and_answer_again(release):
 
         here.service.script.ask(text="Other")
         await here.page.get_by_role("button", name="Edit").first.click()
+        await here.drafts("Question 1")
         await here.ask("Question one")
         await here.shows("Other")
         await here.status("ready")
