@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .measuring import CONTROL, OURS, Effort, Row, between_marks, in_processes, mark, row_of
-from .server import control, running
+from .server import SPEAKING, control, running
 from .subjects import ADMIN_KEY, AIOHTTP, CLIENTS
 
 AT_ONCE = 200  # streams that are being opened
@@ -21,7 +21,7 @@ NEVER = 30.0  # seconds after which a first look is no longer waited for
 STREAMS = {
     "memory": ("memory of each", "KiB"),
     "silent": ("CPU while all are silent", "% of a core"),
-    "event": (f"CPU per event of 100 of them, {PER_SECOND:.0f} a second in all, silence included", "µs"),
+    "event": (f"CPU per event while {SPEAKING} get {PER_SECOND:.0f} a second in all, the others none", "µs"),
 }
 JOBS = {
     "memory": ("memory of each, its task included", "bytes"),

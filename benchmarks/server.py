@@ -22,6 +22,7 @@ HELD_DELTA = b'data: {"type":"text-delta","id":"t","delta":"%.6f"}\n\n'
 HELD_END = chunk(b'data: {"type":"finish"}\n\ndata: [DONE]\n\n') + b"0\r\n\r\n"
 SOURCE = {"repository": "https://git.test/acme/docs", "ref": "main"}
 JOB = {"id": "job_1", "status": "active", "source": SOURCE, "createdAt": "2026-01-02T03:04:05.678Z"}
+SPEAKING = 100  # of the held streams get events
 held: list[asyncio.StreamWriter] = []
 
 
@@ -29,7 +30,7 @@ async def emit(events: int, per_second: float) -> None:
     random.Random(1).shuffle(held)
     due = time.monotonic()
     for number in range(events):
-        held[number % min(100, len(held))].write(chunk(HELD_DELTA % time.monotonic()))  # others: silent
+        held[number % min(SPEAKING, len(held))].write(chunk(HELD_DELTA % time.monotonic()))
         due += 1 / per_second
         await asyncio.sleep(max(0.0, due - time.monotonic()))
 
@@ -104,13 +105,9 @@ def running(module: str = "benchmarks.server", *arguments: str) -> Iterator[tupl
     """Run *module*, which serves, in another process while the block lasts; yield its address and its id."""
     command, pipe = [sys.executable, "-m", module, *arguments], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=os.environ | STEADY, stdin=pipe, stdout=pipe) as started:
-        assert started.stdout
-        assert started.stdin
-        try:
-            yield f"http://127.0.0.1:{int(started.stdout.readline())}", started.pid
-        finally:
-            started.stdin.close()
-            started.wait(timeout=30)
+        assert started.stdout is not None
+        yield f"http://127.0.0.1:{int(started.stdout.readline())}", started.pid
+        # Leaving the block closes its standard input, at which it ends, and waits for it.
 
 
 async def control(server: str, words: str) -> None:

@@ -140,9 +140,8 @@ async def test_an_addresss_oldest_upload_gives_way():
         await until(lambda: made.arriving == 3)
         third = Trickle(made, "203.0.113.7", "u3")
         third.send(5)
-        await until(
-            first.answered.done
-        )  # without it, the service's clock moves on while a thread asks who it is
+        # Without this, the service's clock would move on while a thread asks who the user is.
+        await until(first.answered.done)
         response = await first.answered
         assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         assert response.headers["connection"] == "close"
