@@ -31,9 +31,9 @@ def page(*answers: list[Any], ignored: str = "") -> bytes:
 
 def bodies() -> dict[str, tuple[int, bytes]]:
     """Return each body with its status: ordinary ones, those far too large, and the largest that pass."""
-    from mintlify_async.contrib.relay import RelayLimits
+    from mintlify_async.contrib.relay.page_question import MOST_ESCAPES, MOST_PARTS, MOST_VALUES
 
-    most, parts, deep = RelayLimits().values - 100, RelayLimits().parts, "[" * 60 + "]" * 60 + ","
+    most, parts, deep = MOST_VALUES - 100, MOST_PARTS, "[" * 60 + "]" * 60 + ","
     found = {"path": "/p", "metadata": {"title": "T"}, "content": 'word "x"\n' * 900}
     search = {"type": "tool-search", "toolCallId": "c", "output": {"results": [found] * 12}}
     keys, keys_full = (json.dumps(dict.fromkeys(range(n), 0)) + "," for n in (most // 2, FULL // 14))
@@ -51,7 +51,7 @@ def bodies() -> dict[str, tuple[int, bytes]]:
         "100,000 parts": (413, page([TEXT] * 100_000)),
         "blanks as addresses": (413, page([BLANKS] * 2_000)),
         "halves of characters": (200, page([{"type": "text", "text": "\ud800" * 390_000}])),
-        "escapes": (200, page(ignored='"' + r"aaa\n" * (10 * most - 1_000) + '",')),
+        "escapes": (200, page(ignored='"' + r"aaa\n" * (MOST_ESCAPES - 1_000) + '",')),
         "a string of 4 MiB": (200, page(ignored='"' + "é" * (FULL // 2) + '",')),
     }
 

@@ -52,14 +52,14 @@ async def relay(upstream: str, listener: socket.socket, kind: str) -> None:
     from fastapi import FastAPI
 
     from mintlify_async import MintlifySession
-    from mintlify_async.contrib.relay import MemoryStreamStore, relay_router
+    from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 
     app = FastAPI(openapi_url=None)
     for shape in ("burst", "held"):
         session = MintlifySession(domain=shape, assistant_key=ASSISTANT_KEY, base_url=upstream)
-        settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"]}
+        settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"], "max_per_user": 1000}
         streams = MemoryStreamStore() if kind == STORED else None
-        app.include_router(relay_router(session, path=f"/{shape}", streams=streams, **settings))
+        app.include_router(Relay(session, streams=streams, **settings).router(path=f"/{shape}"))
     if kind == WATCHED:
         longest = [0.0]  # between each two questions for it
         app.state.watching = asyncio.create_task(watch(longest))

@@ -139,12 +139,12 @@ def growth(effort: Effort) -> Iterator[Row]:
 
 async def converse(server: str, kind: str, path: str, turns: int) -> list[float]:
     """Take turns, each with a new object; return the last ones' CPU ÷ the fifth's, and the longest round."""
-    from mintlify_async import MemoryConversationStore, SQLiteConversationStore
-    from mintlify_async.contrib.redis import RedisConversationStore
+    from mintlify_async import MemoryStore, SQLiteStore
+    from mintlify_async.contrib.redis import RedisStore
 
     redis = importlib.import_module("redis.asyncio").Redis(unix_socket_path=f"{path}/redis")
-    stores = {"memory": MemoryConversationStore(), "SQLite": SQLiteConversationStore(f"{path}/chats")}
-    store = {**stores, "Redis": RedisConversationStore(redis), CONTROL: None}[kind]
+    stores = {"memory": MemoryStore(), "SQLite": SQLiteStore(f"{path}/chats")}
+    store = {**stores, "Redis": RedisStore(redis), CONTROL: None}[kind]
     given = {"store": store, "id": str(time.time_ns()) if store else None}  # the control has no history
     async with CLIENTS[OURS](server) as ours, redis:
         costs, rounds = [], [0.0]

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import discord
 
-from mintlify_async import MintlifyError, MintlifySession, SQLiteConversationStore, extras_markdown
+from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
 
 
 class Bot(discord.Client):
@@ -22,7 +22,7 @@ class Bot(discord.Client):
     def __init__(self, session: MintlifySession) -> None:
         intents = discord.Intents(guilds=True, messages=True, message_content=True)
         super().__init__(intents=intents, allowed_mentions=discord.AllowedMentions.none())
-        self.session, self.store = session, SQLiteConversationStore("discord.sqlite")
+        self.session, self.store = session, SQLiteStore("discord.sqlite")
         self.answering: dict[int, asyncio.Task[None]] = {}  # by the question's id
 
     async def on_message(self, message: discord.Message) -> None:

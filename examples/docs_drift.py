@@ -1,11 +1,10 @@
 """In CI, after each merge: an agent job updates the documentation for what the change did to the code.
 
-It looks at the newest commit: a merge commit, or a squashed change. A change has one job. A later commit with
-a line "Follow-up to #12" in its message sends that job a follow-up; the agent goes on in its pull request.
-A re-run sends nothing. On GitHub:
+It looks at the newest commit: a merge commit, or a squashed change. A commit has one job. A re-run of the
+workflow creates no second job, because the ledger file in the cache has the commit. On GitHub:
 
     on: {push: {branches: [main]}}
-    permissions: {contents: write}      # the ledger is refs in this repository
+    concurrency: docs-drift             # one run at a time has the ledger file
     jobs:
       docs:
         runs-on: ubuntu-latest
@@ -14,10 +13,14 @@ A re-run sends nothing. On GitHub:
           MINTLIFY_PROJECT_ID: ${{ vars.MINTLIFY_PROJECT_ID }}
         steps:
           - {uses: actions/checkout@v4, with: {fetch-depth: 2}}
+          - uses: actions/cache/restore@v4
+            with: {path: .mintlify, key: mintlify-none, restore-keys: mintlify-}
           - run: pip install mintlify-async && python docs_drift.py src openapi.json
+          - uses: actions/cache/save@v4
+            if: always()
+            with: {path: .mintlify, key: "mintlify-${{ github.run_id }}-${{ github.run_attempt }}"}
 """
 
-import re
 import subprocess
 import sys
 
@@ -37,13 +40,6 @@ def git(*arguments: str) -> str:
     return done.stdout.decode(errors="replace")  # a file may be in any encoding
 
 
-def name_of(message: str, commit: str) -> str:
-    """Return what names the change: the pull request that a merge's message has, or the commit."""
-    found = re.search(r"^Follow-up to #(\d+)", message, re.IGNORECASE | re.MULTILINE)
-    found = found or re.search(r"#(\d+)", message.partition("\n")[0])
-    return f"#{found[1]}" if found else commit
-
-
 def main(paths: list[str]) -> int:
     commit, message = git("rev-parse", "HEAD").strip(), git("log", "-1", "--format=%B").strip()
     diff = git("diff", "--full-index", "HEAD^", "HEAD", "--", *paths)  # the same text in every checkout
@@ -53,8 +49,8 @@ def main(paths: list[str]) -> int:
     if len(diff) > LONGEST:
         diff = f"{diff[:LONGEST]}\n[the rest is left out; these files were changed:]\n"
         diff += git("diff", "--stat", "HEAD^", "HEAD", "--", *paths)
-    key = f"docs drift: {name_of(message, commit)}"
-    command = ["mintlify-async", "ci", "-", "--key", key, "--turn", commit]
+    command = ["mintlify-async", "job", "create", "-", "--wait"]
+    command += ["--dedupe-key", f"docs drift: {commit}", "--ledger", ".mintlify/jobs.db"]
     prompt = PROMPT.format(message=message, diff=diff)
     return subprocess.run(command, input=prompt, encoding="utf-8").returncode
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, cast
 from fastapi import Body, Depends, FastAPI, Header, Path, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from mintlify_async import MintlifyError, MintlifySession, Reply, SQLiteLedger, StreamError
+from mintlify_async import MintlifyError, MintlifySession, Reply, SQLiteStore, StreamError
 from mintlify_async.errors import ConfigurationError, NotFoundError, QuotaExceededError, RateLimitError
 
 log = logging.getLogger("uvicorn.error")
@@ -21,7 +21,7 @@ log = logging.getLogger("uvicorn.error")
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-    async with MintlifySession(ledger=SQLiteLedger("jobs.sqlite")) as app.state.session:
+    async with MintlifySession(ledger=SQLiteStore("jobs.sqlite")) as app.state.session:
         app.state.session.check()  # the app does not start without its settings; the error names all of them
         yield
 

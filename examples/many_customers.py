@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from contextvars import ContextVar
 
 from attrs import frozen
 
@@ -30,22 +29,17 @@ CUSTOMERS = [  # your database
     Customer("acme", "acme-docs", "https://docs.acme.com"),
     Customer("globex", "globex-docs", "https://help.globex.com"),
 ]
-current: ContextVar[Customer] = ContextVar("current")  # of this task
-
-
-def current_key() -> str:
-    """Return the key for a request, called in its task; an empty string means that there is no key."""
-    return os.environ.get(f"CUSTOMER_KEY_{current.get().name.upper()}", "")
 
 
 async def ask(session: MintlifySession, customer: Customer, question: str, user: str) -> Answer:
     """Ask a customer's documentation; connections, retries and settings are shared by all customers."""
-    before = current.set(customer)
-    try:
-        fp = f"{customer.name}-{user}"  # two customers' users with the same number are not the same
-        return await session.ask(question, domain=customer.domain, site=customer.site, fp=fp)
-    finally:
-        current.reset(before)
+    theirs = session.with_options(
+        assistant_key=os.environ.get(f"CUSTOMER_KEY_{customer.name.upper()}"),  # None: no key
+        domain=customer.domain,
+        site=customer.site,
+        fp=f"{customer.name}-{user}",  # two customers' users with the same number are not the same
+    )
+    return await theirs.ask(question)
 
 
 async def report(session: MintlifySession, customer: Customer, question: str) -> bool:
@@ -60,7 +54,7 @@ async def report(session: MintlifySession, customer: Customer, question: str) ->
 
 
 async def main(question: str) -> int:
-    async with MintlifySession(assistant_key=current_key) as session, asyncio.TaskGroup() as tasks:
+    async with MintlifySession() as session, asyncio.TaskGroup() as tasks:
         reports = [tasks.create_task(report(session, customer, question)) for customer in CUSTOMERS]
     return 0 if all(task.result() for task in reports) else 1
 

@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel
 
-from mintlify_async import Conversation, JobTimeoutError, MintlifyError, MintlifySession, SQLiteLedger
+from mintlify_async import Conversation, JobTimeoutError, MintlifyError, MintlifySession, SQLiteStore
 
 LEDGER = Path(__file__).with_name("mcp-jobs.sqlite")
 WEEK = 7 * 86_400.0  # how long the same instruction means the same job
@@ -31,7 +31,7 @@ class Docs:
 
 @asynccontextmanager
 async def lifespan(server: MCPServer[Docs]) -> AsyncGenerator[Docs]:
-    async with MintlifySession(ledger=SQLiteLedger(LEDGER, keep=WEEK)) as session:
+    async with MintlifySession(ledger=SQLiteStore(LEDGER, keep=WEEK)) as session:
         session.check()
         yield Docs(session, session.conversation(fp="mcp", busy="queue", max_messages=20))
 

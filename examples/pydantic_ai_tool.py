@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 from pydantic_ai import Agent, RunContext
 
-from mintlify_async import Conversation, JobTimeoutError, MintlifyError, MintlifySession, SQLiteLedger
+from mintlify_async import Conversation, JobTimeoutError, MintlifyError, MintlifySession, SQLiteStore
 from mintlify_async.errors import ConfigurationError
 
 
@@ -65,7 +65,7 @@ async def change_docs(context: RunContext[Request], instruction: str) -> str:
 
 
 async def main(request_id: str, prompt: str) -> None:
-    async with MintlifySession(ledger=SQLiteLedger("requests.sqlite")) as session:
+    async with MintlifySession(ledger=SQLiteStore("requests.sqlite")) as session:
         session.check()
         request = Request(request_id, session, session.conversation(fp="agent", busy="queue"))
         print((await agent.run(prompt, deps=request, model=os.environ["MODEL"])).output)

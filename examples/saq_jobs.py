@@ -16,7 +16,7 @@ from saq import CronJob
 from saq.queue.redis import RedisQueue
 
 from mintlify_async import JobRef, MintlifySession, Quota
-from mintlify_async.contrib.redis import RedisLedger, RedisQuotaStore
+from mintlify_async.contrib.redis import RedisStore
 
 BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a sign of life: the worker is dead
 
@@ -28,8 +28,8 @@ class Queue(RedisQueue):
 
 redis = Redis.from_url(os.environ["REDIS_URL"], max_connections=100)  # an idle slot of a worker keeps one
 queue = Queue(redis)
-quota = Quota.interface(mode="wait", store=RedisQuotaStore(redis))
-session = MintlifySession(ledger=RedisLedger(redis), quota=quota)
+quota = Quota(mode="wait", store=RedisStore(redis))
+session = MintlifySession(ledger=RedisStore(redis), quota=quota)
 
 
 async def hand_over(ctx: Any = None) -> None:

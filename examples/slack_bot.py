@@ -19,11 +19,11 @@ from slack_bolt.context.say.async_say import AsyncSay
 from slack_bolt.context.say_stream.async_say_stream import AsyncSayStream
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 
-from mintlify_async import MintlifyError, MintlifySession, SQLiteConversationStore, extras_markdown
+from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
 
 app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
 app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
-session, store = MintlifySession(), SQLiteConversationStore("slack.sqlite")
+session, store = MintlifySession(), SQLiteStore("slack.sqlite")
 answering: dict[str, asyncio.Task[None]] = {}  # by the question's time stamp
 
 
@@ -48,15 +48,15 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
     thread, question = event.get("thread_ts", event["ts"]), unescape(re.sub(r"<@\w+>", "", event["text"]))
     fp, owner, where = f"slack-{event['user']}", f"slack-{event.get('team')}", f"{event['channel']}-{thread}"
     chat = session.conversation(fp=fp, owner=owner, id=where, store=store, busy="queue", max_messages=20)
-    stream = None
+    stream, index = None, -1
     try:
         async with chat.ask(question.strip()) as reply:
             async for edit in reply.edits(every=1.0, limit=10_000, tail=extras_markdown):
-                stream = stream or await say_stream(buffer_size=1)
+                if stream is None or edit.index != index:  # a long answer continues in the next message
+                    if stream is not None:
+                        await stream.stop()
+                    stream, index = await say_stream(buffer_size=1), edit.index
                 await stream.append(markdown_text=edit.delta)
-                if edit.final:
-                    await stream.stop()
-                    stream = None
     except MintlifyError:
         logging.exception("no answer in %s", where)
         await say("Sorry, I could not answer that. Please ask again in a moment.", thread_ts=thread)

@@ -15,14 +15,14 @@ from redis.asyncio import Redis
 from streaq import TaskStatus, Worker
 
 from mintlify_async import MintlifySession, Quota
-from mintlify_async.contrib.redis import RedisLedger, RedisQuotaStore
+from mintlify_async.contrib.redis import RedisStore
 
 
 @asynccontextmanager
 async def new_session() -> AsyncGenerator[MintlifySession]:
     async with Redis.from_url(os.environ["REDIS_URL"]) as redis:
-        quota = Quota.interface(mode="wait", store=RedisQuotaStore(redis))
-        async with MintlifySession(ledger=RedisLedger(redis), quota=quota) as session:
+        quota = Quota(mode="wait", store=RedisStore(redis))
+        async with MintlifySession(ledger=RedisStore(redis), quota=quota) as session:
             yield session
 
 

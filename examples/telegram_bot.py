@@ -16,7 +16,7 @@ from aiogram.client.default import DefaultBotProperties
 from aiogram.types import Message
 from markdown_it import MarkdownIt
 
-from mintlify_async import MintlifyError, MintlifySession, SQLiteConversationStore, extras_markdown
+from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
 
 dispatcher = Dispatcher()
 answering: set[asyncio.Task[Any]] = set()
@@ -33,7 +33,7 @@ def telegram_html(markdown: str) -> str:
 
 # Commands, /start among them, and anonymous senders get no answer: each answer costs.
 @dispatcher.message(F.text.regexp("[^/]"), F.from_user.is_bot.is_(False), F.sender_chat.is_(None))
-async def answer(message: Message, session: MintlifySession, store: SQLiteConversationStore) -> None:
+async def answer(message: Message, session: MintlifySession, store: SQLiteStore) -> None:
     """Show the answer while it grows; a long one continues in the next message."""
     if not ((user := message.from_user) and (task := asyncio.current_task())):
         return
@@ -70,7 +70,7 @@ async def stop() -> None:
 
 async def main() -> None:
     logging.basicConfig(level=logging.INFO)
-    store, style = SQLiteConversationStore("telegram.sqlite"), DefaultBotProperties(parse_mode="HTML")
+    store, style = SQLiteStore("telegram.sqlite"), DefaultBotProperties(parse_mode="HTML")
     async with MintlifySession() as session, Bot(os.environ["TELEGRAM_TOKEN"], default=style) as bot:
         session.check("assistant")
         await dispatcher.start_polling(bot, session=session, store=store)

@@ -16,7 +16,7 @@ from mintlify_async import (
     Conversation,
     MintlifyError,
     MintlifySession,
-    SQLiteConversationStore,
+    SQLiteStore,
     extras_markdown,
 )
 
@@ -65,7 +65,7 @@ def main(name: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with suppress(ImportError):  # Python may be built without it
         importlib.import_module("readline")  # makes input() edit lines
-    store = SQLiteConversationStore("terminal_chat.sqlite")
+    store = SQLiteStore("terminal_chat.sqlite")
     with asyncio.Runner() as runner:
         session = MintlifySession()
         try:

@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mintlify_async import Job, MintlifyError, MintlifySession, PollPolicy, SQLiteLedger, Timeouts
+from mintlify_async import Job, MintlifyError, MintlifySession, PollPolicy, SQLiteStore, Timeouts
 
 AT_ONCE = 20  # jobs under way
 
@@ -63,7 +63,7 @@ def tasks_in(path: Path) -> dict[str, str]:
 
 
 async def main(path: Path) -> None:
-    ledger = SQLiteLedger(path.with_suffix(".sqlite"))
+    ledger = SQLiteStore(path.with_suffix(".sqlite"))
     limits = Timeouts(request=20)  # less than the time that is left to a process after SIGTERM
     async with MintlifySession(ledger=ledger, timeouts=limits, poll=PollPolicy(per_second=20)) as session:
         session.check("agent")

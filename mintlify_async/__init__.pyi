@@ -8,18 +8,26 @@ from .errors import APIStatusError as APIStatusError
 from .errors import APITimeoutError as APITimeoutError
 from .errors import AssistantError as AssistantError
 from .errors import AuthenticationError as AuthenticationError
+from .errors import BadRequestError as BadRequestError
 from .errors import ConfigurationError as ConfigurationError
+from .errors import ConflictError as ConflictError
 from .errors import JobFailedError as JobFailedError
 from .errors import JobTimeoutError as JobTimeoutError
 from .errors import MintlifyError as MintlifyError
 from .errors import NotFoundError as NotFoundError
 from .errors import OutcomeUnknownError as OutcomeUnknownError
+from .errors import PaymentRequiredError as PaymentRequiredError
+from .errors import PermissionDeniedError as PermissionDeniedError
 from .errors import QuotaExceededError as QuotaExceededError
 from .errors import RateLimitError as RateLimitError
+from .errors import ServerError as ServerError
 from .errors import StateError as StateError
 from .errors import StoreConflictError as StoreConflictError
+from .errors import StreamDecodeError as StreamDecodeError
 from .errors import StreamError as StreamError
 from .errors import StreamInterruptedError as StreamInterruptedError
+from .errors import StreamStateError as StreamStateError
+from .errors import UnexpectedResponseError as UnexpectedResponseError
 from .events import AbortEvent as AbortEvent
 from .events import Data as Data
 from .events import ErrorEvent as ErrorEvent
@@ -33,13 +41,10 @@ from .events import ToolInputAvailable as ToolInputAvailable
 from .events import ToolOutputAvailable as ToolOutputAvailable
 from .events import UnknownEvent as UnknownEvent
 from .http.observer import Observer as Observer
-from .http.observer import RequestSent as RequestSent
-from .http.observer import ResponseReceived as ResponseReceived
-from .http.observer import RetryScheduled as RetryScheduled
 from .http.retry import RetryPolicy as RetryPolicy
-from .http.timeouts import Timeouts as Timeouts
 from .jobs.handle import JobHandle as JobHandle
 from .jobs.handle import Turn as Turn
+from .jobs.open_claims import Ledger as Ledger
 from .jobs.polling import PollPolicy as PollPolicy
 from .jobs.wait_all import as_completed as as_completed
 from .jobs.wait_all import wait_all as wait_all
@@ -51,8 +56,9 @@ from .model.question import ContextItem as ContextItem
 from .model.question import SearchFilter as SearchFilter
 from .model.thread import Thread as Thread
 from .protocol.assumptions import Assumptions as Assumptions
+from .protocol.timeouts import Timeouts as Timeouts
+from .quota.gate import Limit as Limit
 from .quota.quota import Quota as Quota
-from .quota.windows import Limit as Limit
 from .rendering.markdown import answer_markdown as answer_markdown
 from .rendering.markdown import extras_markdown as extras_markdown
 from .rendering.readable_text import split_suggestions as split_suggestions
@@ -60,9 +66,7 @@ from .rendering.sources import AnswerSource as AnswerSource
 from .rendering.sources import sources_of as sources_of
 from .rendering.splitting import split_markdown as split_markdown
 from .session import MintlifySession as MintlifySession
-from .storage.conversations import MemoryConversationStore as MemoryConversationStore
-from .storage.conversations import SQLiteConversationStore as SQLiteConversationStore
-from .storage.ledger import MemoryLedger as MemoryLedger
-from .storage.ledger import SQLiteLedger as SQLiteLedger
+from .storage.memory import MemoryStore as MemoryStore
+from .storage.sqlite_store import SQLiteStore as SQLiteStore
 
 __version__: str

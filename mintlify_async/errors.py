@@ -13,6 +13,7 @@
     ├─ APIStatusError                      the service answered with an error status
     │   ├─ BadRequestError                 400, 422
     │   ├─ AuthenticationError             401
+    │   ├─ PaymentRequiredError            402
     │   ├─ PermissionDeniedError           403
     │   ├─ NotFoundError                   404
     │   ├─ ConflictError                   409
@@ -333,6 +334,10 @@ class AuthenticationError(APIStatusError):
     """401: the key is wrong or has expired (new keys last 90 days by default)."""
 
 
+class PaymentRequiredError(APIStatusError):
+    """402: the credits of the plan are used up; later requests fail, too, until there are new ones."""
+
+
 class PermissionDeniedError(APIStatusError):
     """403: the key lacks the scope, or your address is not on the key's allow-list."""
 
@@ -356,6 +361,7 @@ class ServerError(APIStatusError):
 _BY_STATUS: dict[int, type[APIStatusError]] = {
     400: BadRequestError,
     401: AuthenticationError,
+    402: PaymentRequiredError,
     403: PermissionDeniedError,
     404: NotFoundError,
     409: ConflictError,
@@ -480,20 +486,31 @@ class JobFailedError(MintlifyError):
 
 
 class JobTimeoutError(MintlifyError, TimeoutError):
-    """The job was still running when the timeout passed; it goes on at the service.
+    """The timeout passed before the job's result was certain; the job goes on at the service.
 
     Attributes:
         ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``.
         job: The last record seen, or None.
         waited: How long the wait lasted, in seconds.
+        certain_in: The last record has a final status that may still be the one before a follow-up: the
+            seconds until such a status may be accepted. None otherwise, such as while the job is active.
     """
 
-    def __init__(self, ref: JobReference, job: JobRecord | None, waited: float) -> None:
-        seen = printable(job.status) if job is not None else "never seen"
-        super().__init__(f"job {ref.id}: {seen} after {waited:.1f} s; it goes on at the service")
+    def __init__(
+        self, ref: JobReference, job: JobRecord | None, waited: float, certain_in: float | None = None
+    ) -> None:
+        seen = "never seen" if job is None else printable(job.status)
+        ending = "" if job is None else "; it goes on at the service"
+        if certain_in is not None:
+            ending = (
+                f", which may be the status before the follow-up; it is certain in {certain_in:.0f} s: "
+                "wait again with this error's .ref"
+            )
+        super().__init__(f"job {printable(ref.id)}: {seen} after {waited:.1f} s{ending}")
         self.ref = ref
         self.job = job
         self.waited = waited
+        self.certain_in = certain_in
 
 
 # pyright reads the names of classes and functions by itself.

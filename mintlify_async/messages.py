@@ -122,7 +122,7 @@ class ToolPart(Part):
         tool_call_id: The call.
         state: ``input-streaming``, ``input-available``, ``output-available``, ``output-error``,
             ``approval-requested``, ``approval-responded``, ``output-denied``, or a word of later versions.
-        input: The input; while it streams, the part that can be parsed so far.
+        input: The input; ``MISSING`` while it streams, as everything that was not sent.
         output: The result.
         error_text: Why the tool failed.
         raw_input: The text of the input so far, or an input that does not fit the tool's schema.

@@ -7,97 +7,89 @@ apply the same checks.
 from __future__ import annotations
 
 import os
-import random
 import ssl as ssl_module
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, evolve, field, fields
+from attrs import evolve, field, fields, frozen
 
-from .assistant.assistant_api import ReplySettings
 from .errors import ConfigurationError, printable
 from .http.dispatch import Dispatcher
-from .http.observer import CallbackObserver, Observer
+from .http.observer import Observer
 from .http.retry import RetryBudget, RetryPolicy
-from .http.timeouts import Timeouts
-from .http.transport import RequestRecorder, Transport, TransportSettings
+from .http.transport import Transport, TransportSettings
 from .jobs.agent_api import AgentAPI, LoopResources
-from .jobs.poll_scheduler import PollScheduler
 from .jobs.polling import PollPolicy
 from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, shared_key
 from .protocol.argument_checks import (
     check_base_url,
-    check_extra_body,
     check_flag,
-    check_fp,
-    check_headers,
     check_identifier,
-    check_page_size,
-    check_seconds,
     host_of,
 )
 from .protocol.assumptions import Assumptions
-from .protocol.object_checks import LEDGER, OBSERVER, QUOTA, RECORDER, check_type
-from .protocol.requests import KeyKind
+from .protocol.calls import CallDefaults, KeyKind
+from .protocol.object_checks import OBSERVER, QUOTA, Kind, check_type
 from .protocol.secret import hidden
 from .rendering.sources import check_site
 from .runtime.per_event_loop import LoopLocal
+from .storage.store import check_store
 
 if TYPE_CHECKING:
     import aiohttp
 
     from .quota.quota import Quota
-    from .runtime.clock import Clock
-    from .storage.ledger import Ledger
+    from .storage.store import Store
 
 T = TypeVar("T")
+ENVIRONMENT = "environment"  # as a proxy: the one that the environment names
 
 
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
-class Options:
+def _is(kind: type | Kind) -> Callable[[object, Any, Any], None]:
+    """Return a check of a field that holds a *kind*, or None where that is its default."""
+
+    def check(instance: object, attribute: Any, value: Any) -> None:
+        if isinstance(kind, Kind):
+            kind.check(value, attribute.name)
+        else:
+            check_type(value, kind, attribute.name)
+
+    return check
+
+
+def _is_store(instance: object, attribute: Any, value: object) -> None:
+    if value is not None:
+        check_store(value, attribute.name)
+
+
+def _is_site(instance: object, attribute: Any, value: object) -> None:
+    check_site(value)
+
+
+@frozen(kw_only=True, eq=False, repr=False)
+class Options(CallDefaults):
     """The options that ``with_options`` can change; ``MintlifySession`` documents each.
 
     Raises:
         ConfigurationError: A value is invalid; ``.field`` names the option.
     """
 
-    project_id: str | None
-    domain: str | None
-    site: str | None
-    fp: str
-    retrieval_page_size: float | None
-    headers: Mapping[str, str] = field(converter=check_headers)
-    extra_body: Mapping[str, Any] = field(converter=check_extra_body)
-    retry: RetryPolicy
-    poll: PollPolicy
-    timeouts: Timeouts
-    quota: Quota | None
-    ledger: Ledger | None
-    max_event_bytes: int
-    max_reply_bytes: int
-    callbacks: CallbackObserver | None
-    observer: Observer | None
+    admin_key: Key
+    assistant_key: Key
+    site: str | None = field(default=None, validator=_is_site)
+    retry: RetryPolicy = field(factory=RetryPolicy, validator=_is(RetryPolicy))
+    poll: PollPolicy = field(factory=PollPolicy, validator=_is(PollPolicy))
+    quota: Quota | None = field(default=None, validator=_is(QUOTA))
+    ledger: Store | None = field(default=None, validator=_is_store)
+    observer: Observer | None = field(default=None, validator=_is(OBSERVER))
 
-    def __attrs_post_init__(self) -> None:
-        check_type(self.retry, RetryPolicy, "retry")
-        check_type(self.poll, PollPolicy, "poll")
-        check_type(self.timeouts, Timeouts, "timeouts")
-        for name in ("project_id", "domain"):
-            if getattr(self, name) is not None:
-                check_identifier(getattr(self, name), name)
-        check_fp(self.fp)
-        if self.retrieval_page_size is not None:
-            check_page_size(self.retrieval_page_size)
-        for name in ("max_event_bytes", "max_reply_bytes"):
-            size = getattr(self, name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ConfigurationError(f"{name} must be a whole number of bytes, 1 or more", field=name)
-        check_site(self.site)
-        for name, object_kind in (("quota", QUOTA), ("ledger", LEDGER), ("observer", OBSERVER)):
-            object_kind.check(getattr(self, name), name)
+    @property
+    def keys(self) -> dict[KeyKind, Key]:
+        """The keys by kind."""
+        return {"admin": self.admin_key, "assistant": self.assistant_key}
 
     def changed(self, changes: Mapping[str, Any]) -> Options:
         """Return a copy with *changes*.
@@ -105,30 +97,18 @@ class Options:
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        known = {option.name for option in fields(Options)} - {"callbacks"}
+        known = {option.name for option in fields(Options)} - {"assumptions"}
         for name in changes:
             if name not in known:
                 raise ConfigurationError(
                     f"with_options has no {name!r}; it takes {', '.join(sorted(known))}", field=name
                 )
-        return evolve(self, **changes)
-
-    def project(self, given: str | None) -> str:
-        """Return *given*, or else the session's project."""
-        return self._named("project_id", given, "agent jobs belong to a project")
-
-    def asked_domain(self, given: str | None) -> str:
-        """Return *given*, or else the session's domain."""
-        last = "the assistant answers about one site, named by the last segment of the dashboard's URL"
-        return self._named("domain", given, last)
-
-    def _named(self, name: str, given: str | None, why: str) -> str:
-        value: str | None = getattr(self, name) if given is None else check_identifier(given, name)
-        if value is None:
-            raise ConfigurationError(
-                f"{name} is missing: {why}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
-            )
-        return value
+        keys = {
+            f"{kind}_key": key.replaced(changes[f"{kind}_key"])
+            for kind, key in self.keys.items()
+            if f"{kind}_key" in changes
+        }
+        return evolve(self, **{**changes, **keys})
 
     def counted_for(self, operation: str) -> str:
         """Return the site or the project for which the quota counts *operation*."""
@@ -138,40 +118,21 @@ class Options:
             )
         return self.asked_domain(None) if operation == "ask" else self.project(None)
 
-    def creation_ledger(self) -> Ledger:
-        """Return the ledger that ``dedupe_key`` needs."""
-        if self.ledger is None:
-            raise ConfigurationError(
-                "dedupe_key needs a ledger to be recorded in: give the session ledger=SQLiteLedger(path)",
-                field="dedupe_key",
-            )
-        return self.ledger
-
 
 class Shared:
-    """What a session shares with those that its ``with_options`` makes: keys, connections, jobs it knows.
+    """What a session shares with those that its ``with_options`` makes: connections, and jobs it knows.
 
     *options* are those of the first session, by which all jobs are polled.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        assumptions: Assumptions,
-        clock: Clock,
-        keys: dict[str, Key],
-        transport: TransportSettings,
-    ) -> None:
-        self.assumptions = assumptions
-        self.clock = clock
-        self.keys = keys
+    def __init__(self, options: Options, transport: TransportSettings) -> None:
         self.transport = transport
         self.budget = RetryBudget(options.retry.budget)
         self.states = JobStates()
 
         # Connections must not keep the session alive, or leaving it without closing would go unnoticed.
         def connect() -> LoopResources:
-            return LoopResources(Transport(transport, clock), PollScheduler(agent))
+            return LoopResources(Transport(transport), agent)
 
         self.loops = LoopLocal(connect)
         agent = self.agent_api(options)
@@ -180,43 +141,22 @@ class Shared:
         """Return what sends requests with *options*."""
         loops = self.loops
         http = Dispatcher(
-            assumptions=self.assumptions,
+            assumptions=options.assumptions,
             transport=lambda: loops.get().transport,
-            keys=self.keys,
+            keys=options.keys,
             retry=options.retry,
             budget=self.budget,
             quota=options.quota,
-            clock=self.clock,
-            random=random.random,
-            attempts=options.callbacks,
             observer=options.observer,
-            timeouts=options.timeouts,
             base_url=self.transport.base_url,
-            headers=options.headers,
-            extra_body=options.extra_body,
         )
         return AgentAPI(
             http=http,
             loops=loops,
             poll=options.poll,
-            project_id=options.project_id,
+            defaults=options,
             states=self.states,
             ledger=options.ledger,
-        )
-
-    def reply_settings(self, options: Options) -> ReplySettings:
-        """Return what replies need of *options*."""
-        return ReplySettings(
-            assumptions=self.assumptions,
-            max_event_bytes=options.max_event_bytes,
-            max_reply_bytes=options.max_reply_bytes,
-            comments_are_activity=options.timeouts.comments_are_activity,
-            clock=self.clock,
-            fp=options.fp,
-            retrieval_page_size=options.retrieval_page_size,
-            asked_domain=options.asked_domain,
-            thread_headers=(self.assumptions.thread_id_header, self.assumptions.thread_key_header),
-            site=options.site,
         )
 
 
@@ -244,46 +184,36 @@ def _checked(variable: str | None, check: Callable[[], T]) -> T:
     raise ConfigurationError(f"{variable}: {problem}", field=field)
 
 
-def with_total(timeouts: Timeouts, total: float | None) -> Timeouts:
-    """Return *timeouts*, with *total* seconds for the whole answer unless that is None."""
-    check_type(timeouts, Timeouts, "timeouts")
-    if total is None:
-        return timeouts
-    check_seconds(total, "timeout", none="means no limit")
-    return timeouts.with_total(total)
-
-
 def session_keys(
-    admin: KeySource | None, assistant: KeySource | None, assumptions: Assumptions, *, check_kind: bool
-) -> dict[str, Key]:
+    admin: KeySource | None, assistant: KeySource | None, assumptions: Assumptions
+) -> tuple[Key, Key]:
     """Return the two keys of a session, each from its argument or its environment variable.
 
     Where both are unset, ``MINTLIFY_API_KEY`` counts as the key that its prefix names.
     """
-    check_flag(check_kind, "check_key_kind")
     check_type(assumptions, Assumptions, "assumptions")
     shared, holds, hint = shared_key(assumptions)
-    kinds: tuple[tuple[KeyKind, KeySource | None], ...] = (("admin", admin), ("assistant", assistant))
-    keys: dict[str, Key] = {}
-    for kind, argument in kinds:
+
+    def key(kind: KeyKind, argument: KeySource | None) -> Key:
         variable: str | None = KEY_VARIABLES[kind]
         source: KeySource | None = hidden(os.environ.get(KEY_VARIABLES[kind]) or None)
         if argument is not None:
             variable, source = None, hidden(argument)
         elif source is None and holds == kind:
             variable, source = SHARED_VARIABLE, shared
-        make = partial(Key, kind, source, assumptions, check_kind=check_kind, hint=hint)
-        keys[kind] = _checked(variable, make)
-    if keys["admin"].given and sys.platform == "emscripten":  # interface 5: the admin key stays on a server
+        return _checked(variable, partial(Key, kind, source, assumptions, hint=hint))
+
+    admin_key = key("admin", admin)
+    if admin_key.given and sys.platform == "emscripten":  # interface 5: the admin key stays on a server
         raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
-    return keys
+    return admin_key, key("assistant", assistant)
 
 
-def check_ready(options: Options, keys: Mapping[str, Key], uses: Sequence[object]) -> None:
+def check_ready(options: Options, uses: Sequence[object]) -> None:
     """Raise one error that tells everything that is missing for *uses*; without any, for all."""
     steps = {
-        "agent": (keys["admin"].check, partial(options.project, None)),
-        "assistant": (keys["assistant"].check, partial(options.asked_domain, None)),
+        "agent": (options.admin_key.check, partial(options.project, None)),
+        "assistant": (options.assistant_key.check, partial(options.asked_domain, None)),
     }
     for use in uses:
         if use not in tuple(steps):  # a tuple, because a list cannot be looked up in a dict
@@ -311,24 +241,20 @@ def transport_settings(
     client_session: aiohttp.ClientSession | None,
     proxy: str | None,
     ssl: ssl_module.SSLContext | None,
-    trust_env: bool,
-    recorder: RequestRecorder | None,
 ) -> TransportSettings:
     """Return how a session connects, checked."""
     _check_client_session(client_session)
     _check_proxy(proxy)
     check_type(ssl, ssl_module.SSLContext, "ssl")
-    check_flag(trust_env, "trust_env")
     insecure = check_flag(allow_insecure_http, "allow_insecure_http")
     variable = "MINTLIFY_BASE_URL" if base_url is None and "MINTLIFY_BASE_URL" in os.environ else None
     address = os.environ[variable] if variable else assumptions.base_url if base_url is None else base_url
     return TransportSettings(
         base_url=_checked(variable, partial(check_base_url, address, allow_insecure_http=insecure)),
         client_session=client_session,
-        proxy=proxy,
+        proxy=None if proxy == ENVIRONMENT else proxy,
         ssl=ssl,
-        trust_env=trust_env,
-        recorder=RECORDER.check(recorder, "recorder"),
+        trust_env=proxy == ENVIRONMENT,
     )
 
 
@@ -344,10 +270,11 @@ def _check_client_session(value: object) -> None:
 
 
 def _check_proxy(value: object) -> None:
-    if value is None:
+    if value is None or value == ENVIRONMENT:
         return
     if not (isinstance(value, str) and value.startswith(("http://", "https://")) and host_of(value)):
         # aiohttp would ignore a proxy without a host and connect directly
         raise ConfigurationError(
-            "proxy must be a URL that begins with http:// or https:// and names a host", field="proxy"
+            'proxy must be a URL that begins with http:// or https:// and names a host, or "environment"',
+            field="proxy",
         )

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import ssl as ssl_module
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from attrs import evolve
 
-from .assistant.assistant_api import AssistantAPI, PreparedQuestion
+from .assistant.assistant_api import AssistantAPI
 from .assistant.reply import Reply
 from .errors import JobRecord, JobReference, ThreadReference
-from .http.observer import CallbackObserver, Observer, following
+from .http.observer import Observer, following
 from .http.retry import RetryPolicy
-from .http.timeouts import Timeouts
 from .jobs.agent_api import AgentAPI
-from .jobs.handle import JobHandle, created_handle, handle_for, handle_over
+from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wait_for_own
 from .jobs.polling import PollPolicy
-from .jobs.wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, WaitRules
+from .jobs.wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, check_wait
 from .messages import Message, Question
 from .model.job import Job
 from .model.question import ContextItem, SearchFilter
@@ -32,32 +32,28 @@ from .options import (
     from_environment,
     session_keys,
     transport_settings,
-    with_total,
 )
 from .protocol.api_keys import KeySource
-from .protocol.argument_checks import ANONYMOUS, check_seconds
 from .protocol.assumptions import Assumptions
-from .protocol.object_checks import CLOCK, check_function
-from .protocol.requests import DEFAULT_RETRIEVAL_PAGE_SIZE
+from .protocol.calls import DEFAULT_RETRIEVAL_PAGE_SIZE, Call, create_job_call
+from .protocol.object_checks import check_function
 from .protocol.secret import hidden
+from .protocol.timeouts import Timeouts
 from .runtime.caller import caller
-from .runtime.clock import Clock, SystemClock
 from .runtime.per_event_loop import session_closed
 
 if TYPE_CHECKING:
     import aiohttp
 
     from .conversation.conversation import Conversation
-    from .http.observer import RequestSent, ResponseReceived, RetryScheduled
     from .http.transport import RequestRecorder
+    from .quota.gate import QuotaRemaining
     from .quota.quota import Quota
-    from .quota.windows import QuotaRemaining
-    from .storage.conversations import ConversationStore
-    from .storage.ledger import Ledger
+    from .storage.store import Store
 
-__all__ = ["MintlifySession"]
+__all__ = ["MintlifySession", "record_requests"]
 
-MIB = 1024 * 1024
+log = logging.getLogger("mintlify_async")
 
 
 class MintlifySession:
@@ -83,7 +79,6 @@ class MintlifySession:
             Where a key is unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
         base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
             except to this machine, unless *allow_insecure_http* is set.
-        fp: Identifies the user to the service (interface 2.3); ``"anonymous"`` by default.
         retrieval_page_size: Search results used for an answer (interface 2.3); 5 by default, None: not sent.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
@@ -93,22 +88,13 @@ class MintlifySession:
         quota: Counts calls against the service's limits before they are sent; off by default.
         ledger: Records each ``dedupe_key``, so that its job is created once.
         client_session: An aiohttp session of yours to use. It is never closed here.
-        proxy: The URL of a proxy.
-        ssl: The context that verifies certificates.
-        trust_env: Whether to take proxies from environment variables; False by default. A password
+        proxy: The URL of a proxy; ``"environment"`` takes it from HTTPS_PROXY and NO_PROXY. A password
             for the service's host in ~/.netrc is then refused, because it would replace the key. That
-            takes aiohttp 3.13.1 or newer: an older one sends the password in the key's place.
+            takes aiohttp 3.13.1 or newer: an older one sends the password in the place of the key.
+        ssl: The context that verifies certificates.
         allow_insecure_http: Allow plain http to other machines.
-        check_key_kind: Refuse an admin key given as the assistant key, and the reverse, before sending.
         assumptions: Corrects what this package assumes about the service.
-        max_event_bytes: The largest single event of an answer, in bytes; 16 MiB by default.
-        max_reply_bytes: The largest whole answer, in bytes; 64 MiB by default.
-        clock: The source of time; tests pass a virtual clock.
-        on_request: Called with a :class:`RequestSent` before each attempt.
-        on_response: Called with a :class:`ResponseReceived` after each attempt.
-        on_retry: Called with a :class:`RetryScheduled` before each pause.
-        observer: Follows each operation from start to end, for tracing.
-        recorder: Keeps each request and answer: a ``Recorder`` of ``mintlify_async.testing``.
+        observer: Follows each operation from start to end, for tracing; see :class:`Observer`.
 
     Raises:
         ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
@@ -123,7 +109,6 @@ class MintlifySession:
         admin_key: KeySource | None = None,
         assistant_key: KeySource | None = None,
         base_url: str | None = None,
-        fp: str = ANONYMOUS,
         retrieval_page_size: float | None = DEFAULT_RETRIEVAL_PAGE_SIZE,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
@@ -131,37 +116,27 @@ class MintlifySession:
         poll: PollPolicy | None = None,
         timeouts: Timeouts | None = None,
         quota: Quota | None = None,
-        ledger: Ledger | None = None,
+        ledger: Store | None = None,
         client_session: aiohttp.ClientSession | None = None,
         proxy: str | None = None,
         ssl: ssl_module.SSLContext | None = None,
-        trust_env: bool = False,
         allow_insecure_http: bool = False,
-        check_key_kind: bool = True,
         assumptions: Assumptions | None = None,
-        max_event_bytes: int = 16 * MIB,
-        max_reply_bytes: int = 64 * MIB,
-        clock: Clock | None = None,
-        on_request: Callable[[RequestSent], object] | None = None,
-        on_response: Callable[[ResponseReceived], object] | None = None,
-        on_retry: Callable[[RetryScheduled], object] | None = None,
         observer: Observer | None = None,
-        recorder: RequestRecorder | None = None,
     ) -> None:
         admin_key, assistant_key = hidden(admin_key), hidden(assistant_key)  # frames show their locals
         self._closed = True  # until all arguments are checked: __del__ must not warn of an invalid call
         self._parent: MintlifySession | None = None
         assumptions = Assumptions() if assumptions is None else assumptions
-        keys = session_keys(admin_key, assistant_key, assumptions, check_kind=check_key_kind)
-        clock = CLOCK.check(clock, "clock") or SystemClock()
-        transport = transport_settings(
-            assumptions, base_url, allow_insecure_http, client_session, proxy, ssl, trust_env, recorder
-        )
+        admin, assistant = session_keys(admin_key, assistant_key, assumptions)
+        transport = transport_settings(assumptions, base_url, allow_insecure_http, client_session, proxy, ssl)
         options = Options(
+            assumptions=assumptions,
+            admin_key=admin,
+            assistant_key=assistant,
             project_id=from_environment(project_id, "MINTLIFY_PROJECT_ID", "project_id"),
             domain=from_environment(domain, "MINTLIFY_DOMAIN", "domain"),
             site=from_environment(site, "MINTLIFY_SITE", "site"),
-            fp=fp,
             retrieval_page_size=retrieval_page_size,
             headers=headers,
             extra_body=extra_body,
@@ -170,12 +145,9 @@ class MintlifySession:
             timeouts=Timeouts() if timeouts is None else timeouts,
             quota=quota,
             ledger=ledger,
-            max_event_bytes=max_event_bytes,
-            max_reply_bytes=max_reply_bytes,
-            callbacks=CallbackObserver.of(on_request, on_response, on_retry),
             observer=observer,
         )
-        self._shared = Shared(options, assumptions, clock, keys, transport)
+        self._shared = Shared(options, transport)
         self._use(options)
         self._made_at = caller()
         load_converter()  # now, because it takes about 15 ms: the first event of an answer would wait for it
@@ -217,17 +189,20 @@ class MintlifySession:
 
             job = await session.create_job("Fix the typos in the quickstart")
         """
-        check_seconds(timeout, "timeout", none="means no limit of its own")
-        return await self._create(self._agent, prompt, project_id, dedupe_key, timeout, headers, extra_body)
+        call = create_job_call(
+            self._options,
+            prompt,
+            project_id=project_id,
+            timeout=timeout,
+            headers=headers,
+            extra_body=extra_body,
+        )
+        return await self._create(self._agent, call, dedupe_key)
 
-    async def _create(
-        self, agent: AgentAPI, prompt: str, project_id: str | None, dedupe_key: str | None, *rest: Any
-    ) -> JobHandle:
-        project = self._options.project(project_id)
+    async def _create(self, agent: AgentAPI, call: Call, dedupe_key: str | None) -> JobHandle:
         self._check_open()
-        ledger = None if dedupe_key is None else self._options.creation_ledger()
-        job = await agent.create(project, prompt, dedupe_key, ledger, *rest)
-        return created_handle(self._for_handles(), project, job)
+        job = await agent.create(call, dedupe_key)
+        return created_handle(self._for_handles(), call.project_id or "", job)
 
     def job(self, ref: JobReference | JobRecord | str, *, project_id: str | None = None) -> JobHandle:
         """Return a handle for an existing job. Nothing is sent.
@@ -276,17 +251,23 @@ class MintlifySession:
             JobFailedError: The job failed.
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
-        check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        WaitRules.checked(check=check, until=until, pr_grace=DEFAULT_PR_GRACE, on_change=on_change)
+        check_wait(timeout, until, DEFAULT_PR_GRACE, on_change)
         check_function(on_created, "on_created")
-        observation = self._agent.observe("run_job", project_id or self._options.project_id or "", None)
+        call = create_job_call(
+            self._options, prompt, project_id=project_id, headers=headers, extra_body=extra_body
+        )
+        observation = self._agent.observe("run_job", call.project_id or "", None)
         agent = evolve(self._agent, observation=observation)
         with following(observation):
-            handle = await self._create(agent, prompt, project_id, dedupe_key, None, headers, extra_body)
+            handle = await self._create(agent, call, dedupe_key)
             if on_created is not None:
-                on_created(handle)
+                try:
+                    on_created(handle)
+                except BaseException:
+                    log.warning("on_created failed; the job was created, and goes on: %s", handle.ref)
+                    raise
             waiting = handle_over(handle, agent.owned_by(self))
-            return await waiting.wait(timeout, check=check, until=until, on_change=on_change)
+            return await wait_for_own(waiting, timeout, check=check, until=until, on_change=on_change)
 
     def ask(
         self,
@@ -299,9 +280,7 @@ class MintlifySession:
         context: Sequence[ContextItem | Mapping[str, Any]] | None = None,
         current_path: str | None = None,
         domain: str | None = None,
-        site: str | None = None,
         timeout: float | None = None,
-        timeouts: Timeouts | None = None,
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> Reply:
@@ -315,15 +294,13 @@ class MintlifySession:
                 :class:`Message` objects, the UIMessage dicts of a browser, or
                 ``{"role": "user", "content": "text"}``.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
-            fp: Identifies the user; the session's by default.
+            fp: Identifies the user (interface 2.3); ``"anonymous"`` by default.
             retrieval_page_size: Search results used for the answer; the session's by default, None: not sent.
             filter: Limits the search.
             context: Code or selected text that the assistant should consider.
             current_path: The page that the user is reading, at most 200 characters.
             domain: A site other than the session's.
-            site: The address of that site's documentation; the session's by default.
-            timeout: Limits the whole answer, in seconds; no limit by default.
-            timeouts: Replaces the session's timeouts.
+            timeout: Limits the whole answer, in seconds; ``timeouts.total`` (no limit) by default.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
@@ -334,43 +311,32 @@ class MintlifySession:
 
             answer = await session.ask("How do I log in?")
         """
-        prepared = self._assistant(timeouts, timeout).prepare(
+        assistant = self._assistant()
+        call = assistant.call(
             question,
-            domain=domain,
+            thread=thread,
             fp=fp,
             retrieval_page_size=retrieval_page_size,
-            thread=thread,
             filter=filter,
             context=context,
             current_path=current_path,
-            site=site,
+            domain=domain,
+            timeout=timeout,
             headers=headers,
             extra_body=extra_body,
         )
-        return Reply(*prepared)
+        return Reply(assistant, call)
 
-    def _assistant(self, timeouts: Timeouts | None = None, timeout: float | None = None) -> AssistantAPI:
-        """Return what prepares and sends a question with these limits, and keeps the session alive."""
-        self._check_open()
-        limits = with_total(self._options.timeouts if timeouts is None else timeouts, timeout)
-        return AssistantAPI(self._agent.http, limits, self._check_open, self._reply_settings)
-
-    def _prepare_question(
-        self,
-        question: Question,
-        *,
-        timeouts: Timeouts | None = None,
-        timeout: float | None = None,
-        **arguments: Any,
-    ) -> PreparedQuestion:
-        """Check the arguments of :meth:`ask` for a conversation; sends nothing."""
-        return self._assistant(timeouts, timeout).prepare(question, **arguments)
+    def _assistant(self) -> AssistantAPI:
+        """Return what prepares and sends a question, and keeps the session alive."""
+        options = self._options
+        return AssistantAPI(self._agent.http, options, options.site, self._check_open)
 
     def conversation(
         self,
         *,
         fp: str | None = None,
-        store: ConversationStore | None = None,
+        store: Store | None = None,
         id: str | None = None,
         owner: str | None = None,
         thread: Thread | str | None = None,
@@ -380,9 +346,6 @@ class MintlifySession:
         commit: Literal["finish", "partial"] = "finish",
         busy: Literal["raise", "queue"] = "raise",
         max_messages: int | None = None,
-        max_characters: int | None = None,
-        history_parts: Collection[str] | None = ("text", "file", "source-url"),
-        keep_messages: int | None = None,
     ) -> Conversation:
         """Return a conversation with the assistant, which keeps its history and thread. No I/O.
 
@@ -390,10 +353,11 @@ class MintlifySession:
         is entered, or by ``await chat.load()``.
 
         Args:
-            fp: Identifies the user to the service; the session's by default.
+            fp: Identifies the user to the service; ``"anonymous"`` by default.
             store: Where finished turns are saved; nowhere by default.
             id: The conversation's name in the store; a new one by default.
-            owner: Who owns it in the store; *fp* by default. Another owner cannot load it.
+            owner: Who owns it in the store; *fp* by default. Another owner cannot load it. With *store* and
+                *id*, it or *fp* is required.
             thread: Begin in this thread.
             messages: Begin with this history; what the store has under *id* replaces it.
             system: Text, or a message, that goes before every question.
@@ -404,27 +368,19 @@ class MintlifySession:
                 StateError, or ``"queue"``: wait, and begin with what the store has then.
             max_messages: The most messages sent with a question, it included, system messages not. A turn
                 reads no more of a stored conversation than it sends.
-            max_characters: The most characters sent, counted likewise. Older messages are left out
-                first; the history itself keeps all.
-            history_parts: The types of parts of earlier messages that are sent again; None for
-                all, including search results of 50 to 100 KB.
-            keep_messages: The most messages kept, for conversations without an end; the oldest turns
-                are dropped. System messages in them are still sent.
 
         Raises:
             ConfigurationError: An argument is invalid.
 
         Example::
 
-            chat = session.conversation(fp="user-42", store=SQLiteConversationStore("chats.db"), id="help")
+            chat = session.conversation(fp="user-42", store=SQLiteStore("chats.db"), id="help")
             answer = await chat.ask("How do I log in?")
         """
         # Loaded when it is used: a plain question does not need it.
         from .conversation.conversation import Conversation, ConversationSettings
-        from .conversation.history import HistoryBounds
 
         self._check_open()
-        bounds = HistoryBounds(max_messages=max_messages, max_characters=max_characters, parts=history_parts)
         settings = ConversationSettings(
             fp=fp if fp is not None else self._options.fp,
             store=store,
@@ -436,10 +392,9 @@ class MintlifySession:
             domain=None if domain is None else self._options.asked_domain(domain),
             commit=commit,
             busy=busy,
-            bounds=bounds,
-            keep_messages=keep_messages,
+            max_messages=max_messages,
         )
-        return Conversation(self._prepare_question, settings)
+        return Conversation(self._assistant(), settings)
 
     async def quota_left(
         self, operation: Literal["create_job", "send_message", "ask"]
@@ -450,10 +405,23 @@ class MintlifySession:
 
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
-            QuotaExceededError: The quota's store cannot be reached.
+            StateError: The quota's store cannot be reached.
         """
         self._check_open()
         return await self._agent.http.quota_left(operation, self._options.counted_for(operation))
+
+    async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
+        """End the pause that a 429 of the service began for *operation*.
+
+        Calls of this process that wait for a slot ask again immediately; calls of other processes that share
+        the quota's store ask within 30 s. Without a quota, nothing happens.
+
+        Raises:
+            ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
+            StateError: The quota's store cannot be reached.
+        """
+        self._check_open()
+        await self._agent.http.unblock(operation, self._options.counted_for(operation))
 
     def check(self, *uses: Literal["agent", "assistant"]) -> None:
         """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
@@ -469,7 +437,7 @@ class MintlifySession:
             StateError: The session is closed.
         """
         self._check_open()
-        check_ready(self._options, self._shared.keys, uses)
+        check_ready(self._options, uses)
 
     # Lifetimes ----------------------------------------------------------------------------------
 
@@ -481,7 +449,11 @@ class MintlifySession:
         poll: PollPolicy | None = None,
         **changes: Any,
     ) -> MintlifySession:
-        """Return a session with other options that shares this one's connections, keys and retry budget.
+        """Return a session with other options that shares this one's connections and retry budget.
+
+        For several customers, make one session, and one of these for each::
+
+            customer = session.with_options(assistant_key=key, domain="acme", admin_key=None)
 
         Closing the new session leaves the connections open; closing this one closes them for both.
 
@@ -490,8 +462,9 @@ class MintlifySession:
             retry: Another retry policy.
             poll: Another poll policy. Its ``per_second``, ``concurrency`` and ``retry_after_cap`` have no
                 effect: all waits on a loop are polled with those of this session, its headers and timeouts.
-            changes: ``project_id``, ``domain``, ``site``, ``fp``, ``retrieval_page_size``, ``headers``,
-                ``extra_body``, ``quota``, ``ledger``, ``max_event_bytes``, ``max_reply_bytes``, ``observer``.
+            changes: ``admin_key``, ``assistant_key``, ``project_id``, ``domain``, ``site``, ``fp``,
+                ``retrieval_page_size``, ``headers``, ``extra_body``, ``quota``, ``ledger``, ``observer``.
+                A key of None is no key: the environment is not asked again.
 
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
@@ -527,11 +500,6 @@ class MintlifySession:
     def options(self) -> Options:
         """The options that :meth:`with_options` changes, to be read."""
         return self._options
-
-    @property
-    def clock(self) -> Clock:
-        """The session's source of time."""
-        return self._shared.clock
 
     @property
     def base_url(self) -> str:
@@ -574,7 +542,6 @@ class MintlifySession:
     def _use(self, options: Options) -> None:
         self._options = options
         self._agent = self._shared.agent_api(options)
-        self._reply_settings = self._shared.reply_settings(options)
         self._agent_of_handles: weakref.ref[AgentAPI] | None = None
 
     def _for_handles(self) -> AgentAPI:
@@ -584,3 +551,11 @@ class MintlifySession:
             agent = self._agent.owned_by(self)
             self._agent_of_handles = weakref.ref(agent)
         return agent
+
+
+def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:
+    """Let *recorder* take every request of *session*, and of those that share its connections; None ends it.
+
+    For the testing kit.
+    """
+    session._shared.transport.recorder = recorder  # pyright: ignore[reportPrivateUsage] - defined in this file

@@ -15,10 +15,12 @@ import page_runner
 import pytest
 import redis_server
 import secret_guard
+import suite_parts
 from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
 
 from mintlify_async.testing import LocalService, docs_search
+from mintlify_async.testing.virtual_time import virtual_time
 
 # No test is timed: a busy machine must not fail one.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -47,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts a command behind "&" with SIGINT ignored, and every process of a test would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    for plugin in (aioresponses_bridge, leak_guard, page_runner, redis_server, secret_guard):
+    for plugin in (aioresponses_bridge, leak_guard, page_runner, redis_server, secret_guard, suite_parts):
         if not config.pluginmanager.is_registered(plugin):
             config.pluginmanager.register(plugin)
 
@@ -83,3 +85,12 @@ def bare(monkeypatch):
 async def service():
     async with LocalService() as service:
         yield service
+
+
+@pytest.fixture
+async def virtual():
+    """Virtual time on the test's loop: ``asyncio.sleep`` lets it pass, ``virtual.now()`` reads it."""
+    if os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop":
+        pytest.skip("uvloop's time cannot be made virtual")
+    with virtual_time() as time:
+        yield time

@@ -6,8 +6,8 @@ import pytest
 from secret_guard import Keys
 from wire_kit import JOB
 
-from mintlify_async import ConfigurationError, MintlifySession, RetryPolicy, StateError
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async import Assumptions, ConfigurationError, MintlifySession, RetryPolicy, StateError
+from mintlify_async.testing import LocalService
 
 KEYS = Keys()
 
@@ -52,8 +52,6 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
         ({"retry": 3}, "retry"),
         ({"poll": 3}, "poll"),
         ({"timeouts": 3}, "timeouts"),
-        ({"max_event_bytes": 0}, "max_event_bytes"),
-        ({"max_reply_bytes": "1"}, "max_reply_bytes"),
         ({"client_session": 3}, "client_session"),
         ({"project_id": ""}, "project_id"),
         ({"domain": ".."}, "domain"),
@@ -66,12 +64,8 @@ async def test_the_environment_is_read_once_and_arguments_win(web, bare):
         ({"poll": 0}, "poll"),
         ({"timeouts": 0}, "timeouts"),
         ({"assumptions": {}}, "assumptions"),
-        ({"fp": ""}, "fp"),
-        ({"fp": None}, "fp"),
         ({"retrieval_page_size": "5"}, "retrieval_page_size"),
-        ({"trust_env": "false"}, "trust_env"),
         ({"allow_insecure_http": "false"}, "allow_insecure_http"),
-        ({"check_key_kind": None}, "check_key_kind"),
         ({"extra_body": 3}, "extra_body"),
     ],
 )
@@ -87,7 +81,7 @@ async def test_further_headers_and_fields_are_copied():
     """What is changed in the mappings later is not sent; ``with_options`` with None takes them away."""
     headers, fields = {"X-Team": "docs"}, {"team": "docs"}
     async with (
-        LocalService(clock=VirtualClock()) as service,
+        LocalService() as service,
         service.session(headers=headers, extra_body=fields) as session,
     ):
         headers["X-Team"] = fields["team"] = "changed"
@@ -175,13 +169,14 @@ def test_check_looks_only_at_what_is_used(bare):
 
 
 def test_check_finds_a_key_of_the_wrong_kind(bare):
-    """The way out is in the message; ``check_key_kind=False`` turns it off."""
+    """The way out is in the message; an empty prefix turns it off."""
     swapped = {"admin_key": KEYS.assistant, "assistant_key": KEYS.admin, "project_id": "p", "domain": "d"}
     error = missing(**swapped)
     assert "admin_key holds an assistant key: agent jobs need the admin key" in str(error)
     assert "assistant_key holds an admin key" in str(error)
     assert "in assistant_key= or MINTLIFY_ASSISTANT_API_KEY" in str(error)
-    MintlifySession(**swapped, check_key_kind=False).check()
+    any_key = Assumptions(admin_key_prefix="", assistant_key_prefix="")
+    MintlifySession(**swapped, assumptions=any_key).check()
 
 
 def test_check_calls_nothing_and_sends_nothing(bare):
@@ -220,7 +215,7 @@ SOURCE = {"type": "source-url", "sourceId": "s", "url": "/login", "title": "Log 
 
 
 async def test_the_site_makes_paths_whole(bare):
-    """From the environment, the session, ``with_options`` or the call, the nearest first."""
+    """From the environment, the session or ``with_options``, the nearest first."""
     bare.setenv("MINTLIFY_SITE", "https://env.example")
     async with LocalService() as service:
         service.script.ask(events=[SOURCE, {"type": "finish"}], times=None)
@@ -229,16 +224,14 @@ async def test_the_site_makes_paths_whole(bare):
                 session.ask("x"),
                 other.ask("x"),
                 other.with_options(site="https://changed.example/docs").ask("x"),
-                other.ask("x", site="https://call.example"),
-                other.conversation().ask("x", site="https://turn.example"),
+                other.conversation().ask("x"),
             ]
             answers = [await reply for reply in asked]
     assert [answer.sources[0].url for answer in answers] == [
         "https://env.example/login",
         "https://docs.acme.com/login",
         "https://changed.example/docs/login",
-        "https://call.example/login",
-        "https://turn.example/login",
+        "https://docs.acme.com/login",
     ]
     assert [answer.site for answer in answers] == [reply.site for reply in asked]
 
@@ -247,13 +240,9 @@ async def test_a_site_that_is_no_address_is_refused_before_anything_is_sent(web,
     """Wherever it is given; the error names the field and an example."""
     bare.setenv("MINTLIFY_ASSISTANT_API_KEY", KEYS.assistant)
     async with MintlifySession(domain="acme") as session:
-        for call in (
-            lambda: session.ask("x", site="docs.acme.com"),
-            lambda: session.with_options(site="//docs.acme.com"),
-            lambda: session.conversation().ask("x", site=7),
-        ):
+        for site in ("docs.acme.com", "//docs.acme.com", 7):
             with pytest.raises(ConfigurationError, match=r"such as https://docs\.acme\.com") as caught:
-                call()
+                session.with_options(site=site)
             assert caught.value.field == "site"
     bare.setenv("MINTLIFY_SITE", "docs.acme.com")
     with pytest.raises(ConfigurationError, match="site must be"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, assert_never, assert_type
+from typing import Any, assert_never, assert_type
 
 from mintlify_async import (
     AbortEvent,
@@ -27,8 +27,8 @@ from mintlify_async import (
     JobHandle,
     JobRef,
     JobTimeoutError,
-    MemoryConversationStore,
-    MemoryLedger,
+    Ledger,
+    MemoryStore,
     Message,
     MintlifySession,
     OutcomeUnknownError,
@@ -37,14 +37,10 @@ from mintlify_async import (
     RateLimitError,
     ReasoningDelta,
     Reply,
-    RequestSent,
-    ResponseReceived,
     RetryPolicy,
-    RetryScheduled,
     SearchFilter,
     SourceUrl,
-    SQLiteConversationStore,
-    SQLiteLedger,
+    SQLiteStore,
     Start,
     StreamError,
     StreamEvent,
@@ -85,6 +81,7 @@ from mintlify_async.events import (
     ToolOutputDenied,
     ToolOutputError,
 )
+from mintlify_async.jobs.claims import Claim
 from mintlify_async.messages import (
     CustomPart,
     DataPart,
@@ -106,8 +103,7 @@ from mintlify_async.quota import QuotaRemaining
 from mintlify_async.rendering.edits import Edits
 from mintlify_async.rendering.sources import Suggestion
 from mintlify_async.rendering.splitting import Edit
-from mintlify_async.runtime.clock import Clock
-from mintlify_async.storage import Claim, ConversationStore, Ledger, StoredConversation
+from mintlify_async.storage import Store
 
 
 async def sessions() -> None:
@@ -119,7 +115,7 @@ async def sessions() -> None:
         retry=RetryPolicy(attempts=1),
         poll=PollPolicy(cap=10),
         timeouts=Timeouts(idle=None),
-        quota=Quota.interface(),
+        quota=Quota(),
         assumptions=Assumptions(),
     ) as session:
         assert_type(session, MintlifySession)
@@ -144,7 +140,6 @@ async def jobs(session: MintlifySession) -> None:
     assert_type((handle.done, handle.active, handle.completed), tuple[bool, bool, bool])
     assert_type((handle.archived, handle.failed), tuple[bool, bool])
     assert_type(handle.ref, JobRef)
-    assert_type(handle.settled_by, Literal["evidence", "grace"] | None)
     async for seen in handle.watch(timeout=60):
         assert_type(seen, Job)
     turn = await handle.send("more", on_active="wait")
@@ -182,8 +177,6 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
         assert_type(entered, Reply)
         async for text in entered.text_stream:
             assert_type(text, str)
-    async for message in session.ask([Message.user("hello"), "again"]).snapshots():
-        assert_type(message, Message)
     assert_type(reply.text, str)
     assert_type(reply.message, Message | None)
     assert_type(reply.thread, Thread | None)
@@ -194,12 +187,8 @@ async def questions(session: MintlifySession, page_messages: Sequence[Mapping[st
     assert_type(await reply.aclose(), None)
     async with aclosing(session.ask({"role": "user", "content": "hi"})) as closing:
         assert_type(closing, Reply)
-    async with (
-        aclosing(closing.text_stream) as closing_text,
-        aclosing(closing.snapshots()) as closing_messages,
-    ):
+    async with aclosing(closing.text_stream) as closing_text:
         assert_type(await anext(closing_text), str)
-        assert_type(await anext(closing_messages), Message)
     whole = await reply
     assert_type(whole, Answer)
     assert_type(whole.text, str)
@@ -233,7 +222,6 @@ async def conversations(session: MintlifySession) -> None:
     assert_type(chat.thread, Thread | None)
     assert_type(chat.messages, tuple[Message, ...])
     assert_type(chat.unanswered, Message | None)
-    await chat.add_turn("q", Message.user("a"), thread="thread_7")
     assert_type(await chat.undo(), list[Message])
     assert_type(chat.fork(), Conversation)
     assert_type(await chat.load(), Conversation)
@@ -249,9 +237,8 @@ async def surfaces(session: MintlifySession) -> None:
         assert_type((edit.index, edit.text, edit.delta, edit.final), tuple[int, str, str, bool])
     assert_type(split_markdown("text", 4096), list[str])
     assert_type(answer_markdown(await session.ask("question"), site="https://docs.example"), str)
-    stores: list[ConversationStore] = [MemoryConversationStore(), SQLiteConversationStore("chats.sqlite")]
-    assert_type(await stores[0].load("id", owner="ada"), StoredConversation | None)
-    assert_type(await stores[0].save("id", "{}", [], owner="ada", revision=0, keep=range(0)), int)
+    stores: list[Store] = [MemoryStore(), SQLiteStore("chats.sqlite")]
+    assert_type(await Conversation.ids(stores[0], owner="ada"), list[str])
 
 
 def errors(session: MintlifySession, error: Exception) -> None:
@@ -320,28 +307,15 @@ def parts(part: MessagePart) -> str:
 
 
 async def at_most_once(path: str) -> None:
-    ledger: Ledger = SQLiteLedger(path)
-    async with MintlifySession(ledger=ledger) as session:
+    store: Store = SQLiteStore(path)
+    async with MintlifySession(ledger=store) as session:
         assert_type(await session.create_job("prompt", dedupe_key="key"), JobHandle)
-    assert_type(await ledger.open_claims(), list[Claim])
-    assert_type(await MemoryLedger().find("key"), Claim | None)
-    async with aclosing(SQLiteLedger(path)) as closing, aclosing(SQLiteConversationStore(path)):
+    assert_type(await Ledger(store).open_claims(), list[Claim])
+    assert_type(await Ledger(MemoryStore()).find("key"), Claim | None)
+    async with aclosing(SQLiteStore(path)) as closing, aclosing(SQLiteStore(path)):
         assert_type(await closing.close(), None)
 
 
-async def watched(clock: Clock) -> None:
-    def sent(request: RequestSent) -> None:
-        assert_type(request.attempt, int)
-
-    def answered(answer: ResponseReceived) -> None:
-        assert_type(answer.status, int | None)
-        assert_type(answer.seconds, float)
-
-    def retried(retry: RetryScheduled) -> None:
-        assert_type(retry.delay, float)
-
-    async with MintlifySession(
-        clock=clock, on_request=sent, on_response=answered, on_retry=retried
-    ) as session:
-        assert_type(session.clock, Clock)
+async def watched() -> None:
+    async with MintlifySession() as session:
         assert_type(await session.quota_left("ask"), tuple[QuotaRemaining, ...])

@@ -11,14 +11,15 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, Field
 
-from mintlify_async import MintlifySession, SQLiteConversationStore
-from mintlify_async.contrib.relay import Relay, RelayFeedback
+from mintlify_async import MintlifySession, SQLiteStore
+from mintlify_async.contrib.relay import Relay
 
 PAGE = Path(__file__).parent / "page" / "dist"
 COOKIE, YEAR = "browser", 365 * 24 * 3600
@@ -28,9 +29,17 @@ POLICY = "default-src 'self'; img-src 'self' https: data:; object-src 'none'; ba
 log = logging.getLogger("uvicorn.error")
 
 
-def store_feedback(feedback: RelayFeedback) -> None:
+class Feedback(BaseModel):
+    """A reader's verdict on an answer, as the page sends it: anybody can, so compare the ids with yours."""
+
+    chatId: str | None = Field(None, max_length=200)  # noqa: N815 - the page's name
+    messageId: str = Field(min_length=1, max_length=200)  # noqa: N815
+    value: Literal[1, -1]
+
+
+def store_feedback(user: str, feedback: Feedback) -> None:
     """Replace this by your database."""
-    log.info("%s rates message %r with %+d", feedback.user, feedback.message_id, feedback.value)
+    log.info("%s rates message %r with %+d", user, feedback.messageId, feedback.value)
 
 
 def create_app(
@@ -60,10 +69,18 @@ def create_app(
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
-    hooks: dict[str, Any] = {"user": user, "on_feedback": store_feedback, **more}
-    relay = Relay(session, secrets=[secret], store=SQLiteConversationStore(chats), **hooks)
+    options: dict[str, Any] = {"user": user, **more}
+    relay = Relay(session, secrets=[secret], store=SQLiteStore(chats), **options)
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     app.include_router(relay.router())
+
+    @app.post("/api/chat/feedback", status_code=204)
+    def rate(request: Request, feedback: Feedback) -> None:
+        """Take a reader's verdict on an answer."""
+        if not (reader := user(request)):
+            raise HTTPException(401, "Please sign in first.")
+        store_feedback(reader, feedback)
+
     app.mount("/assets", StaticFiles(directory=page / "assets"))
 
     @app.get("/")

@@ -67,19 +67,21 @@ class Extras:
 
 @frozen(kw_only=True, repr=False)
 class Answer(Extras):
-    """A whole answer: what awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns.
+    """A complete answer: what awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns.
 
-    It can be pickled; like every pickle of a thread, it then has no ``thread.key``.
+    It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a pickled answer
+    has no ``thread.key``.
 
-    Args:
-        message: The answer as a message with typed parts.
+    Attributes:
+        message: The answer as a message with typed parts, exactly as it was sent.
         thread: The conversation's thread, or None: pass it to the next ``ask``.
         finish_reason: The service's reason for the end: ``stop``, ``length``, …; None when it gave none.
         aborted: Whether the service ended the answer with an ``abort`` event.
         abort_reason: The service's reason for an abort, or None.
-        response: Status, headers and request id.
+        response: Status, headers and request id of the response, or None.
         events_seen: How many events the answer had.
-        site: The documentation's address, or None: with it, paths are whole addresses.
+        site: The site URL, or None: with it, the paths in sources, suggestions and links of the text become
+            full URLs.
     """
 
     message: Message
@@ -114,6 +116,10 @@ class Answer(Extras):
         """
         return text_of(self.message, site=self.site)
 
+    def __hash__(self) -> int:
+        """Hash what every answer has and what can be hashed: the parts of a message may hold dicts."""
+        return hash((self.message.id, self.thread, self.finish_reason, self.events_seen, self.text))
+
     def __repr__(self) -> str:
         """Show the number of events and the reason for the end; answers do not belong in logs."""
         return f"<Answer {self.events_seen} events, finish_reason={self.finish_reason!r}>"
@@ -140,23 +146,7 @@ class ClosableEvents(Protocol):
         ...
 
 
-class _View:
-    """An async iterator that reads a reply."""
-
-    def __init__(self, reply: ClosableEvents) -> None:
-        self._reply = reply
-
-    def __aiter__(self) -> Self:
-        """Return itself; raises StateError when the reply has ended."""
-        aiter(self._reply)
-        return self
-
-    async def aclose(self) -> None:
-        """Close the reply, for ``contextlib.aclosing``."""
-        await self._reply.aclose()
-
-
-class TextStream(_View):
+class TextStream:
     """The text of a reply, piece by piece, as people read it: together the pieces are ``answer.text``.
 
     A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
@@ -168,10 +158,19 @@ class TextStream(_View):
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:
         """Read from *reply*; *growing_text* returns its text, or raises StateError before it was started."""
-        super().__init__(reply)
+        self._reply = reply
         self._growing_text = growing_text
         self._text: GrowingText | None = None
         self._error: Exception | None = None  # raised in the next step: it came with a last piece
+
+    def __aiter__(self) -> Self:
+        """Return itself; raises StateError when the reply has ended."""
+        aiter(self._reply)
+        return self
+
+    async def aclose(self) -> None:
+        """Close the reply, for ``contextlib.aclosing``."""
+        await self._reply.aclose()
 
     async def __anext__(self) -> str:
         """Return the next piece of text, never empty; raises what the reply raises."""
@@ -195,23 +194,6 @@ class TextStream(_View):
             if text:
                 return text
             del event  # or this frame would keep it in memory while it waits for the next
-
-
-class Snapshots(_View):
-    """The message of a reply after each change."""
-
-    def __init__(self, reply: ClosableEvents, changed: Callable[[], Message | None]) -> None:
-        """Read from *reply*; *changed* returns its message if the last event changed it."""
-        super().__init__(reply)
-        self._changed = changed
-
-    async def __anext__(self) -> Message:
-        """Return the message after the next change; raises what the reply raises."""
-        while True:
-            await anext(self._reply)
-            message = self._changed()
-            if message is not None:
-                return message
 
 
 def warn_unread(state: str, made_at: Place) -> None:

@@ -1,37 +1,43 @@
-"""Builds a message from the events of a stream, in the way of the AI SDK 7.
+"""Builds a message from the events of a stream, as the AI SDK 7 does.
 
-The cost is linear: deltas are appended to lists, which are joined (and a tool's partial input parsed)
-only when the message is looked at. A message that was handed out never changes afterwards.
+The parts of the message are frozen, and each event replaces the part that it changes. Only the pieces of
+a text, or of a tool's input, that is still open are collected next to it and joined when the part is
+looked at, so that the cost is linear. A message that was handed out never changes afterwards.
 
 >>> from mintlify_async.events import TextDelta, TextStart
 >>> builder = MessageBuilder()
 >>> builder.apply(TextStart(id="0")), builder.apply(TextDelta(id="0", delta="Hi"))
-(True, True)
+(None, None)
 >>> builder.message.text
 'Hi'
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from heapq import heappop, heappush
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, ClassVar, Final, TypeAlias, cast
 
-import attrs
+from attrs import define, evolve, field, fields
 
 from .. import events as ev
 from .. import messages as msg
 from ..errors import StreamStateError, printable
-from ..model.wire_value import EMPTY, MISSING
+from ..model.wire_value import MISSING
 from ..rendering.readable_text import ReadableText
-from .part_builders import FixedPart, PartBuilder, TextPartBuilder, ToolInput, ToolPartBuilder
 
-_TOOL_FIELDS: Final = tuple(
-    field.name for field in attrs.fields(msg.ToolPart) if field.name not in ("tool_name", "tool_call_id")
+_TextPart: TypeAlias = msg.TextPart | msg.ReasoningPart
+
+_ToolEvent: TypeAlias = (
+    ev.ToolInputStart
+    | ev.ToolInputAvailable
+    | ev.ToolInputError
+    | ev.ToolOutputAvailable
+    | ev.ToolOutputError
 )
 
-
-_WHOLE_PARTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] = {
+_ONE_PART_EVENTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] = {
     ev.SourceUrl: msg.SourceUrlPart,
     ev.SourceDocument: msg.SourceDocumentPart,
     ev.File: msg.FilePart,
@@ -39,10 +45,52 @@ _WHOLE_PARTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] = {
     ev.Custom: msg.CustomPart,
     ev.SteeringMessage: msg.SteeringMessagePart,
 }
-"""The events that are a part each, and the part's class."""
+"""The events that are a part each, and the class of that part."""
 
-_OF_ONE_STATE: Final = ("input", "output", "error_text", "raw_input", "preliminary", "input_encoding")
-"""The fields of a tool's part that a new state does not keep."""
+_CLEARED: Final = {
+    "input": MISSING,
+    "output": MISSING,
+    "error_text": None,
+    "raw_input": MISSING,
+    "preliminary": None,
+    "input_encoding": None,
+}
+"""The fields of a tool's part that each new state clears, unless it sets them."""
+
+
+@define(eq=False, repr=False)
+class _OpenText:
+    """A text or reasoning part that deltas still extend.
+
+    Attributes:
+        at: Index of the part.
+        pieces: The deltas that are not in the part yet.
+    """
+
+    at: int
+    pieces: list[str] = field(factory=list[str], init=False)
+
+
+@define(eq=False, repr=False)
+class _OpenInput:
+    """The input of a tool call while it streams, and the facts from its start event.
+
+    Attributes:
+        at: Index of the part that shows the input; None before the first delta.
+        pieces: The text of the input.
+    """
+
+    tool_name: str
+    dynamic: bool
+    title: str | None
+    tool_metadata: Mapping[str, Any] | None
+    encoding: str | None
+    pieces: list[str]
+    at: int | None = None
+
+    def text(self) -> str:
+        self.pieces[:] = ["".join(self.pieces)]
+        return msg.join_surrogates(self.pieces[0])
 
 
 class MessageBuilder:
@@ -53,312 +101,298 @@ class MessageBuilder:
 
     Attributes:
         finish_reason: Why the answer ended, or None.
-        role: The role of the message: ``assistant``, or that of the message that is continued.
-        extra: Further fields of the message that is continued.
-        parts: The parts, in order.
-        open_parts: The open text and reasoning parts, by the type of their deltas and their id.
+        parts: The parts, in order; those that are open may lack their last pieces.
+        open_texts: The open text parts by id, in the order of the message.
     """
 
     def __init__(self, message: msg.Message | None = None) -> None:
-        """Begin with nothing, or with *message*."""
-        self._id = ""
-        self.role = "assistant"
-        self.extra: Mapping[str, Any] = EMPTY
-        self._step = 1
-        self.open_parts: dict[tuple[str, str], TextPartBuilder] = {}
-        self._inputs: dict[str, ToolInput] = {}
+        base = message or msg.Message(id="", role="assistant")
+        self._base = base
+        self._id = base.id
+        self.open_texts: dict[str, _OpenText] = {}
+        self._open_reasoning: dict[str, _OpenText] = {}
+        self._inputs: dict[str, _OpenInput] = {}
         self._clear()
-        if message is not None:
-            self._continue(message)
+        self._merge(base.metadata)
+        for part in base.parts:
+            self._add(part)
+            if isinstance(part, msg.StepStartPart):
+                self._step_start = len(self.parts)
+        for part in self.parts[self._step_start :]:
+            if isinstance(part, msg.ToolPart) and part.state == "input-streaming":
+                text = part.raw_input if isinstance(part.raw_input, str) else ""
+                self._open_input(part, isinstance(part, msg.DynamicToolPart), text)
 
     def _clear(self) -> None:
-        """Begin anew: no parts, no metadata."""
-        self.parts: list[PartBuilder] = []
-        self._step_begin = 0
-        self._calls: dict[str, list[ToolPartBuilder]] = {}
-        self._step_calls: dict[str, list[ToolPartBuilder]] = {}
-        self._approvals: dict[str, list[int]] = {}  # by id: a heap of the places of the parts that asked
-        self._data: dict[tuple[str, str], FixedPart] = {}
+        """Start again: no parts, no metadata."""
+        self._close_parts()
+        self.parts: list[msg.MessagePart] = []
+        self._step_start = 0  # index of the first part of the current step
+        self._calls: dict[str, list[int]] = {}  # the parts of each call, in order
+        self._data: dict[tuple[str, str], int] = {}
         self._metadata: Any = None
-        self._metadata_seen: Any = None  # the copy that was handed out last
         self.finish_reason: str | None = None
 
-    def _begin_step(self) -> None:
-        self._step += 1
-        self._step_begin = len(self.parts)
-        self._step_calls.clear()
-
     def _close_parts(self) -> None:
-        """Forget which parts are open."""
-        self.open_parts.clear()
+        self.open_texts.clear()
+        self._open_reasoning.clear()
         self._inputs.clear()
 
-    def _continue(self, message: msg.Message) -> None:
-        self._id, self.role, self.extra = message.id, message.role, message.extra
-        self._metadata = _owned(message.metadata)
-        for part in message.parts:
-            self._adopt(part)
-        for builder in self.parts[self._step_begin :]:
-            if isinstance(builder, ToolPartBuilder) and builder.fields["state"] == "input-streaming":
-                self._inputs[builder.call_id] = builder.reopened()
-
-    def _adopt(self, part: msg.MessagePart) -> None:
-        """Add a part of the message that is continued."""
+    def _add(self, part: msg.MessagePart) -> int:
+        """Append *part* and return its index."""
+        at = len(self.parts)
+        self.parts.append(part)
         if isinstance(part, msg.ToolPart):
-            tool = ToolPartBuilder(
-                part.tool_call_id, part.tool_name, dynamic=isinstance(part, msg.DynamicToolPart)
-            )
-            tool.set(**{name: getattr(part, name) for name in _TOOL_FIELDS})
-            self._add_tool(tool)
-            if part.approval is not None:
-                self._ask(part.approval.id, tool)
-            return
-        fixed = self._add(part)
-        if isinstance(part, msg.DataPart) and part.id is not None:
-            self._data.setdefault((part.name, part.id), fixed)
-        elif isinstance(part, msg.StepStartPart):
-            self._begin_step()
+            self._calls.setdefault(part.tool_call_id, []).append(at)
+        elif isinstance(part, msg.DataPart) and part.id is not None:
+            self._data.setdefault((part.name, part.id), at)
+        return at
 
     @property
     def message(self) -> msg.Message:
         """The message as it is now; it does not change when more events come."""
-        if self._metadata_seen is None:
-            self._metadata_seen = _owned(self._metadata)
-        return msg.Message(
-            id=self._id,
-            role=self.role,
-            parts=tuple([part.snapshot() for part in self.parts]),
-            metadata=self._metadata_seen,
-            extra=self.extra,
-        )
+        self.settle()
+        for call_id in self._inputs:
+            self._settle_input(call_id)
+        return evolve(self._base, id=self._id, parts=tuple(self.parts), metadata=deepcopy(self._metadata))
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing yet: no id, no part, no metadata."""
         return not self._id and not self.parts and self._metadata is None
 
-    def apply(self, event: ev.StreamEvent) -> bool:
-        """Add *event* to the message; return whether ``readUIMessageStream`` would publish the message now.
+    def apply(self, event: ev.StreamEvent) -> None:
+        """Add *event* to the message.
 
         Raises:
             StreamStateError: It names a part or a tool call that does not exist; the message is unchanged.
         """
         fold = self._folds.get(event.__class__)
-        return fold(self, event) if fold is not None else False
+        if fold is not None:
+            fold(self, event)
 
-    # One method per type of event.
+    # Start, metadata, end, steps --------------------------------------------------------------
 
-    def _start(self, event: ev.Start) -> bool:
+    def _start(self, event: ev.Start) -> None:
         if event.message_id is not None and event.message_id != self._id:
             if not self.empty or self.finish_reason is not None:
-                self._close_parts()
                 self._clear()
             self._id = event.message_id
-        return self._merge(event.message_metadata) or event.message_id is not None
+        self._merge(event.message_metadata)
 
-    def _finish(self, event: ev.Finish) -> bool:
+    def _finish(self, event: ev.Finish) -> None:
         if event.finish_reason is not None:
             self.finish_reason = event.finish_reason
-        return self._merge(event.message_metadata)
+        self._merge(event.message_metadata)
 
-    def _message_metadata(self, event: ev.MessageMetadata) -> bool:
-        return self._merge(event.message_metadata)
+    def _message_metadata(self, event: ev.MessageMetadata) -> None:
+        self._merge(event.message_metadata)
 
-    def _merge(self, metadata: Any) -> bool:
-        if metadata is MISSING or metadata is None:
-            return False
+    def _merge(self, metadata: Any) -> None:
         base = self._metadata
         if isinstance(base, dict) and isinstance(metadata, dict):
             _merge_into(cast("dict[str, Any]", base), cast("dict[str, Any]", metadata))
-        else:
-            self._metadata = _owned(metadata)
-        self._metadata_seen = None
-        return True
+        elif metadata is not MISSING and metadata is not None:
+            self._metadata = deepcopy(metadata)
 
-    def _start_step(self, event: ev.StartStep) -> bool:
-        self._add(msg.StepStartPart())
-        self._begin_step()
-        return False
+    def _start_step(self, event: ev.StartStep) -> None:
+        self._step_start = self._add(msg.StepStartPart()) + 1
 
-    def _reset_step(self, event: ev.ResetStep) -> bool:
-        removed = self.parts[self._step_begin :]
-        del self.parts[self._step_begin :]
-        for part in reversed(removed):
-            self._forget(part)
-        self._begin_step()
+    def _reset_step(self, event: ev.ResetStep) -> None:
+        for at in reversed(range(self._step_start, len(self.parts))):
+            part = self.parts.pop()
+            if isinstance(part, msg.ToolPart):
+                self._calls[part.tool_call_id].pop()
+            elif isinstance(part, msg.DataPart) and self._data.get((part.name, part.id or "")) == at:
+                del self._data[part.name, part.id or ""]
         self._close_parts()
-        return bool(removed)
 
-    def _forget(self, part: PartBuilder) -> None:
-        """Remove a part that was dropped from the indexes."""
-        if isinstance(part, ToolPartBuilder):
-            self._calls[part.call_id].pop()  # a call's parts are in the order of the message
-        elif isinstance(part, FixedPart) and isinstance(part.part, msg.DataPart) and part.part.id is not None:
-            self._data.pop((part.part.name, part.part.id), None)
+    # Text and reasoning -----------------------------------------------------------------------
 
-    def _begin_text(self, event: ev.TextStart | ev.ReasoningStart) -> bool:
-        reasoning = isinstance(event, ev.ReasoningStart)
-        part = TextPartBuilder(reasoning=reasoning, id=event.id, metadata=event.provider_metadata)
-        self.parts.append(part)
-        self.open_parts["reasoning-delta" if reasoning else "text-delta", event.id] = part
-        return True
+    def _open_parts(self, event: ev.StreamEvent) -> dict[str, _OpenText]:
+        return self.open_texts if event.type.startswith("text") else self._open_reasoning
 
-    def _add_text(self, event: ev.TextDelta | ev.ReasoningDelta) -> bool:
-        part = self.open_parts.get((event.type, event.id))
-        if part is None:
+    def _text_start(self, event: ev.TextStart | ev.ReasoningStart) -> None:
+        metadata = event.provider_metadata
+        part: _TextPart
+        if isinstance(event, ev.TextStart):
+            part = msg.TextPart(text="", state="streaming", provider_metadata=metadata)
+        else:
+            part = msg.ReasoningPart(text="", id=event.id, state="streaming", provider_metadata=metadata)
+        texts = self._open_parts(event)
+        previous = texts.pop(event.id, None)
+        if previous is not None:
+            self._settle_text(previous)
+        texts[event.id] = _OpenText(self._add(part))
+
+    def add_delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
+        """Do as :meth:`apply`, for a delta only."""
+        text = (self.open_texts if event.__class__ is ev.TextDelta else self._open_reasoning).get(event.id)
+        if text is None:
             raise _not_open(event, event.id)
-        part.pieces.append(event.delta)
+        text.pieces.append(event.delta)
         if event.provider_metadata is not None:
-            part.metadata = event.provider_metadata
-        return True
+            part = cast("_TextPart", self.parts[text.at])
+            self.parts[text.at] = evolve(part, provider_metadata=event.provider_metadata)
 
-    def _end_text(self, event: ev.TextEnd | ev.ReasoningEnd) -> bool:
-        kind = "text-delta" if isinstance(event, ev.TextEnd) else "reasoning-delta"
-        part = self.open_parts.pop((kind, event.id), None)
-        if part is None:
+    def _text_end(self, event: ev.TextEnd | ev.ReasoningEnd) -> None:
+        text = self._open_parts(event).pop(event.id, None)
+        if text is None:
             raise _not_open(event, event.id)
-        part.state = "done"
+        changes: dict[str, Any] = {"state": "done"}
         if event.provider_metadata is not None:
-            part.metadata = event.provider_metadata
+            changes["provider_metadata"] = event.provider_metadata
         if isinstance(event, ev.TextEnd) and event.citations is not None:
-            part.citations = event.citations
-        part.changed()
-        return True
+            changes["citations"] = event.citations
+        self._settle_text(text, **changes)
 
-    def _add(self, part: msg.MessagePart) -> FixedPart:
-        fixed = FixedPart(part)
-        self.parts.append(fixed)
-        return fixed
+    def _settle_text(self, text: _OpenText, **changes: Any) -> None:
+        """Move the pieces of *text* to its part, and make *changes* to the part."""
+        part = cast("_TextPart", self.parts[text.at])
+        if text.pieces:
+            changes["text"] = msg.join_surrogates(part.text + "".join(text.pieces))
+            text.pieces.clear()
+        if changes:
+            self.parts[text.at] = evolve(part, **changes)
 
-    def _whole_part(self, event: ev.Event) -> bool:
+    def settle(self) -> None:
+        """Bring the open text and reasoning parts in ``parts`` up to date."""
+        for texts in (self.open_texts, self._open_reasoning):
+            for text in texts.values():
+                self._settle_text(text)
+
+    def text_at(self, at: int) -> str | None:
+        """Return the text of the part at index *at*, or None if it is no text part.
+
+        The text is up to date unless a text part before it is open; see :meth:`settle`.
+        """
+        first = next(iter(self.open_texts.values()), None)
+        if first is not None and first.at == at:
+            self._settle_text(first)
+        part = self.parts[at]
+        return part.text if isinstance(part, msg.TextPart) else None
+
+    # Parts of one event -----------------------------------------------------------------------
+
+    def _one_part(self, event: ev.Event) -> None:
         """Add the part that *event* describes: both have the same fields, except ``extra``."""
-        cls = _WHOLE_PARTS[type(event)]
-        names = [field.name for field in attrs.fields(type(event)) if field.name != "extra"]
-        self._add(cls(**{name: getattr(event, name) for name in names}))
-        return True
+        names = [field.name for field in fields(type(event)) if field.name != "extra"]
+        self._add(_ONE_PART_EVENTS[type(event)](**{name: getattr(event, name) for name in names}))
 
-    def _data_event(self, event: ev.Data) -> bool:
+    def _data_event(self, event: ev.Data) -> None:
         if event.transient:
-            return False
-        known = None if event.id is None else self._data.get((event.name, event.id))
-        if known is not None:
-            known.part = attrs.evolve(cast("msg.DataPart", known.part), data=event.data)
-            return True
+            return
+        at = None if event.id is None else self._data.get((event.name, event.id))
+        if at is not None:
+            self.parts[at] = evolve(cast("msg.DataPart", self.parts[at]), data=event.data)
+            return
         extra = event.extra if event.transient is None else {**event.extra, "transient": event.transient}
-        added = self._add(msg.DataPart(name=event.name, data=event.data, id=event.id, extra=extra))
-        if event.id is not None:
-            self._data[event.name, event.id] = added
-        return True
+        self._add(msg.DataPart(name=event.name, data=event.data, id=event.id, extra=extra))
 
-    def _add_tool(self, part: ToolPartBuilder) -> None:
-        part.order = len(self.parts)
-        self.parts.append(part)
-        self._calls.setdefault(part.call_id, []).append(part)
-        here = self._step_calls.setdefault(part.call_id, [])
-        if all(other.dynamic is not part.dynamic for other in here):
-            here.append(part)  # a stored message may have many, but only the first of its kind is looked up
+    # Tools ------------------------------------------------------------------------------------
 
-    def _call(self, event: ev.StreamEvent, call_id: str) -> ToolPartBuilder:
-        """Find the part of a call: the first in this step, else the last in the message."""
-        here = self._step_calls.get(call_id)
-        if here:
-            return here[0]
-        anywhere = self._calls.get(call_id)
-        if not anywhere:
+    def _in_step(self, call_id: str, *, dynamic: bool | None = None) -> int | None:
+        """Return the index of the first part of a call in the current step, or None."""
+        places = self._calls.get(call_id, [])
+        for at in places[bisect_left(places, self._step_start) :]:
+            if dynamic is None or isinstance(self.parts[at], msg.DynamicToolPart) is dynamic:
+                return at
+        return None
+
+    def _find(self, event: ev.StreamEvent, call_id: str) -> tuple[int, msg.ToolPart]:
+        """Return the part of a call, and its index: the first in the current step, else the last of all."""
+        places = self._calls.get(call_id)
+        if not places:
             raise _not_open(event, call_id)
-        return anywhere[-1]
+        at = self._in_step(call_id)
+        at = places[-1] if at is None else at
+        self._settle_input(call_id)
+        return at, cast("msg.ToolPart", self.parts[at])
 
-    def _here(self, call_id: str, name: str, *, dynamic: bool) -> tuple[ToolPartBuilder, bool]:
-        """Return this step's part of a call, and whether it was added now."""
-        for part in self._step_calls.get(call_id, ()):
-            if part.dynamic is dynamic:
-                part.name = name
-                return part, False
-        part = ToolPartBuilder(call_id, name, dynamic=dynamic)
-        self._add_tool(part)
-        return part, True
+    def _call(self, call_id: str, name: str, *, dynamic: bool) -> tuple[int, bool]:
+        """Return the index of the current step's part of a call, and whether the part is new."""
+        self._settle_input(call_id)
+        at = self._in_step(call_id, dynamic=dynamic)
+        if at is not None:
+            self._change(at, tool_name=name)
+            return at, False
+        cls = msg.DynamicToolPart if dynamic else msg.ToolPart
+        return self._add(cls(tool_name=name, tool_call_id=call_id, state="")), True
 
-    def _update(
-        self, part: ToolPartBuilder, state: str, event: _ToolEvent | None = None, **fields: Any
-    ) -> None:
-        """Bring a call to *state* with these fields, and with those of *event* that it has."""
-        part.stream = None
-        part.set(state=state, **{name: fields.get(name, MISSING) for name in _OF_ONE_STATE})
+    def _change(self, at: int, **changes: Any) -> None:
+        self.parts[at] = evolve(cast("msg.ToolPart", self.parts[at]), **changes)
+
+    def _set_state(self, at: int, state: str, event: _ToolEvent | None = None, **changes: Any) -> None:
+        """Bring the call at index *at* to *state*, with *changes* and with what *event* says of the call."""
         if event is not None:
-            kept = {"provider_executed": event.provider_executed, "tool_metadata": event.tool_metadata}
             whose = "result" if state.startswith("output") else "call"
-            part.set_given(**kept, **{f"{whose}_provider_metadata": event.provider_metadata})
+            changes |= _given(
+                provider_executed=event.provider_executed,
+                tool_metadata=event.tool_metadata,
+                **{f"{whose}_provider_metadata": event.provider_metadata},
+            )
+        self._change(at, state=state, **(_CLEARED | changes))
 
-    def _tool_input_start(self, event: ev.ToolInputStart) -> bool:
-        dynamic = event.dynamic is True
-        part, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
-        self._inputs[event.tool_call_id] = ToolInput(
-            name=event.tool_name,
-            dynamic=dynamic,
-            title=event.title,
-            metadata=event.tool_metadata,
-            encoding=event.input_encoding,
+    def _open_input(self, start: ev.ToolInputStart | msg.ToolPart, dynamic: bool, text: str = "") -> None:
+        self._inputs[start.tool_call_id] = _OpenInput(
+            start.tool_name, dynamic, start.title, start.tool_metadata, start.input_encoding, [text]
         )
-        self._update(part, "input-streaming", event, input_encoding=event.input_encoding)
-        part.set_given(title=event.title)
-        return True
 
-    def _tool_input_delta(self, event: ev.ToolInputDelta) -> bool:
-        stream = self._inputs.get(event.tool_call_id)
-        if stream is None:
+    def _settle_input(self, call_id: str) -> None:
+        """Bring the raw input of a call that streams up to date."""
+        source = self._inputs.get(call_id)
+        if source is not None and source.at is not None and len(source.pieces) > 1:
+            self._change(source.at, raw_input=source.text())
+
+    def _tool_input_start(self, event: ev.ToolInputStart) -> None:
+        dynamic = event.dynamic is True
+        at, _ = self._call(event.tool_call_id, event.tool_name, dynamic=dynamic)
+        title = _given(title=event.title)
+        self._set_state(at, "input-streaming", event, input_encoding=event.input_encoding, **title)
+        self._open_input(event, dynamic)
+
+    def _tool_input_delta(self, event: ev.ToolInputDelta) -> None:
+        source = self._inputs.get(event.tool_call_id)
+        if source is None:
             raise _not_open(event, event.tool_call_id)
-        part = stream.part
-        if (
-            part is None
-            or part.stream is not stream
-            or stream.step != self._step
-            or not part.show_raw
-            or part.fields["state"] != "input-streaming"
-        ):
-            self._show(stream, event.tool_call_id)
-        stream.pieces.append(event.input_text_delta)
-        stream.length += len(event.input_text_delta)
-        return True
+        if not self._shows(source, event.tool_call_id):
+            at, new = self._call(event.tool_call_id, source.tool_name, dynamic=source.dynamic)
+            facts = _given(title=source.title, tool_metadata=source.tool_metadata)
+            self._set_state(at, "input-streaming", None, input_encoding=source.encoding, **facts)
+            # As in the AI SDK: the delta that adds a dynamic part does not show the raw text.
+            source.at = None if new and source.dynamic else at
+        source.pieces.append(event.input_text_delta)
 
-    def _show(self, stream: ToolInput, call_id: str) -> None:
-        """Make this step's part of the call take its input from *stream*."""
-        part, new = self._here(call_id, stream.name, dynamic=stream.dynamic)
-        self._update(part, "input-streaming", input_encoding=stream.encoding)
-        part.set_given(title=stream.title, tool_metadata=stream.metadata)
-        part.show_raw = not (new and stream.dynamic)
-        part.follow(stream, self._step)
+    def _shows(self, source: _OpenInput, call_id: str) -> bool:
+        """Return whether the part that shows *source* is the one that the next delta changes."""
+        at = source.at
+        if at is None or at != self._in_step(call_id, dynamic=source.dynamic):
+            return False
+        return cast("msg.ToolPart", self.parts[at]).state == "input-streaming"
 
-    def _tool_input_available(self, event: ev.ToolInputAvailable) -> bool:
-        part, _ = self._here(event.tool_call_id, event.tool_name, dynamic=event.dynamic is True)
-        self._update(part, "input-available", event, input=event.input)
-        part.set_given(title=event.title)
-        return True
+    def _tool_input_available(self, event: ev.ToolInputAvailable) -> None:
+        at, _ = self._call(event.tool_call_id, event.tool_name, dynamic=event.dynamic is True)
+        self._set_state(at, "input-available", event, input=event.input, **_given(title=event.title))
 
-    def _tool_input_error(self, event: ev.ToolInputError) -> bool:
-        here = self._step_calls.get(event.tool_call_id)
-        dynamic = here[0].dynamic if here else event.dynamic is True
-        part, _ = self._here(event.tool_call_id, event.tool_name, dynamic=dynamic)
-        self._update(part, "output-error", event, input=event.input, error_text=event.error_text)
-        return True
+    def _tool_input_error(self, event: ev.ToolInputError) -> None:
+        at = self._in_step(event.tool_call_id)
+        dynamic = event.dynamic is True if at is None else isinstance(self.parts[at], msg.DynamicToolPart)
+        at, _ = self._call(event.tool_call_id, event.tool_name, dynamic=dynamic)
+        self._set_state(at, "output-error", event, input=event.input, error_text=event.error_text)
 
-    def _tool_output_available(self, event: ev.ToolOutputAvailable) -> bool:
-        part = self._call(event, event.tool_call_id)
-        part.settle()
-        given = part.fields.get("input", MISSING)
-        fields = {"input": given, "output": event.output, "preliminary": event.preliminary}
-        self._update(part, "output-available", event, **fields)
-        return True
+    def _tool_output_available(self, event: ev.ToolOutputAvailable) -> None:
+        at, part = self._find(event, event.tool_call_id)
+        changes = {"input": part.input, "output": event.output, "preliminary": event.preliminary}
+        self._set_state(at, "output-available", event, **changes)
 
-    def _tool_output_error(self, event: ev.ToolOutputError) -> bool:
-        part = self._call(event, event.tool_call_id)
-        part.settle()
-        given = part.fields.get("input", MISSING)
-        raw = MISSING if part.dynamic else part.fields.get("raw_input", MISSING)
-        self._update(part, "output-error", event, input=given, raw_input=raw, error_text=event.error_text)
-        return True
+    def _tool_output_error(self, event: ev.ToolOutputError) -> None:
+        at, part = self._find(event, event.tool_call_id)
+        raw = MISSING if isinstance(part, msg.DynamicToolPart) else part.raw_input
+        changes = {"input": part.input, "raw_input": raw, "error_text": event.error_text}
+        self._set_state(at, "output-error", event, **changes)
 
-    def _tool_approval_request(self, event: ev.ToolApprovalRequest) -> bool:
-        part = self._call(event, event.tool_call_id)
+    def _tool_approval_request(self, event: ev.ToolApprovalRequest) -> None:
+        at, _ = self._find(event, event.tool_call_id)
         approval = msg.ToolApproval(
             id=event.approval_id,
             descriptor=MISSING if event.approval_descriptor is None else event.approval_descriptor,
@@ -367,53 +401,36 @@ class MessageBuilder:
             is_automatic=event.is_automatic or None,
             signature=event.signature,
         )
-        part.set(state="approval-requested", approval=approval)
-        self._ask(event.approval_id, part)
-        return True
+        self._change(at, state="approval-requested", approval=approval)
 
-    def _ask(self, approval_id: str, part: ToolPartBuilder) -> None:
-        heappush(self._approvals.setdefault(approval_id, []), part.order)
-
-    def _asked(self, approval_id: str) -> ToolPartBuilder | None:
-        """Return the first part that waits for this approval; forget those that no longer do."""
-        asked = self._approvals.get(approval_id, [])
-        while asked:
-            part = self.parts[asked[0]] if asked[0] < len(self.parts) else None
-            if isinstance(part, ToolPartBuilder):
-                approval: msg.ToolApproval | None = part.fields.get("approval")
-                if approval is not None and approval.id == approval_id:
-                    return part
-            heappop(asked)
-        return None
-
-    def _tool_approval_response(self, event: ev.ToolApprovalResponse) -> bool:
-        part = self._asked(event.approval_id)
-        if part is None:
+    def _tool_approval_response(self, event: ev.ToolApprovalResponse) -> None:
+        requests = ((at, p.approval) for at, p in enumerate(self.parts) if isinstance(p, msg.ToolPart))
+        matches = (request for request in requests if request[1] and request[1].id == event.approval_id)
+        at, approval = next(matches, (None, None))
+        if at is None or approval is None:
             raise _not_open(event, event.approval_id)
-        approval: msg.ToolApproval = part.fields["approval"]
-        given = {} if event.reason is None else {"reason": event.reason}
-        part.set(
+        self._change(
+            at,
             state="approval-responded",
-            approval=attrs.evolve(approval, approved=event.approved, **cast("Any", given)),
+            approval=evolve(approval, approved=event.approved, **_given(reason=event.reason)),
+            **_given(
+                provider_executed=event.provider_executed, call_provider_metadata=event.provider_metadata
+            ),
         )
-        part.set_given(
-            provider_executed=event.provider_executed, call_provider_metadata=event.provider_metadata
-        )
-        return True
 
-    def _tool_output_denied(self, event: ev.ToolOutputDenied) -> bool:
-        self._call(event, event.tool_call_id).set(state="output-denied")
-        return True
+    def _tool_output_denied(self, event: ev.ToolOutputDenied) -> None:
+        at, _ = self._find(event, event.tool_call_id)
+        self._change(at, state="output-denied")
 
-    _folds: ClassVar[dict[type[object], Callable[[MessageBuilder, Any], bool]]] = {
+    _folds: ClassVar[dict[type[object], Callable[[MessageBuilder, Any], None]]] = {
         ev.Start: _start,
         ev.StartStep: _start_step,
-        ev.TextStart: _begin_text,
-        ev.TextDelta: _add_text,
-        ev.TextEnd: _end_text,
-        ev.ReasoningStart: _begin_text,
-        ev.ReasoningDelta: _add_text,
-        ev.ReasoningEnd: _end_text,
+        ev.TextStart: _text_start,
+        ev.TextDelta: add_delta,
+        ev.TextEnd: _text_end,
+        ev.ReasoningStart: _text_start,
+        ev.ReasoningDelta: add_delta,
+        ev.ReasoningEnd: _text_end,
         ev.ToolInputStart: _tool_input_start,
         ev.ToolInputDelta: _tool_input_delta,
         ev.ToolInputAvailable: _tool_input_available,
@@ -427,46 +444,38 @@ class MessageBuilder:
         ev.MessageMetadata: _message_metadata,
         ev.Finish: _finish,
         ev.ResetStep: _reset_step,
-        **dict.fromkeys(_WHOLE_PARTS, _whole_part),
+        **dict.fromkeys(_ONE_PART_EVENTS, _one_part),
     }
     """How each type changes the message. Other types (finish-step, abort, error, unknown) do not."""
-
-
-_ToolEvent: TypeAlias = (
-    ev.ToolInputStart
-    | ev.ToolInputAvailable
-    | ev.ToolInputError
-    | ev.ToolOutputAvailable
-    | ev.ToolOutputError
-)
 
 
 class GrowingText:
     """The text of a message as people read it, while it is built: what each event adds to it.
 
-    Pass each event on after the builder took it. Text is added in the order of the message: a text part
-    that begins while an earlier one is open waits for that one's end. What was added cannot be taken back,
-    not even when a ``reset-step`` makes it void: the text that replaces it is another paragraph.
+    Pass each event after the builder applied it. Text is added in the order of the message: a text part
+    that starts while an earlier one is open waits for the end of the earlier one. Text that was added
+    cannot be taken back, not even when a ``reset-step`` makes it void: the text that replaces it is another
+    paragraph.
 
     Attributes:
         before: The text of the events before.
     """
 
-    __slots__ = ("_at", "_builder", "_id", "_part", "_text", "before")
+    __slots__ = ("_builder", "_next", "_part", "_text", "before")
 
     def __init__(self, builder: MessageBuilder, site: str | None = None) -> None:
-        """Begin with the message that *builder* has now; with *site*, links to paths are whole."""
+        """Start with the message that *builder* has now; with *site*, links to paths become full URLs."""
         self._builder = builder
         self._text = ReadableText(site)
-        self._at = 0  # the part after those that were looked at
-        self._part: PartBuilder | None = None  # whose deltas are added
-        self._id: str | None = None  # its id while it is open
+        self._next = 0  # index of the next part to read
+        self._part: int | None = None  # index of the text part that is read
         self.before = self._advance()
 
     def after(self, event: ev.StreamEvent) -> str:
         """Return the text that *event* adds."""
         if isinstance(event, ev.TextDelta):
-            return self._text.feed(event.delta) if event.id == self._id else ""
+            text = self._builder.open_texts.get(event.id)
+            return self._text.feed(event.delta) if text is not None and text.at == self._part else ""
         return self._advance() if event.__class__ in _MOVES_TEXT else ""
 
     def close(self) -> str:
@@ -475,46 +484,39 @@ class GrowingText:
 
     def _advance(self, *, ended: bool = False) -> str:
         """Return the text that waited, up to the first part that is open, or to the end."""
-        parts = self._builder.parts
-        if self._at > len(parts):  # the part that was read is void
+        builder = self._builder
+        if ended:
+            builder.settle()
+        if self._next > len(builder.parts):  # the part that was read is void
             self._text.drop_part()
-            self._at, self._part = len(parts), None
+            self._next, self._part = len(builder.parts), None
         added: list[str] = []
-        while True:
-            self._id = self._open_id()
-            if self._id is not None and not ended:
-                break
+        while self._part is None or ended or not self._is_open(self._part):
             if self._part is not None:
                 added.append(self._text.end_part())
-            text = self._next_text()
-            if text is None:
+                self._part = None
+            if self._next == len(builder.parts):
                 break
-            added.append(self._text.feed(text))
+            text = builder.text_at(self._next)
+            if text is not None:
+                self._part = self._next
+                added.append(self._text.feed(text))
+            self._next += 1
         return "".join(added)
 
-    def _open_id(self) -> str | None:
-        """Return the id of the part that is read, if more deltas may follow."""
-        part = self._part
-        if not isinstance(part, TextPartBuilder) or part.id is None:
-            return None
-        return part.id if self._builder.open_parts.get(("text-delta", part.id)) is part else None
-
-    def _next_text(self) -> str | None:
-        """Return what the next text part has so far, and read that part; None if there is none."""
-        parts = self._builder.parts
-        while self._at < len(parts):
-            self._part = part = parts[self._at]
-            self._at += 1
-            if isinstance(part, TextPartBuilder) and not part.reasoning:
-                return part.text()
-            if isinstance(part, FixedPart) and isinstance(part.part, msg.TextPart):
-                return part.part.text
-        self._part = None
-        return None
+    def _is_open(self, at: int) -> bool:
+        # The part that is read is the first one that may be open: the ones before it have ended.
+        first = next(iter(self._builder.open_texts.values()), None)
+        return first is not None and first.at == at
 
 
 _MOVES_TEXT: Final = frozenset((ev.Start, ev.TextStart, ev.TextEnd, ev.ResetStep))
-"""The events, beside deltas, that add text or make it void."""
+"""The events, next to deltas, that add text or make it void."""
+
+
+def _given(**changes: Any) -> dict[str, Any]:
+    """Return the changes that are not None."""
+    return {name: content for name, content in changes.items() if content is not None}
 
 
 def _not_open(event: ev.StreamEvent, name: str) -> StreamStateError:
@@ -529,15 +531,6 @@ _NOT_MERGED: Final = frozenset({"__proto__", "constructor", "prototype"})
 """Keys that the AI SDK skips when it merges metadata."""
 
 
-def _owned(content: Any) -> Any:
-    """Return a deep copy of a JSON value."""
-    if isinstance(content, dict):
-        return {name: _owned(inside) for name, inside in cast("dict[str, Any]", content).items()}
-    if isinstance(content, list):
-        return [_owned(inside) for inside in cast("Sequence[Any]", content)]
-    return content
-
-
 def _merge_into(base: dict[str, Any], new: dict[str, Any]) -> None:
     """Merge *new* into *base*: objects key by key, anything else replaces."""
     for name, content in new.items():
@@ -547,4 +540,4 @@ def _merge_into(base: dict[str, Any], new: dict[str, Any]) -> None:
         if isinstance(inside, dict) and isinstance(content, dict):
             _merge_into(cast("dict[str, Any]", inside), cast("dict[str, Any]", content))
         else:
-            base[name] = _owned(content)
+            base[name] = deepcopy(content)

@@ -13,43 +13,51 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from ..errors import (
     APITimeoutError,
     MintlifyError,
     StateError,
-    StreamDecodeError,
     StreamInterruptedError,
     UnexpectedResponseError,
 )
 from ..events import Finish, StreamEvent
 from ..http.observer import end_answer
+from ..http.response_body import Grace
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
 from ..protocol.object_checks import check_function
-from ..protocol.requests import Request
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
-from ..runtime.cancellation import Deadline
-from .answer import HOW_TO_READ, Answer, Extras, Snapshots, TextStream, already_read, ended, warn_unread
+from ..runtime.limits import TimeLimit
+from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
 from .message_builder import GrowingText
 from .stream import MessageStream
 
 if TYPE_CHECKING:
     from ..http.observer import Observation
     from ..http.response_body import LiveResponse
+    from ..protocol.calls import Call
     from ..rendering.edits import Edits
-    from .assistant_api import Asker, ReplySettings, ReplyTurn
+    from .assistant_api import AssistantAPI, ReplyTurn
 
-# How long, in seconds, the connection stays open for what may follow the announced end.
-QUIET_AFTER_END = 1.0
-TOTAL_AFTER_FINISH = 5.0
-TOTAL_AFTER_DONE = 1.0
+__all__ = ["Reply", "growing_text", "more_received", "sent_key"]
 
-_UNOBSERVED = nullcontext()
+AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
+"""How long the connection stays open for events that may follow ``finish``, ``abort`` or ``error``."""
+AFTER_DONE: Final = Grace(quiet=1.0, total=1.0)
+"""How long it stays open after ``[DONE]``."""
+ABANDONED_AFTER: Final = 5.0
+"""Seconds after a cancelled step, outside a block, until a reply that nobody reads is closed."""
+
 _log = logging.getLogger("mintlify_async")
+_ending: set[asyncio.Task[None]] = set()  # asyncio itself keeps no task alive
+
+
+State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "closed"]
+"""Where a reply is in its life; the last three are ends: read to its end, failed, closed early."""
 
 
 class Reply(Extras):
@@ -74,101 +82,77 @@ class Reply(Extras):
     once the first byte of its answer has arrived.
     """
 
-    def __init__(
-        self,
-        asker: Asker,
-        request: Request,
-        settings: ReplySettings,
-        message: Message | None = None,
-        turn: ReplyTurn | None = None,
-    ) -> None:
+    def __init__(self, assistant: AssistantAPI, call: Call, turn: ReplyTurn | None = None) -> None:
         """Note the line that asks; send nothing."""
-        self._asker: Asker | None = asker
-        self._request: Request | None = request
-        self._settings = settings
-        self._message = message
+        self._state: State = "not started"
         self._turn = turn
-        self._thread = request.thread
-        # None once it was read, failed or closed. Nearer callers are this package's.
+        # None once the reply was read, failed or closed. Nearer callers are this package's.
         self._made_at: Place | None = caller(3)
-        self._opening: Deadline | None = None  # while it enters the turn or connects
+        self._site = assistant.site
+        self._take(assistant, call)
+        self._opening: TimeLimit | None = None  # while it enters the turn or connects
         self._live: LiveResponse | None = None
-        self._attempts = 0
         self._response: ResponseInfo | None = None
-        self._stream: MessageStream | None = None
         self._unsaved: Finish | None = None  # read, but its turn is still being saved
-        self._heard = -1  # events seen at the last read, to tell comments from events
-        self._cause: MintlifyError | None = None  # why the body ended early
         self._error: Exception | None = None  # raised by every later ``await``
         self._answer: Answer | None = None
-        self._started = False
         self._entered = False
-        self._closed = False
-        self._stepping = False  # also after a step that was cancelled
+        # Closes the reply when nobody reads on after a cancelled step.
+        self._alarm: asyncio.TimerHandle | None = None
         self._observation: Observation | None = None
-        self._notable: type = Finish  # of events; all until an observer knows of the first
 
-    @property
-    def sent_key(self) -> str | None:
-        """The key that the question was sent with, or None: for code that must keep it out of its output."""
-        return None if self._live is None else self._live.secret
+    def _take(self, assistant: AssistantAPI, call: Call) -> None:
+        self._question: tuple[AssistantAPI, Call] | None = (assistant, call)  # None once it is sent
+        self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
 
     @property
     def response(self) -> ResponseInfo | None:
         """Status, headers and request id, or None if there was no answer."""
         self._begun()
-        live = self._live
-        if self._response is None and self._attempts and live is not None:
-            assumptions = self._settings.assumptions
-            self._response = response_info(assumptions, live.status, live.headers, self._attempts)
         return self._response
 
     @property
     def text(self) -> str:
         """The text of the events handed out so far, as people read it; see :attr:`text_stream`."""
-        text = self.growing_text()
-        return text.before + text.close() if self._closed else text.before
+        text = growing_text(self)
+        return text.before + text.close() if self.closed else text.before
 
     @property
     def message(self) -> Message | None:
         """The answer so far as a message with typed parts, or None if there was no answer."""
         stream = self._begun()
-        return stream.message if stream is not None else self._message
+        return None if self._live is None else stream.message
 
     @property
     def thread(self) -> Thread | None:
         """The conversation's thread, as far as it is known: pass it to the next ``ask``."""
-        stream = self._begun()
-        return stream.thread if stream is not None else self._thread
+        return self._begun().thread
 
     @property
     def site(self) -> str | None:
-        """The documentation's address, or None: with it, paths are whole addresses."""
-        return self._settings.site
+        """The site URL, or None: with it, paths become full URLs."""
+        return self._site
 
     @property
     def finish_reason(self) -> str | None:
         """The service's reason for the end: ``stop``, ``length``, …; None when it gave none."""
-        stream = self._begun()
-        return stream.finish_reason if stream is not None else None
+        return self._begun().finish_reason
 
     @property
     def aborted(self) -> bool:
         """Whether the service ended the answer with an ``abort`` event."""
-        stream = self._begun()
-        return stream is not None and stream.aborted
+        return self._begun().aborted
 
     @property
     def abort_reason(self) -> str | None:
         """The service's reason for an abort, or None."""
-        stream = self._begun()
-        return stream.abort_reason if stream is not None else None
+        return self._begun().abort_reason
 
     @property
     def answer(self) -> Answer:
-        """The whole answer, once it has ended; a ``StateError`` before, and when it failed."""
-        answer = self._whole_answer()
-        if answer is None and self._closed:
+        """The complete answer, once it has ended; a ``StateError`` before, and when it failed."""
+        answer = self._complete_answer()
+        if answer is None and self.closed:
             raise ended(None)
         if answer is None:
             raise StateError("this reply was not read to its end yet; `await` the reply to read all of it")
@@ -177,36 +161,34 @@ class Reply(Extras):
     @property
     def complete(self) -> bool:
         """Whether the service announced the end of the answer; a closed connection alone is no end."""
-        return self._stream is not None and self._stream.complete
+        return self._stream.complete
 
     @property
     def events_seen(self) -> int:
         """How many events were handed out."""
-        return self._stream.events_seen if self._stream is not None else 0
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether the next event has arrived, too, so that code that passes events on may wait for it."""
-        return self._stream is not None and not self._closed and self._stream.at_hand
+        return self._stream.events_seen
 
     @property
     def closed(self) -> bool:
         """Whether no more events follow: the answer ended, failed, or was closed."""
-        return self._closed
+        return self._state not in ("not started", "opening", "open")
 
-    def _begun(self) -> MessageStream | None:
-        """Return the stream, or None if there was no answer. Raises StateError if there was no try."""
-        if self._stream is None and not self._started and self._opening is None:
+    def _begun(self) -> MessageStream:
+        """Return the stream. Raises StateError if the reply was not started."""
+        if self._question is not None and self._state != "opening":
             raise StateError(f"nothing was sent or read: this reply was not started; {HOW_TO_READ}")
         return self._stream
 
-    def _whole_answer(self) -> Answer | None:
+    def _complete_answer(self) -> Answer | None:
         stream = self._stream
-        if self._error is not None or stream is None or not self._closed:
-            return None
-        if self._answer is None and (stream.ended or stream.finish_seen):
-            self._answer = Answer.of(stream, self.response, self.site)
-        return self._answer
+        if (
+            self._answer is None
+            and self._error is None
+            and self.closed
+            and (stream.ended or stream.finish_seen)
+        ):
+            self._answer = Answer.of(stream, self._response, self.site)
+        return self._answer if self._error is None else None
 
     @property
     def text_stream(self) -> TextStream:
@@ -214,27 +196,7 @@ class Reply(Extras):
 
         An async iterator that reads this reply.
         """
-        return TextStream(self, self.growing_text)
-
-    def growing_text(self) -> GrowingText:
-        """Return the text of the events handed out so far, for code that reads events and shows text, too.
-
-        ``before`` is that text, and ``after(event)`` what each further event adds; ``close()`` gives the
-        rest at the end. Raises StateError before the reply was started.
-        """
-        return (self._begun() or MessageStream()).growing_text()
-
-    def snapshots(self) -> Snapshots:
-        """Return an async iterator of the message after each change; it reads this reply.
-
-        A snapshot takes time in proportion to the message; :attr:`text_stream` takes less.
-        """
-        return Snapshots(self, self._changed)
-
-    def _changed(self) -> Message | None:
-        """Return the message if the last event changed it."""
-        stream = self._stream
-        return stream.message if stream is not None and stream.wrote else None
+        return TextStream(self, partial(growing_text, self))
 
     def edits(
         self, *, every: float = 1.2, limit: int = 1900, tail: Callable[[Reply], str] | None = None
@@ -268,13 +230,14 @@ class Reply(Extras):
 
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
-        return Edits(self, self._settings.clock, every=every, limit=limit, tail=below)
+        shown = None if self._turn is None else partial(self._turn.shown, self._site)
+        return Edits(self, every=every, limit=limit, tail=below, on_leave=shown)
 
     def run(self) -> Coroutine[Any, Any, Answer]:
         """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.
 
         Raises:
-            StreamError: The answer did not arrive whole; ``.partial`` has what did.
+            StreamError: The answer did not arrive complete; ``.partial`` has what did.
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             StateError: Another task is reading it, or another turn of the conversation is under way.
@@ -296,14 +259,10 @@ class Reply(Extras):
                 self._shut(error)
                 await self._end_turn(error)
             raise
-        answer = self._whole_answer()
+        answer = self._complete_answer()
         if answer is None:
-            kept: dict[str, Any] = {"partial": self._message, "thread": self._thread}
-            if self._stream is not None:
-                kept = self._stream.kept()
-            closed = StreamInterruptedError("the reply was closed before its end", **kept)
-            self._error = self._error or closed
-            raise self._error
+            text = "the reply was closed before its end"
+            raise self._error or StreamInterruptedError(text, **self._stream.so_far())
         return answer
 
     def __await__(self) -> Generator[Any, None, Answer]:
@@ -315,76 +274,93 @@ class Reply(Extras):
     async def __aenter__(self) -> Self:
         """Send the question; return this reply once the answer has begun. Raises what :meth:`run` raises."""
         self._entered = True
-        return await self._start()
+        await self._start()
+        return self
 
-    async def _start(self) -> Self:
+    async def _start(self) -> None:
         """Open the answer, unless that was done."""
-        if self._started or self._closed:
-            return self
-        if self._opening is not None:
+        if self._state == "opening":
             raise already_read()
-        self._opening = opening = Deadline()  # close() ends it
+        if self._state != "not started":
+            return
+        self._state = "opening"
+        self._opening = limit = TimeLimit()  # close() ends it
         try:
-            with opening:
+            async with limit:
                 if self._turn is not None:
                     await self._enter_turn(self._turn)
-                if not self._closed:
+                if not self.closed:
                     await self._open()
         except TimeoutError as error:
-            if isinstance(error, MintlifyError) or not opening.ended:
+            if isinstance(error, MintlifyError) or not limit.ended:
                 raise
         finally:
             self._opening = None
-            if not self._started:
+            if self._state == "opening":  # the turn, or the observer, refused: it can be started again
+                self._state = "not started"
+            if self._live is None:
                 self._made_at = None  # it was tried
-        return self
 
     async def _enter_turn(self, turn: ReplyTurn) -> None:
-        prepared = await turn.enter(weakref.WeakMethod(self._close_if_unused))
-        if prepared is not None:
-            self._asker, self._request, self._settings, self._message = prepared
-            self._thread = prepared.request.thread
-        if self._closed:  # by another task, while this one waited in line
+        call = await turn.enter(weakref.WeakMethod(self._close_if_unused))
+        if call is not None and self._question is not None:
+            self._take(self._question[0], call)
+        if self.closed:  # by another task, while this one waited in line
             await self._end_turn(left=True)
 
     async def _open(self) -> None:
         """Send the question and take over the connection of its answer."""
-        asker, request = self._asker, self._request
-        assert asker is not None
-        assert request is not None
+        assert self._question is not None
+        assistant: AssistantAPI | None
+        call: Call | None
+        assistant, call = self._question
+        assumptions = assistant.http.assumptions
+        self._question = None  # a reply may be kept for long; it must not keep the session and its keys
         try:
-            # When the observer fails, nothing was sent: the reply can be started again.
-            self._observation = observation = asker.observe(request)
-            self._notable = Finish if observation is None else object
-            try:
-                with _UNOBSERVED if observation is None else observation.active():
-                    self._live, self._attempts = await asker.open(request)
-            except BaseException as error:
-                self._fail(error)
-                raise
-            finally:
-                # A reply may be kept for long; it must not keep the session and its keys.
-                self._asker = self._request = asker = request = None
+            self._observation = observation = assistant.observe(call)
+            with nullcontext() if observation is None else observation.active():
+                live, attempts = await self._send(assistant, call, observation)
         except BaseException as error:
+            self._end("failed", error)
             await self._end_turn(error, left=True)  # a block that was not entered is not left
             raise
-        live, settings = self._live, self._settings
-        self._started = True
-        limit, site = settings.max_event_bytes, settings.site
-        stream = MessageStream(message=self._message, thread=self._thread, max_event_bytes=limit, site=site)
-        self._stream = stream
-        stream.begin(live.headers, settings.thread_headers, live.secret)
-        if self._closed:  # by another task, while it was being opened
+        finally:
+            assistant = call = None
+        self._live = live
+        self._response = response_info(assumptions, live.status, live.headers, attempts)
+        thread_headers = (assumptions.thread_id_header, assumptions.thread_key_header)
+        self._stream.begin(live.headers, thread_headers, live.secret)
+        if self.closed:  # by another task, while it was being opened
             live.close()
+        else:
+            self._state = "open"
+
+    async def _send(
+        self, assistant: AssistantAPI | None, call: Call | None, observation: Observation | None
+    ) -> tuple[LiveResponse, int]:
+        """Send the question; once more if the turn knows how to ask it after a refusal."""
+        assert assistant is not None
+        assert call is not None
+        try:
+            try:
+                return await assistant.open(call, observation)
+            except MintlifyError as error:
+                call = None if self._turn is None else self._turn.refused(call, error)
+                if call is None:
+                    raise
+            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
+            return await assistant.open(call, observation)
+        finally:
+            assistant = call = None
 
     # Reading ----------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
         """Return itself: there is one stream. Raises StateError when it has ended."""
-        if isinstance(self._error, StateError):
+        if self._state == "closed" and self._error is not None:
             raise self._error
-        if self._closed:
-            raise ended(self._whole_answer())
+        if self.closed:
+            raise ended(self._complete_answer())
         return self
 
     async def __anext__(self) -> StreamEvent:
@@ -393,86 +369,61 @@ class Reply(Extras):
         if self._unsaved is not None:
             finish, self._unsaved = self._unsaved, None
             return finish
-        if not self._started:
+        if self._state != "open":
             await self._start()
         stream = self._stream
         try:
-            while not self._closed and stream is not None:
+            while self._state == "open":
                 event = stream.next_event()
                 if event is not None:
-                    if isinstance(event, self._notable):
-                        await self._note(event)
+                    if stream.events_seen == 1 and self._observation is not None:
+                        self._observation.event("first_event", {})
+                    if self._turn is not None and isinstance(event, Finish):
+                        await self._save(self._turn, event)
                     return event
                 if stream.ended:
-                    self._end(None)
-                    break
-                live = self._to_be_read(stream)
-                live.check_process()
-                try:
-                    # Not a variable of this frame: it may repeat a key, and later errors have this frame.
-                    self._feed(stream, live, await live.read())
-                except MintlifyError as error:
-                    self._cut(stream, error)
+                    self._end("read")
+                else:
+                    await self._read(stream)
         except StateError:
             raise  # another task is reading; its reading goes on
         except MintlifyError as error:
-            self._fail(error)
+            self._end("failed", error)
             await self._end_turn(error)
             raise error from error.__cause__
         await self._end_turn()
-        if isinstance(self._error, StateError):
+        if self._state == "closed" and self._error is not None:
             raise self._error
         raise StopAsyncIteration
 
-    async def _note(self, event: object) -> None:
-        """Report the first event; save the turn that ``Finish`` ends. A cancelled step does not lose it."""
-        if self._notable is object:
-            self._notable = Finish
-            if self._observation is not None:
-                self._observation.event("first_event", {})
-        if self._turn is not None and isinstance(event, Finish):
-            self._unsaved = event
-            await self._turn.finished(*self._so_far())
-            self._unsaved = None
+    async def _save(self, turn: ReplyTurn, finish: Finish) -> None:
+        """Save the turn that *finish* ends. A step that is cancelled meanwhile does not lose the event."""
+        self._unsaved = finish
+        await turn.finished(self.message, self.thread)
+        self._unsaved = None
 
-    def _to_be_read(self, stream: MessageStream) -> LiveResponse:
-        """Return the live response with the limits of the next read set; raise if it must not be read."""
+    async def _read(self, stream: MessageStream) -> None:
+        """Read what arrives, or the end of the body, into *stream*."""
         live = self._live
         assert live is not None
         if live.pending:
             raise already_read()
-        self._stepping = True
-        if live.taken > (limit := self._settings.max_reply_bytes) and not stream.complete:
-            raise StreamDecodeError(f"the answer is larger than max_reply_bytes={limit}", **stream.kept())
-        if live.waiting_first and stream.events_seen:
-            live.waiting_first = False
-        complete = stream.complete
-        if complete or not self._settings.comments_are_activity:
-            live.still_quiet = stream.events_seen == self._heard
-            self._heard = stream.events_seen
-        if complete:
-            live.grace(QUIET_AFTER_END, TOTAL_AFTER_DONE if stream.done_seen else TOTAL_AFTER_FINISH)
-        return live
-
-    def _feed(self, stream: MessageStream, live: LiveResponse, data: bytes) -> None:
-        """Feed *stream* what arrived, up to the largest answer; no bytes are the body's end."""
-        self._stepping = False
-        over = live.taken - self._settings.max_reply_bytes
-        within = data[:-over] if over > 0 else data
-        if within:
-            stream.feed(within)
-        elif stream.complete or not data:
-            stream.feed_eof()
-
-    def _cut(self, stream: MessageStream, error: MintlifyError) -> None:
-        """End *stream*, whose body ended with *error*: no failure if the end was announced before."""
-        self._stepping = False
-        if self._closed:
-            return
-        if isinstance(error, APITimeoutError) and error.phase == "first_event":
-            raise error
-        self._cause = error
-        stream.feed_eof(str(error))
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
+        try:
+            # Not a variable of this frame: it may repeat a key, and later errors have this frame.
+            _feed(stream, await live.read(stream.events_seen, grace))
+        except MintlifyError as error:
+            if isinstance(error, APITimeoutError) and error.phase == "first_event":
+                raise
+            stream.feed_eof(error)
+        except asyncio.CancelledError:
+            if not self._entered:
+                loop = asyncio.get_running_loop()
+                self._alarm = loop.call_later(ABANDONED_AFTER, _call, weakref.WeakMethod(self._abandon))
+            raise
 
     # Ending -----------------------------------------------------------------------------------
 
@@ -480,7 +431,7 @@ class Reply(Extras):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it; see :meth:`close`."""
-        made_at, self._made_at = self._made_at, None
+        made_at = self._made_at
         self._shut(error if isinstance(error, asyncio.CancelledError) else None)
         await self._end_turn(error, left=True)
         if made_at is not None and error is None:
@@ -492,7 +443,6 @@ class Reply(Extras):
         Safe to repeat and from any task; a task that is reading then ends without an error. A turn that
         had finished may raise ``StoreConflictError``: the store has a newer one.
         """
-        self._made_at = None
         self._shut()
         await self._end_turn(left=True)
 
@@ -500,19 +450,39 @@ class Reply(Extras):
 
     def _shut(self, error: asyncio.CancelledError | None = None) -> None:
         """Close the connection and stop a task that is opening it; the turn goes on."""
-        live = self._live
-        if live is not None:
-            live.close()
-        self._end(error)
-        if self._opening is not None:
-            self._opening.end()
+        opening = self._opening
+        self._end("closed", error)
+        if opening is not None:
+            opening.end()
+
+    def _end(self, how: State, error: BaseException | None = None) -> None:
+        """End the reply, unless it has ended: free the connection and end the observation.
+
+        Args:
+            how: One of the ends.
+            error: What ended it; every later ``await`` raises it when it is one of ours.
+        """
+        self._made_at = None
+        if self.closed:
+            return
+        self._state = how
+        if self._live is not None and not self._live.closed:
+            self._live.close()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        if isinstance(error, MintlifyError):
+            self._error = error
+        if isinstance(error, UnexpectedResponseError) and self._response is not None:
+            error.status, error.headers = self._response.status, dict(self._response.headers)
+            error.request_id = self._response.request_id
+        self._end_observation(error)
 
     def _close_if_unused(self, over: bool) -> bool:
         """Close this reply for its turn; see :meth:`ReplyTurn.enter`."""
         reading = self._opening is not None or (self._live is not None and self._live.pending)
         if reading or (self._entered and not over):
             return False
-        if not over and not self._closed:
+        if not over and not self.closed:
             self._error = StateError(
                 "this reply was closed before its end: the task that began it had ended when the next "
                 "question was asked; read it within `async with`"
@@ -520,27 +490,16 @@ class Reply(Extras):
         self._shut()
         return True
 
-    def _fail(self, error: BaseException) -> None:
-        """End with *error*; every later ``await`` raises it when it is one of ours."""
-        self._started, self._made_at = True, None
-        if isinstance(error, MintlifyError):
-            self._error = error
-            if self._live is not None:
-                self._live.close()
-        if isinstance(error, StreamInterruptedError) and self._cause is not None:
-            error.__cause__ = self._cause
-        if isinstance(error, UnexpectedResponseError) and self.response is not None:
-            error.status, error.headers = self.response.status, dict(self.response.headers)
-            error.request_id = self.response.request_id
-        self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        if self._live is not None and self._stream is not None and self._stream.ended:
-            self._live.close()
-        self._end_observation(error)
+    def _abandon(self) -> None:
+        """Close this reply, which nobody reads since a step was cancelled."""
+        text = f"the reply was closed: nobody read on within {ABANDONED_AFTER:g} s after a step was cancelled"
+        error = StreamInterruptedError(text, **self._stream.so_far())
+        self._end("closed", asyncio.CancelledError())
+        self._error = error
+        if self._turn is not None:
+            task = asyncio.get_running_loop().create_task(self._end_turn(error, left=True))
+            _ending.add(task)
+            task.add_done_callback(_ending.discard)
 
     def _end_observation(self, error: BaseException | None) -> None:
         observation, self._observation = self._observation, None
@@ -565,10 +524,12 @@ class Reply(Extras):
         if turn is None:
             return
         try:
-            whole = self.complete and not self.aborted and self._error is None
-            await turn.ended(*self._so_far(), whole=whole)
+            stream = self._stream
+            message = None if self._live is None else stream.message
+            whole = stream.complete and not stream.aborted and self._error is None
+            await turn.ended(message, stream.thread, whole=whole)
         except Exception as problem:
-            problem.__dict__["answer"] = self._whole_answer()  # also on an error that is not one of ours
+            problem.__dict__["answer"] = self._complete_answer()  # also on an error that is not one of ours
             self._error = problem
             if error is None:
                 raise
@@ -577,18 +538,13 @@ class Reply(Extras):
             if left or not self._entered:
                 turn.left()
 
-    def _so_far(self) -> tuple[Message | None, Thread | None]:
-        """Return the message and the thread, as far as they are known."""
-        stream = self._stream
-        return (stream.message, stream.thread) if stream is not None else (self._message, self._thread)
-
     def __del__(self) -> None:
         """Free the connection of a reply that was not closed; warn about one that was never read."""
         live = getattr(self, "_live", None)
         if live is not None:
-            live.close_from_anywhere(report=not self._closed)
+            live.close_from_anywhere(report=not self.closed)
         if getattr(self, "_observation", None) is not None:
-            cancelled = self._stepping or self._unsaved is not None
+            cancelled = self._alarm is not None or self._unsaved is not None
             self._end_observation(asyncio.CancelledError() if cancelled else None)
         made_at: Place | None = getattr(self, "_made_at", None)
         if made_at is not None and not self._entered:
@@ -596,5 +552,43 @@ class Reply(Extras):
 
     def __repr__(self) -> str:
         """Show the state and the number of events; no text, since answers do not belong in logs."""
-        state = "closed" if self._closed else "open" if self._started else "not started"
-        return f"<Reply {state}, {self.events_seen} events>"
+        return f"<Reply {self._state}, {self.events_seen} events>"
+
+
+def _feed(stream: MessageStream, data: bytes) -> None:
+    """Feed *stream* what arrived; no bytes are the body's end."""
+    if data:
+        stream.feed(data)
+    else:
+        stream.feed_eof()
+
+
+def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Call a method, unless its object is gone: a timer must not keep a reply alive."""
+    method = reference()
+    if method is not None:
+        method()
+
+
+# For code of this package that passes events on -------------------------------------------------
+
+
+def growing_text(reply: Reply) -> GrowingText:
+    """Return the text of the events that *reply* handed out so far; it then takes the next ones.
+
+    Raises:
+        StateError: *reply* was not started.
+    """
+    return reply._begun().growing_text()  # pyright: ignore[reportPrivateUsage] - its own
+
+
+def more_received(reply: Reply) -> bool:
+    """Return whether the next event of *reply* was received, too, so that a step does not wait."""
+    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - its own
+    return not reply.closed and stream.more_received
+
+
+def sent_key(reply: Reply) -> str | None:
+    """Return the API key that the question was sent with, to keep it out of any output; None before."""
+    live = reply._live  # pyright: ignore[reportPrivateUsage] - its own
+    return None if live is None else live.secret

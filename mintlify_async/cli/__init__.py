@@ -6,11 +6,11 @@ Each command has a file of its own, which is loaded when the command runs, so th
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from mintlify_async.version import __version__
 
@@ -35,24 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.command is None:
             parser.print_help(sys.stderr)
             return USAGE
-        return _run(options)
+        output: Any = sys.stdout
+        if hasattr(output, "reconfigure"):  # the terminal's encoding may lack characters of an answer
+            output.reconfigure(errors="replace")
+        runner = importlib.import_module(".run_command", __package__)
+        status: int = runner.run(importlib.import_module(f".{options.command}", __package__).run, options)
+        sys.stdout.flush()
+        return status
     except SystemExit as end:  # argparse has printed the help or the error
         return end.code if isinstance(end.code, int) else USAGE
-    except KeyboardInterrupt:  # while modules are loaded, which takes a moment; later ones say more
+    except KeyboardInterrupt:  # while modules are loaded, which takes a moment
         return INTERRUPTED
-
-
-def _run(options: argparse.Namespace) -> int:
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:  # an answer may have characters that the terminal's encoding does not have
-        reconfigure(errors="replace")
-    runner = importlib.import_module(".run_command", __package__)
-    command = importlib.import_module(f".{options.command}", __package__)
-    try:
-        status: int = runner.run(command.run, options)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader is gone, as after `| head -1`: that is not an error
+    except BrokenPipeError:  # the reader has exited, as after `| head -1`: that is not an error
         # The interpreter flushes once more at exit, which would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
-    return status

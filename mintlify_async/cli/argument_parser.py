@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 OVERVIEW = """\
 Agent jobs and the streaming assistant of a documentation service.
 
-  mintlify-async demo                            see it work on a local service
-  mintlify-async ask "How do I log in?"          stream an answer
-  mintlify-async job create "Fix typos" --wait   create a job and follow it
-  mintlify-async ci "Update the docs"            the same in CI, once per commit
+  mintlify-async ask "What is a follow-up?"      stream an answer
+  mintlify-async job create "Fix typos" --wait   create a job and wait for it
   mintlify-async doctor                          check settings and network
+  mintlify-async demo                            see it work without an account
 """
 
 ENVIRONMENT = """\
@@ -24,8 +23,8 @@ environment:
   MINTLIFY_API_KEY             either key, where its own variable is unset
   MINTLIFY_PROJECT_ID          the project that jobs belong to
   MINTLIFY_DOMAIN              the site that ask and chat talk to
-  MINTLIFY_SITE                the documentation's address, for whole links
-  MINTLIFY_BASE_URL            another address, such as a local service's
+  MINTLIFY_SITE                the site URL, for full links
+  MINTLIFY_BASE_URL            another URL of the service
   NO_COLOR                     turns colours off
 
 Keys are read from the environment only: other users can see arguments.
@@ -33,16 +32,17 @@ Keys are read from the environment only: other users can see arguments.
 exit status:
   0 done           1 service or network    2 usage or settings
   3 job failed     4 gave up waiting (the reference is printed)
-  130 interrupted  (doctor: 1 for anything that it finds wrong)
+  5 a request was sent, and its outcome is not known
+  130 interrupted  143 terminated
 """
 
 ASK_EXAMPLES = """\
 examples:
-  mintlify-async ask How do I log in
-  mintlify-async ask --save login.json "How do I log in?"
-  mintlify-async ask --thread login.json "And by SSO?"    continue
+  mintlify-async ask What is a follow-up
+  mintlify-async ask --save thread.json "How do I create a job?"
+  mintlify-async ask --thread thread.json "And how do I wait for it?"
   git diff | mintlify-async ask --code - "Is the API used well?"
-  mintlify-async ask --json "How do I log in?" | jq .type
+  mintlify-async ask --json "What is a follow-up?" | jq .type
 """
 
 JOB_EXAMPLES = """\
@@ -54,34 +54,60 @@ examples:
   mintlify-async job watch REF --json
 
 REF is what `job create` prints. It is not secret and works on every machine.
+The service has no list of jobs, and cannot cancel one.
 """
 
 DOCTOR_EXAMPLES = """\
 examples:
   mintlify-async doctor
-  mintlify-async doctor --verify --record service.jsonl
-  mintlify-async doctor --verify --job --yes --json
+  mintlify-async doctor jobs
+  mintlify-async doctor --verify --job --yes
 
---verify asks two questions and sends some requests that are refused. It prints
-each row of the page "What we assume" as held, broken (with the setting that
-mends it) or not seen. Exit status: 0; 1 if one is broken or something failed.
+It ends with 1 when something is missing or wrong. --verify asks two questions
+and prints each row of the page "What we assume" as held, broken (with the
+setting that fixes it) or not seen.
 """
 
-CI_EXAMPLES = """\
+LEDGER_EXAMPLES = """\
 examples:
-  mintlify-async ci "Update the documentation for this change"
-  mintlify-async ci - --timeout 1200 < prompt.txt
-  mintlify-async ci "Fix typos" --key "docs/$BRANCH" --turn "$COMMIT"    other CI services
+  mintlify-async ledger list jobs.db
+  mintlify-async ledger resolve jobs.db release-42 JOB
+  mintlify-async ledger forget jobs.db release-42
 
-It runs in a checkout, and needs the right to push to its remote: there, a ref
-per job and per commit records what was sent (`permissions: contents: write`).
-Step outputs: status, reference, job_id, pull_request, duration, action.
+An open claim is a --dedupe-key whose request may have been sent. Look at the
+dashboard: if there is a job, `resolve` records it; if there is none, `forget`
+lets the key be used again.
 """
-
-LEDGER = "what stores dedupe keys: a SQLite file, or git[:REMOTE]"
 
 STDIN = "; - or nothing reads standard input"
-PROJECT = "project of the job (else MINTLIFY_PROJECT_ID)"
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def _text(text: str) -> str:
+    if not text.strip():  # mostly a shell variable that is not set
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535; 0 takes a free one)")
+    return int(text)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -96,68 +122,63 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         return argparse.HelpFormatter._fill_text(self, text, width, indent)
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return value
-
-
-def _whole(text: str, what: str, least: int, most: float = math.inf) -> int:
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-    return int(text)
-
-
-def _text(text: str) -> str:
-    # An empty value is mostly a shell variable that is not set.
-    if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty")
-    return text
-
-
-def _count(text: str) -> int:
-    return _whole(text, "a whole number of at least 1", 1)
-
-
-def _port(text: str) -> int:
-    return _whole(text, "a port (0 to 65535; 0 takes a free one)", 0, 65535)
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser of a command, with a method for each kind of argument, and for those that several share."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Formatter, **settings)
+        self.flag(
+            "-v", "--verbose", says="show requests and retries, without keys", default=argparse.SUPPRESS
+        )
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse *args*; end with the usage of this command if it does not know one of them."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage of this command and *message*, and exit."""
+        if "-key" in message and "--dedupe-key" not in message:
+            message += " (keys are read from the environment: see mintlify-async --help)"
+        super().error(message)
 
     def text(self, name: str, says: str, metavar: str | None = None, **more: Any) -> None:
         self.add_argument(name, type=_text, metavar=metavar, help=says, **more)
 
-    def flag(self, name: str, says: str, **more: Any) -> None:
-        self.add_argument(name, action="store_true", help=says, **more)
+    def flag(self, *names: str, says: str, **more: Any) -> None:
+        self.add_argument(*names, action="store_true", help=says, **more)
 
     def seconds(self, name: str, says: str) -> None:
         self.add_argument(name, type=_seconds, metavar="SECONDS", help=says)
 
+    def words(self, name: str, what: str) -> None:
+        self.add_argument(name, nargs="*", help=f"{what}{STDIN}")
+
     def service(self) -> None:
-        self.text("--base-url", "address of the service (else MINTLIFY_BASE_URL)", "URL")
+        self.text("--base-url", "URL of the service (default: MINTLIFY_BASE_URL)", "URL")
 
     def record(self) -> None:
         self.text("--record", "record what is sent and received, without text and keys", "FILE")
-        self.flag("--keep-text", "leave only the keys out of the recording")
+        self.flag("--keep-text", says="leave only the keys out of the recording")
 
     def site(self) -> None:
-        self.text("--domain", "documentation site to ask (else MINTLIFY_DOMAIN)")
-        self.text("--site", "the documentation's address, for whole links", "URL")
-        self.text("--fp", "id of the user (anonymous)", "ID", default="anonymous")
-        results = "search results the answer is built from (5)"
-        self.add_argument("--results", type=_count, default=5, metavar="N", help=results)
-        self.add_argument("--path", metavar="PAGE", help="page being viewed, at most 200 characters")
-        self.flag("--plain", "plain text, even on a terminal")
+        self.text("--domain", "documentation site to ask (default: MINTLIFY_DOMAIN)")
+        self.text("--site", "site URL, for full links (default: MINTLIFY_SITE)", "URL")
+        self.text("--fp", "user id sent to the service (default: anonymous)", "ID", default="anonymous")
+        self.add_argument(
+            "--results", type=_count, metavar="N", help="search results used for the answer (default: 5)"
+        )
+        self.add_argument("--path", metavar="PAGE", help="documentation page that the user reads")
+        self.flag("--plain", says="plain text, even on a terminal")
         self.service()
+
+    def ledger(self) -> None:
+        self.text("--dedupe-key", "send this at most once per key (needs --ledger)", "KEY")
+        self.text("--ledger", "SQLite file that records dedupe keys", "FILE")
 
 
 _Add = Callable[..., _Parser]
@@ -170,12 +191,12 @@ def _add_ask(add: _Add) -> None:
         description="Ask the assistant. The answer goes to standard output, the rest to standard error.",
         epilog=ASK_EXAMPLES,
     )
-    ask.add_argument("question", nargs="*", help=f"the question{STDIN}")
+    ask.words("question", "the question")
     ask.text("--thread", "continue the thread that --save wrote", "FILE")
-    ask.text("--save", "save the thread; the file has its key, keep it private", "FILE")
+    ask.text("--save", "save the thread; the file contains its key, keep it private", "FILE")
     ask.text("--code", "code that the question is about; - reads standard input", "FILE")
-    ask.flag("--json", "one event per line, as the service sent it")
-    ask.seconds("--timeout", "longest whole answer (no limit)")
+    ask.flag("--json", says="one event per line, as the service sent it")
+    ask.seconds("--timeout", "limit for the complete answer (default: none)")
     ask.record()
     ask.site()
 
@@ -187,84 +208,86 @@ def _add_chat(add: _Add) -> None:
         description="Talk with the assistant. Ctrl-C stops an answer, Ctrl-D ends the conversation.",
     )
     chat.text("name", "keep the conversation under this name, or continue it", nargs="?")
-    chat.text(
-        "--store", "SQLite file of named conversations (~/.local/share/mintlify-async/chats.db)", "FILE"
-    )
-    chat.flag("--list", "list the names", dest="list_names")
+    store = "SQLite file of named conversations (default: ~/.local/share/mintlify-async/chats.db)"
+    chat.text("--store", store, "FILE")
     chat.site()
 
 
 def _add_job(add: _Add) -> None:
     job = add(
         "job",
-        help="create a job, send to it, wait for it",
+        help="create a job, send a follow-up, wait",
         description="Agent jobs. A job runs at the service and may open a pull request.",
         epilog=JOB_EXAMPLES,
     )
     verbs = job.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name: str, says: str, *, ref: bool = True, waits: bool = True) -> _Parser:
+    def verb(name: str, says: str, *, ref: bool = True, timeout: str = "") -> _Parser:
         parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-        parser.flag("--json", "JSON records, one per line")
-        parser.text("--project", PROJECT, "ID")
-        parser.record()
-        parser.service()
         if ref:
             parser.text("ref", "reference of the job")
-        if waits:
-            parser.seconds("--timeout", "longest wait (1800)")
+        parser.flag("--json", says="JSON records, one per line")
+        parser.text("--project", "project of the job (default: MINTLIFY_PROJECT_ID)", "ID")
+        parser.record()
+        parser.service()
+        if timeout:
+            parser.seconds("--timeout", timeout)
         return parser
 
-    create = verb("create", "create a job and print its reference", ref=False)
-    create.add_argument("prompt", nargs="*", help=f"the instruction{STDIN}")
-    create.flag("--wait", "wait for its end and show its states")
-    create.text("--dedupe-key", "create at most one job for this key (needs --ledger)", "KEY")
-    create.text("--ledger", LEDGER, "FILE")
-    send = verb("send", "send a follow-up to a job and print the new reference")
-    send.add_argument("prompt", nargs="*", help=f"the follow-up{STDIN}")
-    send.flag("--wait", "wait for the end of this turn")
-    verb("wait", "wait for the end of a job")
-    verb("watch", "show each change of a job until it ends")
-    verb("show", "show the current state of a job", waits=False)
-
-
-def _add_ci(add: _Add) -> None:
-    ci = add(
-        "ci",
-        help="one job per pull request, in a CI run",
-        description="Create the job of this pull request, or send it a follow-up for this commit; wait, "
-        "and report. A re-run does neither again.",
-        epilog=CI_EXAMPLES,
+    limit = "longest wait (default: 1800)"
+    create = verb(
+        "create", "create a job and print its reference", ref=False, timeout=f"with --wait: {limit}"
     )
-    ci.add_argument("prompt", nargs="*", help=f"the instruction{STDIN}")
-    ci.text("--follow-up", "instruction for later commits (the same)", "TEXT")
-    ci.seconds("--timeout", "longest wait (1800)")
-    ci.text("--name", "tells several uses apart (else the workflow's name)")
-    ci.text("--key", "names the job (else repository, pull request and workflow)")
-    ci.text("--turn", "names the turn (else the commit)")
-    ci.text("--ledger", f"{LEDGER} (git:origin)", "WHERE", default="git")
-    ci.text("--ref-prefix", "beginning of the git refs (refs/mintlify/)", "PREFIX")
-    ci.text("--dotenv", "write the results as MINTLIFY_JOB_… variables", "FILE")
-    ci.text("--project", PROJECT, "ID")
-    ci.service()
+    create.words("prompt", "the instruction")
+    create.flag("--wait", says="wait for its end and show its states")
+    create.ledger()
+    send = verb(
+        "send", "send a follow-up to a job and print the new reference", timeout=f"with --wait: {limit}"
+    )
+    send.words("prompt", "the follow-up")
+    send.flag("--wait", says="wait for the result of this follow-up")
+    send.ledger()
+    verb("wait", "wait for the end of a job", timeout=limit)
+    verb("watch", "show each change of a job until it ends", timeout=limit)
+    verb("show", "show the current state of a job")
+
+
+def _add_ledger(add: _Add) -> None:
+    ledger = add(
+        "ledger",
+        help="list and settle dedupe keys whose outcome is open",
+        description="The open claims of a ledger file, which `job create --dedupe-key` writes.",
+        epilog=LEDGER_EXAMPLES,
+    )
+    verbs = ledger.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, says in (
+        ("list", "list the open claims"),
+        ("resolve", "record the job that a key led to"),
+        ("forget", "delete a key, so that it can be used again"),
+    ):
+        parser = verbs.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
+        parser.text("file", "SQLite file of the ledger")
+        if name != "list":
+            parser.text("key", "the dedupe key")
+        if name == "resolve":
+            parser.text("job", "id of the job, as the dashboard shows it")
 
 
 def _add_serve(add: _Add) -> None:
     serve = add(
         "serve",
         help="run the local service, for tests and development",
-        description="Run the local service until Ctrl-C or SIGTERM. It prints its address when ready.",
+        description="Run the local service until Ctrl-C or SIGTERM. It prints its URL when it is ready.",
     )
-    serve.text("--host", "address to listen on (127.0.0.1)", default="127.0.0.1")
-    port = "port to listen on; 0 takes a free one (8765)"
+    serve.text("--host", "IP address to listen on (default: 127.0.0.1)", default="127.0.0.1")
+    port = "port to listen on; 0 takes a free one (default: 8765)"
     serve.add_argument("--port", type=_port, default=8765, help=port)
-    serve.text("--docs", "Markdown pages to answer from (this package's own)", "FOLDER")
-    serve.text("--script", "JSON file of scripted answers", "FILE")
-    serve.text("--replay", "recording (of --record) to play back, byte for byte", "FILE")
+    serve.text("--docs", "Markdown pages to answer from (default: this package's)", "FOLDER")
+    serve.text("--replay", "play back a recording of --record, byte for byte", "FILE")
     serve.seconds("--job-seconds", "how long a job runs")
     serve.seconds("--pause", "pause between events of an answer")
     serve.text("--cors", "allow web pages of this origin; * for all", "ORIGIN")
-    serve.flag("--quiet", "print no line per request")
+    serve.flag("--quiet", says="print no line per request")
 
 
 def _add_demo(add: _Add) -> None:
@@ -273,32 +296,31 @@ def _add_demo(add: _Add) -> None:
         help="show every operation, on a local service",
         description="Start a local service and show every operation on it. No key is needed.",
     )
-    demo.flag("--plain", "plain text, even on a terminal")
+    demo.flag("--plain", says="plain text, even on a terminal")
 
 
 def _add_doctor(add: _Add) -> None:
     doctor = add(
         "doctor",
-        help="check settings and connection",
-        description="Check keys, settings, versions and the connection. No job is created without --job.",
+        help="check settings and network",
+        description="Check keys, settings, versions and the network. Nothing is created.",
         epilog=DOCTOR_EXAMPLES,
     )
-    doctor.flag("--verify", "ask the service which assumptions hold; says the cost first")
-    doctor.flag("--job", "with --verify: create a job, too, and follow it")
-    doctor.flag("--yes", "with --verify: agree to the cost")
-    doctor.flag("--json", "with --verify: the result as JSON")
+    uses = "check only what jobs need, or what questions need (default: both)"
+    doctor.add_argument("use", nargs="?", choices=("jobs", "questions"), help=uses)
+    doctor.flag("--verify", says="find out which assumptions hold; says the cost first")
+    doctor.flag("--job", says="with --verify: also create a job, and wait for it")
+    doctor.flag("--yes", says="with --verify: agree to the cost")
     doctor.record()
     doctor.service()
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Return the whole command line's parser."""
+    """Return the parser of the command line."""
     parser = _Parser(prog="mintlify-async", description=OVERVIEW, epilog=ENVIRONMENT)
-    parser.flag("--version", "print the version and exit")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show requests and retries, without keys"
-    )
+    parser.flag("--version", says="print the version and exit")
+    parser.set_defaults(verbose=False)
     add = parser.add_subparsers(dest="command", metavar="COMMAND").add_parser
-    for add_command in (_add_ask, _add_chat, _add_job, _add_ci, _add_serve, _add_demo, _add_doctor):
+    for add_command in (_add_ask, _add_chat, _add_job, _add_ledger, _add_serve, _add_demo, _add_doctor):
         add_command(add)
     return parser

@@ -3,110 +3,127 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import nullcontext
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import mkstemp
+from typing import Any
 
 import mintlify_async as mintlify
 
+from ..errors import ConfigurationError, StateError
+from ..messages import ToolPart
 from .error_advice import UsageError
 from .exit_status import DONE, TROUBLE
 from .run_command import read_file, read_text
-from .settings import FOR_QUESTIONS, check_settings, recorder
+from .settings import FOR_QUESTIONS, open_session
 from .terminal import Terminal
-from .thread_file import load_thread, thread_saved
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Ask the question, stream the answer, and save the thread if ``--save`` is given."""
     if options.code == "-" and options.question in ([], ["-"]):
         raise UsageError("standard input can be the question or the code, not both")
-    check_settings(options, FOR_QUESTIONS)
-    thread = load_thread(options.thread) if options.thread else None
-    context = _code(options.code) if options.code else None
-    session = mintlify.MintlifySession(
-        domain=options.domain,
-        site=options.site,
-        base_url=options.base_url,
-        timeouts=mintlify.Timeouts(total=options.timeout),
-        recorder=recorder(options),
-    )
-    with thread_saved(options.save) if options.save else nullcontext() as save:
-        async with session:
-            reply = session.ask(
-                read_text(options.question, "question"),
-                thread=thread,
-                context=context,
-                fp=options.fp,
-                current_path=options.path,
-                retrieval_page_size=options.results,
-            )
-            await (_print_events if options.json else stream)(reply, terminal)
-        if save is not None and reply.thread is not None:
-            save(reply.thread)
-        elif save is not None:
-            terminal.note(f"the service named no thread, so {options.save} was not written")
+    arguments = question_options(options) | {"fp": options.fp, "timeout": options.timeout}
+    async with open_session(options, FOR_QUESTIONS) as session:
+        if options.thread:
+            arguments["thread"] = _load_thread(options.thread)
+        if options.code:
+            path = None if options.code == "-" else options.code
+            arguments["context"] = [mintlify.ContextItem("code", read_file(options.code), path=path)]
+        question = read_text(options.question, "question")
+        with _thread_file(options.save) if options.save else nullcontext() as save:
+            reply = session.ask(question, **arguments)
+            if options.json:
+                async with reply:
+                    async for event in reply:
+                        terminal.record(event.to_wire())
+            else:
+                await stream(reply, terminal)
+            if save is not None and reply.thread is not None:
+                save(reply.thread)
+            elif save is not None:
+                terminal.note(f"the service named no thread, so {options.save} was not written")
     return TROUBLE if reply.aborted else DONE
 
 
-async def _print_events(reply: mintlify.Reply, terminal: Terminal) -> None:
-    async with reply:
-        async for event in reply:
-            terminal.record(event.to_wire())
+def question_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of a question that ``ask`` and ``chat`` share."""
+    arguments: dict[str, Any] = {"current_path": options.path}
+    return arguments if options.results is None else arguments | {"retrieval_page_size": options.results}
 
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show *reply* as it streams. What was received stays on the screen if the answer breaks off."""
-    view = terminal.answer()
-    try:
+    """Show *reply* as it streams. The text that has arrived stays on the screen if the answer breaks off."""
+    with terminal.answer(lambda: _waiting(reply)) as feed:
         async with reply:
-            text = reply.growing_text()
-            try:
-                async for event in reply:
-                    if added := text.after(event):
-                        view.feed(added)
-                    elif isinstance(event, mintlify.ToolInputAvailable):
-                        terminal.note(_tool_line(event))
-            finally:
-                view.feed(text.close())
-    finally:
-        view.close()
-    _show_below(reply, terminal)
-
-
-def _tool_line(event: mintlify.ToolInputAvailable) -> str:
-    """Return a line that says what the assistant is searching for."""
-    match event.input:
-        case {"query": str(query)}:
-            return f"{event.tool_name}: {query}"
-        case _:
-            return event.tool_name
-
-
-def _show_below(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show the sources and suggestions, and whether the answer ended early."""
+            async for text in reply.text_stream:
+                feed(text)
     if reply.sources:
-        _show_list("Sources:", list(_source_lines(reply.sources)), terminal)
-    if suggestions := reply.suggestions:
-        lines = [f"- {suggestion.title} — {suggestion.path}" for suggestion in suggestions]
-        _show_list("See next:", lines, terminal)
+        terminal.write("\nSources:\n")
+    for source in reply.sources:
+        named = [source.title, source.url or source.filename]
+        terminal.write(f"- {' — '.join(part for part in named if part) or source.type}")
+        for section in source.sections:
+            terminal.write(f"  - {section.title} — {section.url}")
+    if reply.suggestions:
+        terminal.write("\nSee next:\n")
+    for suggestion in reply.suggestions:
+        terminal.write(f"- {suggestion.title} — {suggestion.path}")
     if reply.aborted:
         terminal.note("the service ended this answer early")
     elif not reply.text:
         terminal.note("the answer has no text")
 
 
-def _show_list(title: str, lines: list[str], terminal: Terminal) -> None:
-    terminal.write("\n".join(["", title, "", *lines]))
+def _waiting(reply: mintlify.Reply) -> str:
+    """Return what the reply is waiting for: the newest tool call, or the answer."""
+    try:
+        message = reply.message
+    except StateError:  # nothing has arrived yet
+        message = None
+    for part in reversed(message.parts if message else ()):
+        if isinstance(part, ToolPart):
+            match part.input:
+                case {"query": str(query)}:
+                    return f"{part.tool_name}: {query}"
+                case _:
+                    return part.tool_name
+    return "waiting for the answer"
 
 
-def _source_lines(sources: list[mintlify.AnswerSource]) -> Iterator[str]:
-    """Yield a line for each page, and one for each of its sections below it."""
-    for source in sources:
-        named = [source.title, source.url or source.filename]
-        yield f"- {' — '.join(part for part in named if part) or source.type}"
-        for section in source.sections:
-            yield f"  - {section.title} — {section.url}"
+def _load_thread(name: str) -> mintlify.Thread:
+    if not Path(name).exists():
+        raise UsageError(f"there is no file {name}: ask a first question with --save {name}")
+    try:
+        return mintlify.Thread.from_json(read_file(name))
+    except ConfigurationError:
+        raise UsageError(f"--thread {name} is not a file that --save wrote") from None
 
 
-def _code(name: str) -> list[mintlify.ContextItem]:
-    return [mintlify.ContextItem("code", read_file(name), path=None if name == "-" else name)]
+@contextmanager
+def _thread_file(name: str) -> Generator[Callable[[mintlify.Thread], None]]:
+    """Yield a function that writes a thread, with its key, to a file that only the user can read.
+
+    A file that cannot be written is an error here, before the question is paid for. An existing file stays
+    as it is until a thread is written.
+    """
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--save {name} is not a file")
+    try:
+        descriptor, name_of_new = mkstemp(dir=path.parent, prefix=".thread-")
+    except OSError as error:
+        raise UsageError(f"--save {name} cannot be written: {error.strerror}") from None
+    os.close(descriptor)
+    new = Path(name_of_new)
+
+    def write(thread: mintlify.Thread) -> None:
+        new.write_text(thread.to_json() + "\n", encoding="utf-8")
+        new.replace(path)
+
+    try:
+        yield write
+    finally:
+        new.unlink(missing_ok=True)

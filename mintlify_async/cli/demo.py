@@ -15,9 +15,8 @@ from .terminal import Terminal
 PAUSE_SECONDS = 0.015
 """Between two pieces of an answer, so that it is seen to stream."""
 
-JOB_SECONDS = 3.0
+JOB_SECONDS = 1.5
 """How long a job runs."""
-
 
 INTRODUCTION = """
 A local service stands in for the real one: same paths, same streams.
@@ -26,23 +25,8 @@ A local service stands in for the real one: same paths, same streams.
     session = MintlifySession(project_id={service.project_id!r}, domain={service.domain!r})
 """
 
-JOB = """
-1. An agent job. It is sent at most once: a second could open a second change.
-
-    job = await session.create_job("Fix the typos in the quickstart")
-    async for seen in job.watch():      # polls, and yields on each change
-        print(seen.id, seen.status, seen.pr_link)
-"""
-
-FOLLOW_UP = """
-2. A follow-up. Its wait ends with its own result, not with the first turn's.
-
-    turn = await job.send("Mention the command line, too")
-    done = await turn
-"""
-
 QUESTION = """
-3. A question. The answer streams in as typed events.
+1. A question. The answer streams in.
 
     async with session.ask("How do I create an agent job?") as reply:
         async for text in reply.text_stream:
@@ -50,41 +34,57 @@ QUESTION = """
 """
 
 SECOND_QUESTION = """
-4. A second question on the same thread: the assistant knows the first.
+2. A second question in the same thread: the assistant knows the first.
 
     more = session.ask("And how do I send it a follow-up?", thread=reply.thread)
     print((await more).text, more.sources)
 """
 
+JOB = """
+3. An agent job. It is sent at most once: a second one could open a second
+   pull request.
+
+    job = await session.create_job("Fix the typos in the quickstart")
+    async for record in job.watch():      # polls, and yields on each change
+        print(record.id, record.status, record.pr_link)
+"""
+
+FOLLOW_UP = """
+4. A follow-up. Its wait ends with its own result, not with the first one's.
+
+    turn = await job.send("Mention the command line, too")
+    done = await turn
+"""
+
 END = """
-That was the whole interface. With keys set, the same calls reach the real
-service: see `mintlify-async doctor`. And `mintlify-async serve` keeps the local
-service running, for your own code."""
+With keys set, the same calls reach the real service: see `mintlify-async doctor`.
+`mintlify-async serve` keeps the local service running, for your own code."""
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Show a job, a follow-up, a question, and a second question on the same thread."""
+    """Show a question, a second one in its thread, a job, and a follow-up."""
     service = LocalService(life=JobLife(seconds=JOB_SECONDS), answers=AnswerStyle(pause=PAUSE_SECONDS))
-    poll = mintlify.PollPolicy(initial=1.0, factor=1.0, settle_seconds=service.settle_seconds)
+    poll = mintlify.PollPolicy(initial=0.5, factor=1.0, settle_seconds=service.settle_seconds)
     async with service, service.session(poll=poll) as session:
         terminal.write(INTRODUCTION.format(service=service))
+        terminal.write(QUESTION)
+        reply = session.ask("How do I create an agent job?")
+        await _answer(reply, terminal)
+        terminal.write(SECOND_QUESTION)
+        await _answer(session.ask("And how do I send it a follow-up?", thread=reply.thread), terminal)
         terminal.write(JOB)
         job = await session.create_job("Fix the typos in the quickstart")
         await _watch(job, terminal)
         terminal.write(FOLLOW_UP)
         await _watch(await job.send("Mention the command line, too"), terminal)
-        terminal.write(QUESTION)
-        first = session.ask("How do I create an agent job?")
-        await _answer(first, terminal)
-        terminal.write(SECOND_QUESTION)
-        await _answer(session.ask("And how do I send it a follow-up?", thread=first.thread), terminal)
     terminal.write(END)
     return DONE
 
 
 async def _watch(job: mintlify.JobHandle, terminal: Terminal) -> None:
-    async for seen in job.watch():
-        terminal.write("    " + line(seen))
+    with terminal.progress(f"job {job.ref.id}"):
+        async for record in job.watch():
+            terminal.write("    " + line(record))
 
 
 async def _answer(reply: mintlify.Reply, terminal: Terminal) -> None:

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import platform
-import ssl
+from collections import Counter
 from importlib import metadata
+from typing import Any
 from urllib.parse import urlsplit
+
+from attrs import define, field
 
 import mintlify_async as mintlify
 
-from ..errors import (
-    APIStatusError,
-    AuthenticationError,
-    ConfigurationError,
-    MintlifyError,
-    NotFoundError,
-    PermissionDeniedError,
-)
+from ..errors import ConfigurationError, MintlifyError, NotFoundError
 from ..http.failures import known_flaw
-from ..protocol.api_keys import kind_in_words
-from ..runtime.clock import SystemClock
-from .error_advice import UsageError, in_command_line_words
+from .error_advice import UsageError, message_of
 from .exit_status import DONE, TROUBLE
-from .settings import FOR_JOBS, FOR_QUESTIONS, Setting
-from .terminal import Terminal
+from .settings import BASE_URL, FOR_JOBS, FOR_QUESTIONS, PROJECT, SITE, Setting, open_session
+from .terminal import Terminal, one_word
 
 PROBE_SECONDS = 10.0
 """Longest wait for the service."""
@@ -34,127 +27,136 @@ PROBE_SECONDS = 10.0
 PROBE_JOB = "doctor-no-such-job"
 """The id of a job that does not exist. Reading it shows whether the admin key is accepted."""
 
+VALID: dict[str, Any] = {
+    "admin_key": "mint_0",
+    "assistant_key": "mint_dsc_0",
+    "project_id": "x",
+    "domain": "x",
+    "site": "https://x.example",
+    "base_url": "https://x.example",
+}
+"""A valid value of each setting, so that each can be checked without the others."""
+
+
+@define
+class Findings:
+    """What was checked, each check with a mark: ``ok``, ``missing``, ``wrong``, ``warning`` or ``-``."""
+
+    terminal: Terminal
+    marks: Counter[str] = field(factory=Counter[str])
+
+    def show(self, mark: str, text: str) -> None:
+        """Print the result of one check."""
+        self.marks[mark] += 1
+        self.terminal.write(f"{mark:8} {text}")
+
+    @property
+    def problems(self) -> int:
+        """The number of checks that found something missing or wrong."""
+        return self.marks["missing"] + self.marks["wrong"]
+
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Check everything that can be checked without a job or a question, and say what was not checked."""
+    """Check everything that can be checked without a job or a question; end with 1 for a problem."""
     if options.verify:
-        from . import verify  # imported on use, because it loads the testing kit
+        from . import verify  # loaded on use
 
         return await verify.run(options, terminal)
-    _check_flags(options)
-    _versions(terminal)
-    wrong = [setting for setting in (*FOR_JOBS, *FOR_QUESTIONS) if not _is_right(setting, terminal)]
-    base_url = os.environ.get("MINTLIFY_BASE_URL")
-    terminal.write(f"MINTLIFY_BASE_URL: {base_url or 'not set'} (for another address of the service)")
-    ready = {
-        settings: not any(setting in wrong or not setting.found()[1] for setting in settings)
-        for settings in (FOR_JOBS, FOR_QUESTIONS)
-    }
-    works = await _service(options, terminal, with_key=ready[FOR_JOBS])
-    if ready[FOR_JOBS]:
-        terminal.write("not checked: whether the admin key may create jobs (that would start one)")
-    if ready[FOR_QUESTIONS]:
-        terminal.write(
-            "not checked: whether the service accepts the assistant key and the domain "
-            "(that takes a question, which is charged: --verify)"
-        )
-    return TROUBLE if wrong or not works else DONE
-
-
-def _check_flags(options: argparse.Namespace) -> None:
-    for flag in ("job", "yes", "json", "record", "keep_text"):
+    for flag in ("job", "yes", "record", "keep_text"):
         if getattr(options, flag):
             raise UsageError(f"--{flag.replace('_', '-')} needs --verify")
+    findings = Findings(terminal)
+    _versions(findings)
+    needed = [setting for setting in (*FOR_JOBS, *FOR_QUESTIONS) if options.use in (None, setting.use)]
+    right = {setting for setting in needed if await _is_right(setting, options, findings)}
+    for setting in (SITE, BASE_URL):
+        await _is_right(setting, options, findings)
+    await _service(options, findings, with_key=right.issuperset(FOR_JOBS))
+    if right.issuperset(FOR_QUESTIONS):
+        findings.show("-", "not checked: assistant key and domain, since a question costs credits (--verify)")
+    if findings.problems:
+        terminal.write(f"{findings.marks['missing']} missing, {findings.marks['wrong']} wrong")
+        return TROUBLE
+    terminal.write("everything that was checked is right")
+    return DONE
 
 
-def _versions(terminal: Terminal) -> None:
-    terminal.write(f"Python {platform.python_version()} on {platform.system()}")
+def _versions(findings: Findings) -> None:
+    findings.show("ok", f"Python {platform.python_version()} on {platform.system()}")
     for name in ("mintlify-async", "aiohttp", "anyio", "attrs", "cattrs", "rich"):
         try:
-            found = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found = "is not installed" + (" (pip install 'mintlify-async[cli]')" if name == "rich" else "")
-        terminal.write(f"{name} {found}")
+            findings.show("ok", f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:  # rich is an extra, and the package may not be installed
+            findings.show("-", f"{name} is not installed")
     if flaw := known_flaw(metadata.version("aiohttp")):
-        terminal.write(f"warning: {flaw}")
+        findings.show("warning", flaw)
 
 
-def _is_right(setting: Setting, terminal: Terminal) -> bool:
-    """Print a setting, but no key; return False if it is wrong. One that is not set is not wrong."""
-    source, value = setting.found()
+async def _is_right(setting: Setting, options: argparse.Namespace, findings: Findings) -> bool:
+    """Show a setting, but no key; return whether it is there and valid."""
+    value, use = setting.value(options), setting.use or "optional"
     if not value:
-        terminal.write(f"{setting.variable}: not set (for {setting.used_for}: {setting.where}){setting.hint}")
-        return True
-    kind = mintlify.Assumptions().kind_of_key(value)
-    mistake = setting.mistake(value)
-    if setting.key and kind == "unknown" and mistake is None:
-        mistake = f"is {kind_in_words(kind)}; it must be {setting.where}"
-    terminal.write(f"{source}: {kind_in_words(kind) if setting.key else value}, for {setting.used_for}")
-    if mistake:
-        terminal.write(f"wrong: {source} {mistake}")
-    return mistake is None
-
-
-async def _service(options: argparse.Namespace, terminal: Terminal, *, with_key: bool) -> bool:
-    """Return whether the service answers: to a GET with the admin key, or else to a connection alone."""
-    clock = SystemClock()
-    try:
-        made = mintlify.MintlifySession(base_url=options.base_url, retry=mintlify.RetryPolicy(attempts=1))
-    except ConfigurationError as error:
-        terminal.write(f"wrong: {in_command_line_words(str(error))}")
+        findings.show("missing" if setting.use else "-", f"{setting.variable} ({use}): {setting.where}")
         return False
-    async with made as session:
-        terminal.write(f"service: {session.base_url}")
-        try:
-            async with clock.deadline(clock.now() + PROBE_SECONDS):
-                if with_key:
-                    return await _read_missing_job(session, terminal)
-                await _connect(str(session.base_url))
-        except (OSError, TimeoutError, ssl.SSLError) as error:
-            terminal.write(f"service: not reached ({type(error).__name__}: {error}); check the network")
-            return False
-    terminal.write("service: reached")
-    terminal.write("not checked: the admin key and the project, since one of them is missing or wrong")
+    prefix = mintlify.Assumptions().admin_key_prefix
+    arguments: dict[str, Any] = {**VALID, setting.argument: value}
+    try:
+        async with mintlify.MintlifySession(**arguments) as session:
+            session.check()
+        if setting.is_key and not value.startswith(prefix):
+            raise ConfigurationError(f"the key does not begin with {prefix}")
+    except ConfigurationError as error:
+        findings.show("wrong", f"{setting.variable} ({use}): {error}")
+        return False
+    findings.show("ok", f"{setting.variable} ({use})" + ("" if setting.is_key else f": {value}"))
     return True
 
 
-async def _read_missing_job(session: mintlify.MintlifySession, terminal: Terminal) -> bool:
-    """Poll a job that does not exist; return whether the answer speaks for the admin key and the project."""
-    project = os.environ["MINTLIFY_PROJECT_ID"]
+async def _service(options: argparse.Namespace, findings: Findings, *, with_key: bool) -> None:
+    """Check that the service answers: a GET with the admin key, or only a connection."""
+    try:
+        session = open_session(options, ())
+    except ConfigurationError:
+        return  # a setting that was found wrong
+    async with session:
+        url = session.base_url
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                if with_key:
+                    await _read_missing_job(session, findings)
+                else:
+                    await _connect(url)
+                    findings.show("ok", f"{url} is reached")
+        except OSError as error:  # a TimeoutError, too
+            reason = str(error) or f"no answer in {PROBE_SECONDS:g} s"
+            findings.show("wrong", f"{url} is not reached ({reason}): check the network")
+
+
+async def _read_missing_job(session: mintlify.MintlifySession, findings: Findings) -> None:
+    """Look at a job that does not exist: the response shows whether the admin key is accepted."""
+    project = PROJECT.value()
     job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))
     try:
         await job.refresh()
-        found = None
-    except NotFoundError as error:  # the expected answer
-        found = f"it has no project {project}: check MINTLIFY_PROJECT_ID" if _no_project(error) else None
-    except AuthenticationError:
-        found = "it refuses the admin key (401): the key is wrong or has expired; make a new one"
-    except PermissionDeniedError:
-        found = "the admin key may not read jobs (403): check its scopes and allowed addresses"
+    except NotFoundError as error:  # the expected response; its text says of what
+        body = error.body.lower()
+        if "project" in body and "job" not in body:
+            findings.show("wrong", f"{session.base_url} has no project {project}: check {PROJECT.variable}")
+            return
     except MintlifyError as error:
-        found = in_command_line_words(str(error))
-    if found is None:
-        terminal.write("service: reached, and the admin key is accepted")
-        terminal.write(
-            f"not checked: whether the project {project} exists "
-            "(the service may give the same answer for an unknown project as for an unknown job)"
-        )
-        return True
-    terminal.write(f"wrong: {found}")
-    return False
-
-
-def _no_project(error: APIStatusError) -> bool:
-    """Return whether a 404 for a job is the project's: the status alone does not tell."""
-    body = error.body.lower()
-    return "project" in body and "job" not in body
+        findings.show("wrong", message_of(error))
+        return
+    findings.show("ok", f"{session.base_url} is reached, and takes the admin key")
+    findings.show(
+        "-", f"not checked: that the key may create jobs, and that project {one_word(project)} exists"
+    )
 
 
 async def _connect(base_url: str) -> None:
-    """Connect to the service's address and disconnect."""
-    address = urlsplit(base_url)
-    secure = address.scheme == "https"
-    port = address.port or (443 if secure else 80)
-    context = ssl.create_default_context() if secure else None
-    _, writer = await asyncio.open_connection(address.hostname, port, ssl=context)
+    """Connect to the service and disconnect."""
+    parts = urlsplit(base_url)
+    secure = parts.scheme == "https"
+    _, writer = await asyncio.open_connection(
+        parts.hostname, parts.port or (443 if secure else 80), ssl=secure or None
+    )
     writer.close()

@@ -5,18 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mintlify_async as mintlify
 
 from .error_advice import UsageError
 from .exit_status import DONE, JOB_FAILED
 from .run_command import read_text
-from .settings import ADMIN_KEY, FOR_JOBS, check_settings, recorder
-from .terminal import Terminal
-
-if TYPE_CHECKING:
-    from ..storage import Ledger
+from .settings import ADMIN_KEY, FOR_JOBS, open_session
+from .terminal import Terminal, one_word
 
 DEFAULT_WAIT = 1800.0
 """Longest wait in seconds without ``--timeout``."""
@@ -24,79 +21,59 @@ DEFAULT_WAIT = 1800.0
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     """Run ``job create``, ``send``, ``wait``, ``watch`` or ``show``."""
-    has_project = getattr(options, "ref", "").startswith("mintlify-job:")  # else it is an id alone
-    check_settings(options, [ADMIN_KEY] if has_project else FOR_JOBS)
-    ledger = _ledger(options) if options.verb == "create" else None
-    async with mintlify.MintlifySession(
-        project_id=options.project, base_url=options.base_url, ledger=ledger, recorder=recorder(options)
-    ) as session:
+    key = getattr(options, "dedupe_key", None)
+    if key and not options.ledger:
+        raise UsageError("--dedupe-key needs --ledger FILE, which records it")
+    has_project = getattr(options, "ref", "").startswith("mintlify-job:")  # otherwise it is only an id
+    ledger = open_ledger(options.ledger) if key else None
+    async with open_session(options, [ADMIN_KEY] if has_project else FOR_JOBS, ledger=ledger) as session:
         match options.verb:
             case "create":
-                prompt = read_text(options.prompt, "prompt")
-                handle = await session.create_job(prompt, dedupe_key=options.dedupe_key)
-                return await _started(handle, options, terminal)
+                job = await session.create_job(read_text(options.prompt, "prompt"), dedupe_key=key)
             case "send":
-                prompt = read_text(options.prompt, "prompt")
-                turn = await session.job(options.ref).send(prompt)
-                return await _started(turn, options, terminal)
-            case "show":
-                return _result(await session.job(options.ref).refresh(), options, terminal)
+                job = session.job(options.ref)
+                job = await job.send(read_text(options.prompt, "prompt"), dedupe_key=key)
             case _:
-                every = options.verb == "watch"
-                return await _wait(session.job(options.ref), options, terminal, every_record=every)
+                job = session.job(options.ref)
+        if options.verb == "show":
+            return _result(await job.refresh(), options, terminal)
+        if options.verb in ("wait", "watch"):
+            return await _wait(job, options, terminal)
+        # The reference comes before anything else can fail: the job is paid for.
+        if options.wait:
+            terminal.note(f"reference: {job.ref}")
+            return await _wait(job, options, terminal)
+        if options.json:
+            terminal.record({"ref": str(job.ref), **(job.job.to_wire() if job.job else {})})
+        else:
+            terminal.write(str(job.ref))
+        return DONE
 
 
-def _ledger(options: argparse.Namespace) -> Ledger | None:
-    if options.ledger:
-        from .ledgers import open_ledger  # imported on use, because few commands need what it loads
-
-        return open_ledger(options.ledger)
-    if options.dedupe_key:
-        raise UsageError("--dedupe-key needs --ledger FILE (or git), which stores it")
-    return None
+def open_ledger(file: str) -> mintlify.SQLiteStore:
+    """Return the ledger in *file*, whose folder is made if it is not there."""
+    Path(file).parent.mkdir(parents=True, exist_ok=True)  # an empty cache of a CI service has no folder
+    return mintlify.SQLiteStore(file)
 
 
-async def _started(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the reference before anything else can fail: the job is paid for. Then wait, with ``--wait``."""
-    if options.wait:
-        terminal.note(f"reference: {handle.ref}")
-        return await _wait(handle, options, terminal, every_record=False)
-    if options.json:
-        terminal.record({"ref": str(handle.ref), **(handle.job.to_wire() if handle.job else {})})
-    else:
-        terminal.write(str(handle.ref))
-    return DONE
-
-
-async def _wait(
-    handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal, *, every_record: bool
-) -> int:
-    """Wait for the end of the job; print its last record, or each one."""
-    quiet = options.json or every_record
-    last: mintlify.Job | None = None
+async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
+    """Wait for the end of the job; print its states as notes and its last record, or with watch each one."""
+    watch = options.verb == "watch"
+    job: mintlify.Job | None = None
     try:
-        progress = nullcontext(_nothing) if quiet else terminal.progress(f"job {handle.ref.id}")
-        with progress as tell:
-            async for last in handle.watch(timeout=options.timeout or DEFAULT_WAIT):
-                if every_record:
-                    _show(last, options, terminal)
-                elif not last.done:  # the end is printed below, as the result
-                    tell(line(last))
-    except asyncio.CancelledError:  # Ctrl-C; every other failure has an error that says it
-        terminal.note(f"the job goes on; wait for it with: mintlify-async job wait {handle.ref}")
+        with nullcontext() if options.json or watch else terminal.progress(f"job {handle.ref.id}"):
+            async for job in handle.watch(timeout=options.timeout or DEFAULT_WAIT):
+                if watch:
+                    _show(job, options, terminal)
+                elif not job.done and not options.json:
+                    terminal.note(line(job))
+    except asyncio.CancelledError:  # Ctrl-C or SIGTERM; every other failure has an error that names the job
+        terminal.note(f"the job keeps running; wait for it with: mintlify-async job wait {handle.ref}")
         raise
-    if handle.settled_by == "grace":
-        terminal.note(
-            "the follow-up was not seen at work; the status did not change, so it counts as the result"
-        )
-    assert last is not None  # watch() yields at least one record
-    if every_record:
-        return JOB_FAILED if last.status == "failed" else DONE
-    return _result(last, options, terminal)
-
-
-def _nothing(text: str) -> None:
-    """Show no state."""
+    assert job is not None  # watch() yields at least one record
+    if watch:
+        return JOB_FAILED if job.status == "failed" else DONE
+    return _result(job, options, terminal)
 
 
 def _result(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) -> int:
@@ -112,10 +89,10 @@ def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) ->
 
 
 def line(job: mintlify.Job) -> str:
-    """Return a record as one line."""
-    said = [job.id, job.status]
+    """Return a record as one line: the service's texts neither end it nor begin another."""
+    text = f"{one_word(job.id)}  {one_word(job.status)}"
     if job.pr_link:
-        said.append(job.pr_link)
-    elif job.status == "completed":
-        said.append("no pull request (no files changed, or pushed straight to the branch)")
-    return "  ".join(said)
+        return f"{text}  {one_word(job.pr_link, url=True)}"
+    if job.status == "completed":
+        text += "  no pull request (no files changed, or pushed straight to the branch)"
+    return text

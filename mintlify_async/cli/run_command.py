@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import MintlifyError
 from .error_advice import UsageError, explain
-from .exit_status import INTERRUPTED
+from .exit_status import INTERRUPTED, TERMINATED
 from .terminal import Terminal
 
 Command = Callable[[argparse.Namespace, Terminal], Coroutine[Any, Any, int] | int]
@@ -25,9 +27,10 @@ def read_text(words: Sequence[str], what: str) -> str:
     Raises:
         UsageError: There is no text, or it has blanks only.
     """
+    from_input = not words or list(words) == ["-"]
     if not words and sys.stdin.isatty():
         raise UsageError(f"no {what}: give it as an argument, or on standard input")
-    text = " ".join(words) if words and list(words) != ["-"] else read_file("-")
+    text = read_file("-") if from_input else " ".join(words)
     if not text.strip():
         raise UsageError(f"the {what} is blank: give it as an argument, or on standard input")
     return text
@@ -56,16 +59,34 @@ class _Notes(logging.Handler):
 def run(command: Command, options: argparse.Namespace) -> int:
     """Run *command* and return the exit status."""
     terminal = Terminal(plain=bool(getattr(options, "plain", False)))
+    log = logging.getLogger("mintlify_async")
+    notes = _Notes(terminal)
+    notes.setLevel(logging.DEBUG if options.verbose else logging.WARNING)
+    log.addHandler(notes)
     if options.verbose:
-        logging.basicConfig(handlers=[_Notes(terminal)], format="%(message)s")
-        logging.getLogger("mintlify_async").setLevel(logging.DEBUG)
+        log.setLevel(logging.DEBUG)
     try:
-        outcome = command(options, terminal)
-        return outcome if isinstance(outcome, int) else asyncio.run(outcome)
+        result = command(options, terminal)
+        return result if isinstance(result, int) else asyncio.run(_until_terminated(result))
     except KeyboardInterrupt:
         terminal.note("interrupted")
         return INTERRUPTED
+    except asyncio.CancelledError:
+        terminal.note("terminated")
+        return TERMINATED
     except BrokenPipeError:  # an OSError, too, but `main` ends quietly for it
         raise
     except (MintlifyError, UsageError, OSError) as error:
         return explain(error, terminal)
+    finally:
+        log.removeHandler(notes)
+        log.setLevel(logging.NOTSET)
+
+
+async def _until_terminated(command: Coroutine[Any, Any, int]) -> int:
+    """Run *command*, and cancel it on SIGTERM, by which CI services end a run."""
+    task = asyncio.current_task()
+    assert task is not None
+    with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or a thread of a test
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await command

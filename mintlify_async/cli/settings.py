@@ -1,22 +1,20 @@
-"""What a command needs from its environment and flags: everything missing or wrong is told at once."""
+"""What a command needs from its environment and flags, and the session made from them."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Any
 
 from attrs import frozen
 
-from ..errors import ConfigurationError
-from ..protocol.api_keys import SHARED_VARIABLE, Key, KeyKind, shared_key
-from ..protocol.argument_checks import check_identifier
-from ..protocol.assumptions import Assumptions
-from .error_advice import SettingsError, UsageError, in_command_line_words
+import mintlify_async as mintlify
 
-if TYPE_CHECKING:
-    from ..testing import Recorder
+from .error_advice import SettingsError, UsageError
+
+SHARED_KEY = "MINTLIFY_API_KEY"
+"""Stands for either key, where the key's own variable is unset."""
 
 
 @frozen
@@ -24,112 +22,92 @@ class Setting:
     """One setting.
 
     Args:
-        argument: The argument of ``MintlifySession`` that it is.
+        argument: The argument of ``MintlifySession``.
         variable: Its environment variable.
-        used_for: The commands that need it.
+        use: What needs it: ``jobs`` or ``questions``; empty if nothing does.
         where: What it is, and where to find it.
-        key: The kind of key that it must be; None if it is not a key.
-        flag: The flag that replaces the variable; keys have none, because other users can see arguments.
+        flag: The flag that replaces the variable. Keys have none, because other users can see arguments.
     """
 
     argument: str
     variable: str
-    used_for: str
+    use: str
     where: str
-    key: KeyKind | None = None
-    flag: str | None = None
-
-    def found(self, options: argparse.Namespace | None = None) -> tuple[str, str]:
-        """Return the flag or variable that counts, and its value, which is empty if nothing is set."""
-        given = getattr(options, self.flag.strip("-"), None) if self.flag else None
-        if self.flag and given:
-            return self.flag, given
-        shared, kind, _ = shared_key(Assumptions())
-        if self.key == kind and not os.environ.get(self.variable):
-            return SHARED_VARIABLE, shared
-        return self.variable, os.environ.get(self.variable, "")
+    flag: str = ""
 
     @property
-    def hint(self) -> str:
-        """What else to say when it is not set."""
-        return shared_key(Assumptions())[2] if self.key else ""
+    def is_key(self) -> bool:
+        """Whether it is a secret key."""
+        return self.argument.endswith("_key")
 
-    def mistake(self, value: str) -> str | None:
-        """Say what is wrong with *value*, as far as its text tells. It shows no part of a key."""
-        try:
-            if self.key is None:
-                check_identifier(value, self.argument)
-            else:
-                Key(self.key, value, Assumptions(), check_kind=True).check()
-        except ConfigurationError as error:
-            return in_command_line_words(str(error).removeprefix(f"{self.argument} "))
-        return None
+    def value(self, options: argparse.Namespace | None = None) -> str:
+        """Return the flag's value, or else the variable's; empty if none is set."""
+        given = getattr(options, self.argument.removesuffix("_id"), None) if self.flag else None
+        shared = os.environ.get(SHARED_KEY, "") if self.is_key else ""
+        return given or os.environ.get(self.variable, "") or shared
 
 
 ADMIN_KEY = Setting(
-    argument="admin_key",
-    variable="MINTLIFY_ADMIN_API_KEY",
-    used_for="jobs",
-    where="the admin key (mint_…) from the dashboard's API keys page",
-    key="admin",
+    "admin_key", "MINTLIFY_ADMIN_API_KEY", "jobs", "the admin key (mint_…) from the dashboard's API keys page"
 )
 PROJECT = Setting(
-    argument="project_id",
-    variable="MINTLIFY_PROJECT_ID",
-    used_for="jobs",
-    where="the project's id from the dashboard's API keys page",
-    flag="--project",
+    "project_id",
+    "MINTLIFY_PROJECT_ID",
+    "jobs",
+    "the project's id from the dashboard's API keys page",
+    "--project",
 )
 ASSISTANT_KEY = Setting(
-    argument="assistant_key",
-    variable="MINTLIFY_ASSISTANT_API_KEY",
-    used_for="ask and chat",
-    where="the assistant key (mint_dsc_…) from the dashboard's API keys page",
-    key="assistant",
+    "assistant_key",
+    "MINTLIFY_ASSISTANT_API_KEY",
+    "questions",
+    "the assistant key (mint_dsc_…) from the dashboard's API keys page",
 )
 DOMAIN = Setting(
-    argument="domain",
-    variable="MINTLIFY_DOMAIN",
-    used_for="ask and chat",
-    where="the site's name (the last part of the dashboard's address)",
-    flag="--domain",
+    "domain",
+    "MINTLIFY_DOMAIN",
+    "questions",
+    "the site's name (the last part of the dashboard's URL)",
+    "--domain",
 )
+SITE = Setting("site", "MINTLIFY_SITE", "", "the site URL, such as https://docs.acme.com, for full links")
+BASE_URL = Setting("base_url", "MINTLIFY_BASE_URL", "", "another URL of the service")
 
 FOR_JOBS = (ADMIN_KEY, PROJECT)
 FOR_QUESTIONS = (ASSISTANT_KEY, DOMAIN)
 
 
-def recorder(options: argparse.Namespace) -> Recorder | None:
-    """Return what ``--record`` and ``--keep-text`` ask for.
+def open_session(
+    options: argparse.Namespace, needed: Iterable[Setting], **arguments: Any
+) -> mintlify.MintlifySession:
+    """Return a session with the flags of *options*.
+
+    Args:
+        options: The arguments of the command.
+        needed: The settings that must be there, checked before anything is read or sent.
+        arguments: Additional arguments of ``MintlifySession``.
 
     Raises:
-        UsageError: The second without the first.
-        OSError: The file cannot be written.
+        SettingsError: Settings are missing; it has a line for each.
+        UsageError: ``--keep-text`` without ``--record``.
     """
-    if options.record:
-        from ..testing import Recorder  # imported on use, because it loads the HTTP client
-
-        return Recorder(options.record, keep_text=options.keep_text)
-    if options.keep_text:
+    if missing := [setting for setting in needed if not setting.value(options)]:
+        raise SettingsError("\n".join(map(_missing, missing)))
+    flags = {"project_id": "project", "domain": "domain", "site": "site", "base_url": "base_url"}
+    for argument, name in flags.items():
+        if value := getattr(options, name, None):
+            arguments[argument] = value
+    record, keep_text = getattr(options, "record", None), getattr(options, "keep_text", False)
+    if keep_text and not record:
         raise UsageError("--keep-text needs --record FILE")
-    return None
+    session = mintlify.MintlifySession(**arguments)
+    if record:
+        from ..testing import Recorder  # loaded on use: few commands record
+
+        Recorder(record, keep_text=keep_text).record(session)
+    return session
 
 
-def check_settings(options: argparse.Namespace, needed: Sequence[Setting]) -> None:
-    """Check the settings that a command needs, before anything is read or sent.
-
-    Raises:
-        SettingsError: Some are missing or wrong; it has a line for each.
-    """
-    if problems := list(_problems(options, needed)):
-        raise SettingsError("\n".join(problems))
-
-
-def _problems(options: argparse.Namespace, needed: Sequence[Setting]) -> Iterator[str]:
-    for setting in needed:
-        source, value = setting.found(options)
-        flag = f", or give {setting.flag}" if setting.flag else ""
-        if not value:
-            yield f"{setting.variable} is not set: set it to {setting.where}{flag}{setting.hint}"
-        elif mistake := setting.mistake(value):
-            yield f"{source} {mistake}"
+def _missing(setting: Setting) -> str:
+    flag = f", or give {setting.flag}" if setting.flag else ""
+    return f"{setting.variable} is not set: set it to {setting.where}{flag}"

@@ -15,16 +15,24 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, TextIO
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.live import Live
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but line ends and tabs: the text of an answer must not control the terminal."""
+"""Control characters but line endings and tabs: the text of an answer must not control the terminal."""
 
 REFRESHES_PER_SECOND = 8
 """How often a growing answer is drawn. Drawing it at each piece would take quadratic time."""
+
+
+def one_word(text: str, *, url: bool = False) -> str:
+    """Return *text*, which the service sent, as one word without blanks, line endings and brackets.
+
+    CI services obey lines that begin with ``::`` or contain ``##[``. The colon stays in a *url*.
+    """
+    return quote(text, safe="/?#&=%@+~,;!$'()*" + ":" * url, errors="replace")
 
 
 def hide_keys(stream: IO[str]) -> Callable[[], None]:
@@ -37,7 +45,7 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
         import termios  # POSIX only
 
         descriptor = stream.fileno()
-        before = termios.tcgetattr(descriptor)
+        previous = termios.tcgetattr(descriptor)
     except (ImportError, OSError):
         return lambda: None
 
@@ -46,10 +54,10 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
             if os.tcgetpgrp(descriptor) == os.getpgrp():  # a background process would be stopped for it
                 termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
 
-    hidden = list(before)
+    hidden = list(previous)
     hidden[3] &= ~termios.ECHO  # 3 is the place of the local modes
     apply(hidden)
-    return lambda: apply(before)
+    return lambda: apply(previous)
 
 
 class Blocks:
@@ -57,21 +65,15 @@ class Blocks:
 
     def __init__(self) -> None:
         self._lines: list[str] = []
-        self._open: list[str] = []
+        self._open = ""
         self._fence = ""
 
     def feed(self, text: str) -> list[str]:
         """Add a piece of text; return the blocks that are finished now."""
-        finished: list[str] = []
-        for piece in re.findall(r"[^\n]*\n|[^\n]+", text):
-            self._open.append(piece)
-            if piece.endswith("\n"):
-                self._end_line(finished)
-        return finished
+        *lines, self._open = (self._open + text).split("\n")
+        return [block for line in lines if (block := self._end_line(line + "\n"))]
 
-    def _end_line(self, finished: list[str]) -> None:
-        line = "".join(self._open)
-        self._open = []
+    def _end_line(self, line: str) -> str:
         mark = re.match(r"\s*(`{3,}|~{3,})", line)
         if mark and not self._fence:
             self._fence = mark.group(1)
@@ -79,97 +81,78 @@ class Blocks:
             self._fence = ""
         if line.strip() or self._fence:
             self._lines.append(line)
-        elif self._lines:
-            finished.append("".join(self._lines))
-            self._lines = []
+            return ""
+        block, self._lines = "".join(self._lines), []
+        return block
 
     @property
     def tail(self) -> str:
         """The block that is not finished yet."""
-        return "".join([*self._lines, *self._open])
-
-
-class _PlainView:
-    """Writes each piece as it arrives."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-
-    def feed(self, text: str) -> None:
-        self._terminal.write(text, end="")
-
-    def close(self) -> None:
-        self._terminal.end_line()
+        return "".join([*self._lines, self._open])
 
 
 class _MarkdownView:
     """Prints each block once when it is finished; only the growing one is drawn again and again."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, waiting: Callable[[], str]) -> None:
+        from rich.live import Live
+
         self._console = console
+        self._waiting = waiting
         self._blocks = Blocks()
-        self._printed = False
-        self._live: Live | None = None
-        self._drawing: asyncio.TimerHandle | None = None
-        # From now on: keys that are typed before the first text would move its beginning.
+        self._empty = True
+        self._loop = asyncio.get_running_loop()
+        self._start = self._loop.time()
+        # The growing block is cropped to the screen; the finished one is printed in full.
+        self._live = Live(
+            console=console,
+            get_renderable=self._growing,
+            auto_refresh=False,  # its thread draws between the two halves of a print
+            transient=True,
+            vertical_overflow="crop",
+        )
         self._show_keys = hide_keys(console.file)
+        self._drawing = self._loop.call_later(1 / REFRESHES_PER_SECOND, self._draw)
+        self._live.start()
 
     def _growing(self) -> Any:
-        tail = self._blocks.tail
-        return _markdown(tail) if tail.strip() else ""
+        from rich.text import Text
+
+        if tail := self._blocks.tail.strip():
+            return _markdown(tail)
+        seconds = int(self._loop.time() - self._start)
+        line = Text(f"{self._waiting()}  {seconds} s", style="dim", no_wrap=True, overflow="ellipsis")
+        return line if self._empty and seconds else ""
 
     def feed(self, text: str) -> None:
-        if self._live is None:
-            from rich.live import Live
-
-            # The growing block is cropped to the screen; the finished one is printed whole.
-            self._live = Live(
-                console=self._console,
-                get_renderable=self._growing,
-                auto_refresh=False,  # its thread draws between the two halves of a print
-                transient=True,
-                vertical_overflow="crop",
-            )
-            self._live.start()
         for block in self._blocks.feed(CONTROLS.sub("", text)):
             self._print(block)
-        if self._drawing is None:
-            self._drawing = asyncio.get_running_loop().call_later(1 / REFRESHES_PER_SECOND, self._draw)
 
     def _draw(self) -> None:
-        self._drawing = None
-        if self._live is not None:
-            self._live.refresh()
+        self._live.refresh()
+        self._drawing = self._loop.call_later(1 / REFRESHES_PER_SECOND, self._draw)
 
     def _print(self, block: str) -> None:
-        if self._printed:
+        if not self._empty:
             self._console.print()
+        self._empty = False
         self._console.print(_markdown(block))
-        self._printed = True
 
     def close(self) -> None:
+        self._drawing.cancel()
         try:
-            self._finish()
+            tail, self._blocks = self._blocks.tail, Blocks()
+            self._live.stop()
+            if tail.strip():
+                self._print(tail)
         finally:
             self._show_keys()
-
-    def _finish(self) -> None:
-        if self._drawing is not None:
-            self._drawing.cancel()
-        if self._live is None:
-            return
-        tail = self._blocks.tail
-        self._blocks = Blocks()
-        self._live.stop()
-        self._live = None
-        if tail.strip():
-            self._print(tail)
 
 
 def _markdown(text: str) -> Any:
     from rich.markdown import Markdown
 
-    return Markdown(text, hyperlinks=False)  # print the address of a link beside its text
+    return Markdown(text, hyperlinks=False)  # print the URL of a link after its text
 
 
 class Terminal:
@@ -188,10 +171,10 @@ class Terminal:
     ) -> None:
         self.out = sys.stdout if out is None else out
         self.err = sys.stderr if err is None else err
-        self._coloured = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-        able = not plain and environ.get("TERM") != "dumb"
+        self._coloured = not environ.get("NO_COLOR")
         self._one_screen = self.out.isatty() and self.err.isatty()
         self._in_line = False  # whether standard output stands in the middle of a line
+        able = not plain and environ.get("TERM") != "dumb"
         self._out_console = self._console(self.out) if able else None
         self._err_console = self._console(self.err) if able else None
         if self._one_screen:  # one console draws both, so that a note does not land in a growing answer
@@ -215,11 +198,6 @@ class Terminal:
         if text:
             self._in_line = not text.endswith("\n")
 
-    def end_line(self) -> None:
-        """End the line of standard output, if one was begun."""
-        if self._in_line:
-            self.write("")
-
     def record(self, value: Mapping[str, Any]) -> None:
         """Write a line of JSON. Its text is as the service sent it."""
         # ASCII only: half of a surrogate pair cannot be written in another way.
@@ -227,10 +205,10 @@ class Terminal:
         self.out.flush()
 
     def note(self, text: str = "", style: str = "dim") -> None:
-        """Write a line that is not part of the answer."""
-        text = CONTROLS.sub("", text)
-        if self._one_screen:
-            self.end_line()
+        """Write one line that is not part of the answer."""
+        text = CONTROLS.sub("", " ".join(text.splitlines()))
+        if self._one_screen and self._in_line:
+            self.write("")
         if self._err_console is not None:
             self._err_console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
         else:
@@ -241,19 +219,34 @@ class Terminal:
         """Write what went wrong."""
         self.note(f"mintlify-async: {text}", style="bold red")
 
-    def answer(self) -> _PlainView | _MarkdownView:
-        """Return a view of one answer."""
-        return _PlainView(self) if self._out_console is None else _MarkdownView(self._out_console)
-
     @contextmanager
-    def progress(self, text: str) -> Generator[Callable[[str], None]]:
-        """Show *text* with the elapsed time while the block runs, if the terminal can.
+    def answer(self, waiting: Callable[[], str]) -> Generator[Callable[[str], None]]:
+        """Show one answer while the block runs.
+
+        Args:
+            waiting: Returns what is being waited for, to be shown until the first text arrives.
 
         Yields:
-            A function that prints a new state as a line of its own.
+            A function that adds a piece of the text.
         """
+        if self._out_console is None:
+            try:
+                yield lambda text: self.write(text, end="")
+            finally:
+                if self._in_line:
+                    self.write("")
+            return
+        view = _MarkdownView(self._out_console, waiting)
+        try:
+            yield view.feed
+        finally:
+            view.close()
+
+    @contextmanager
+    def progress(self, text: str) -> Generator[None]:
+        """Show *text* with the elapsed time while the block runs, if the terminal can."""
         if self._err_console is None:
-            yield self.note
+            yield
             return
         from rich import progress
 
@@ -263,6 +256,6 @@ class Terminal:
         try:
             with progress.Progress(*columns, console=self._err_console, transient=True) as bar:
                 bar.add_task(CONTROLS.sub("", text))
-                yield self.note
+                yield
         finally:
             show_keys()

@@ -6,8 +6,9 @@ Install with ``pip install "mintlify-async[otel]"`` and give the session an obse
 
     session = MintlifySession(observer=OpenTelemetryObserver())
 
-The names, and the structure of messages, are those of version 1.41.0 of OpenTelemetry's semantic conventions
-for generative AI, the newest that has a number; the table below has all attributes. Prompts, answers and the
+The names, and the structure of messages, follow version 0.1.0 of OpenTelemetry's semantic conventions for
+generative AI (``semantic-conventions-genai``). They are still in development. Attributes that these
+conventions do not have for an ``invoke_agent`` client span begin with ``mintlify.``. Prompts, answers and the
 texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
 has ``error.type`` = ``CancelledError``; a reply that you leave before its end has no error. The spans of
 aiohttp's instrumentation become children of the span, which is not the current one while your code handles an
@@ -23,8 +24,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError
-from ..protocol.object_checks import CLOCK, Kind
-from ..runtime.clock import Clock, SystemClock
+from ..protocol.object_checks import Kind
 from ..version import __version__
 from . import extra_missing
 
@@ -36,27 +36,22 @@ except ModuleNotFoundError as error:
 
 __all__ = ["ATTRIBUTES", "SCHEMA_URL", "OpenTelemetryObserver"]
 
-SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.0"
-"""The version of the conventions that the spans follow. They are still in development."""
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
+"""The version of the conventions that the spans follow."""
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "conversation_id": "gen_ai.conversation.id",  # the thread's id, or the job's
     "domain": "gen_ai.agent.id",  # and gen_ai.agent.name
     "finish_reason": "gen_ai.response.finish_reasons",
     "input": "gen_ai.input.messages",  # the question or prompt without its history; only with capture_content
-    "message_id": "gen_ai.response.id",
-    "model": "gen_ai.response.model",
     "output": "gen_ai.output.messages",  # only with capture_content
     "pr_link": "mintlify.job.pr_link",
     "project_id": "gen_ai.agent.id",  # and gen_ai.agent.name
-    "request_id": "mintlify.request_id",
     "server_address": "server.address",
     "server_port": "server.port",
     "status": "mintlify.job.status",
-    "operation": "mintlify.operation",
-    "time_to_first_event": "gen_ai.response.time_to_first_chunk",  # seconds
 }
-"""The span's attribute for each fact. Every span has ``gen_ai.operation.name`` = ``invoke_agent``, too."""
+"""The span's attribute for a fact; any other fact is ``mintlify.`` and its name."""
 
 Fact = str | int | float | bool
 """The value of an attribute."""
@@ -74,7 +69,6 @@ class OpenTelemetryObserver:
         tracer_provider: The provider of the tracer; the global one by default.
         capture_content: Record prompts, questions, answers and the texts of errors on the span. Off by
             default, because they may hold personal data.
-        clock: Measures the time to the first event; the system's clock by default.
 
     Raises:
         ConfigurationError: An argument is something else.
@@ -85,12 +79,10 @@ class OpenTelemetryObserver:
         tracer_provider: TracerProvider | None = None,
         *,
         capture_content: bool = False,
-        clock: Clock | None = None,
     ) -> None:
         TRACER_PROVIDER.check(tracer_provider, "tracer_provider")
         self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider, SCHEMA_URL)
         self._capture = capture_content
-        self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
 
     def start(self, operation: str, facts: Mapping[str, Fact]) -> _Operation:
         """Start a span, with the attributes that a sampler may look at."""
@@ -106,16 +98,14 @@ class OpenTelemetryObserver:
             attributes.update(_attributes(name, value, capture=self._capture))
         title = f"invoke_agent {who or ''}".strip()
         span = self._tracer.start_span(title, kind=SpanKind.CLIENT, attributes=attributes)
-        return _Operation(span, self._clock, capture=self._capture)
+        return _Operation(span, capture=self._capture)
 
 
 class _Operation:
     """An operation, with its open span."""
 
-    def __init__(self, span: Span, clock: Clock, *, capture: bool) -> None:
+    def __init__(self, span: Span, *, capture: bool) -> None:
         self._span = span
-        self._clock = clock
-        self._began = clock.now()
         self._capture = capture
         self._answer = self._reason = ""
 
@@ -135,8 +125,6 @@ class _Operation:
 
     def event(self, name: str, attributes: Mapping[str, Fact]) -> None:
         """Add an event to the span."""
-        if name == "first_event":
-            self.set("time_to_first_event", self._clock.now() - self._began)
         self._span.add_event(f"mintlify.{name}", dict(attributes))
 
     def end(self, error: BaseException | None = None) -> None:

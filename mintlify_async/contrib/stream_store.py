@@ -1,37 +1,21 @@
 """Where the relay keeps running answers, so that they outlive their reader.
 
-A store says how long answers are kept. :class:`MemoryStreamStore` keeps them in this process; a
-:class:`SharedStreamStore`, such as ``RedisStreamStore``, also shows them to other workers.
+A store says how long answers are kept. :class:`MemoryStreamStore` keeps them in this process;
+``RedisStreamStore`` also shows them to other workers.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
-from mintlify_async.errors import ConfigurationError
 from mintlify_async.protocol.argument_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
 
-MAX_BYTES = 8 * 1024 * 1024
-
 
 def _seconds(instance: object, attribute: object, value: float) -> None:
-    name: str = getattr(attribute, "name", "")
-    check_seconds(value, name, zero=True)
-
-
-def check_max_bytes(value: int) -> int:
-    """Return *value*, the largest size of an answer.
-
-    Raises:
-        ConfigurationError: It is below 1.
-    """
-    if not 1 <= value < math.inf:
-        raise ConfigurationError("max_bytes must be 1 or more", field="max_bytes")
-    return value
+    check_seconds(value, getattr(attribute, "name", ""), zero=True)
 
 
 @frozen(kw_only=True)
@@ -41,63 +25,62 @@ class MemoryStreamStore(NothingToClose):
     Args:
         grace: Seconds for which an answer goes on without any reader; then it is stopped at the service.
         keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
-        max_bytes: The largest size of one answer; a larger one ends with an error.
 
     Raises:
-        ConfigurationError: An argument is out of range.
+        ConfigurationError: An argument is below 0 or no finite number.
     """
 
     grace: float = field(default=60.0, validator=_seconds)
     keep: float = field(default=60.0, validator=_seconds)
-    max_bytes: int = field(default=MAX_BYTES, converter=check_max_bytes)
 
 
 @frozen
-class Written:
-    """The store's response to the worker that writes an answer.
+class SharedState:
+    """What a shared store says to the worker that writes an answer.
 
     Attributes:
-        size: How many bytes of the answer the store has now.
-        reads: A count that grows with each look of a reader on another worker.
-        stopped: Whether the answer must be stopped, because a reader asked for it or the chat has a newer
-            answer.
+        stopped: Whether the answer must be stopped: by a reader, or since the chat has a newer one.
+        read: Whether it has a reader on another worker.
     """
 
-    size: int
-    reads: int
     stopped: bool
+    read: bool
 
 
 @frozen
 class SharedPiece:
-    """The store's response to a reader on another worker.
+    """What follows a reader's place in the log of an answer on another worker.
 
     Attributes:
-        answer: The answer's id.
-        question: The id of the message that it answers.
-        running: Whether the answer has not ended.
-        lost: Whether the answer's worker has died, and the caller is to end the answer. Until it had time to
-            do so, other looks do not say that.
-        frames: The frames after the reader's place.
-        place: The reader's place after these frames.
-        asked: The question, as it was written; "" except in a look from the answer's beginning.
+        frames: The bytes.
+        place: The place after them; below that of the look before when some were lost.
+        running: Whether more may follow: the answer has not ended, and its worker lives.
+        ended: Whether the answer has ended, with its last bytes.
     """
 
-    answer: str
-    question: str
-    running: bool
-    lost: bool
     frames: bytes
     place: int
-    asked: str = ""
+    running: bool
+    ended: bool
 
 
-class SharedStreamStore(Protocol):
-    """Shows running answers to all workers.
+@frozen
+class SharedAnswer:
+    """The newest answer of a chat in a shared store.
 
-    A chat has one answer at a time, which one worker writes. Only what the page gets, and what it asked, is
-    written. *chat* is a digest that reveals neither the user nor the chat.
+    Attributes:
+        id: Its name.
+        about: What its worker described it by: the question's id and the chat's progress.
+        running: Whether it has not ended, and its worker lives.
     """
+
+    id: str
+    about: dict[str, Any]
+    running: bool
+
+
+class SharedStreams(Protocol):
+    """Shows running answers to all workers. Each step may raise StateError: the store cannot be used."""
 
     @property
     def grace(self) -> float:
@@ -109,81 +92,30 @@ class SharedStreamStore(Protocol):
         """Seconds for which an answer can be read after its end."""
         ...
 
-    @property
-    def max_bytes(self) -> int:
-        """The largest size of one answer."""
+    async def begin(self, chat: str, answer: str) -> str | None:
+        """Make *answer* the newest of *chat*; return the one before if its worker lives."""
         ...
 
-    async def write(
-        self,
-        chat: str,
-        answer: str,
-        frames: bytes,
-        *,
-        at: int,
-        question: str,
-        asked: str = "",
-        first: bool = False,
-        again: bool = False,
-        force: bool = False,
-        ended: bool = False,
-    ) -> Written:
-        """Add *frames* to *answer*, or, without frames, only say that its worker is alive.
-
-        Writing the same frames twice adds them once. If the store has another number of bytes than *at*, it
-        adds nothing and returns its own number; *at* 0 begins the answer again.
-
-        Args:
-            chat: The chat.
-            answer: The answer's id, which no other answer has.
-            frames: The bytes from *at* on.
-            at: How many bytes of the answer were written before.
-            question: The id of the message that the answer answers.
-            asked: The question, in plain ASCII, when *at* is 0; kept with the answer.
-            first: Whether this is the first write, which takes the place of the chat's earlier answer. If
-                that still runs, it is asked to stop instead, and the size in the result is -1.
-            again: Whether the first write is repeated after such a result. It is told to stop when another
-                answer's first write, or a Stop, came after its own.
-            force: Whether the first write takes the place also of an answer that runs.
-            ended: Whether the answer ends with these bytes.
-
-        Raises:
-            StateError: The store cannot be used.
-        """
+    async def describe(self, chat: str, answer: str, about: str) -> None:
+        """Add *about*, in plain ASCII, to *answer*."""
         ...
 
-    async def read(
-        self, chat: str, answer: str | None, place: int, *, hurry: bool = False
-    ) -> SharedPiece | None:
-        """Return what *answer* has after *place*; None when the chat's answer is another one, or is gone.
-
-        Args:
-            chat: The chat.
-            answer: The answer's id; None for the chat's latest.
-            place: The reader's place, from the piece before; 0 at first.
-            hurry: Whether the next question waits for the end, so that a worker counts as dead sooner.
-
-        Raises:
-            StateError: The store cannot be used.
-        """
+    async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
+        """Append *frames*, which begin at *at*; the same frames twice count once."""
         ...
 
-    async def end_lost(self, chat: str, answer: str, frames: bytes) -> bool:
-        """End an answer whose worker has died, with *frames*; return False if another call has ended it.
-
-        From the look that found it on, a worker that only seemed to be dead is told to stop.
-
-        Raises:
-            StateError: The store cannot be used.
-        """
+    async def runs(self, chat: str, answer: str) -> bool:
+        """Return whether *answer* has not ended, and its worker lives."""
         ...
 
-    async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop, and the one that waits for its place; return whether there is one.
+    async def newest(self, chat: str) -> SharedAnswer | None:
+        """Return the newest answer of *chat*."""
+        ...
 
-        Its worker may have died.
+    async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
+        """Return what *answer* has after *place*; its worker learns that it has a reader."""
+        ...
 
-        Raises:
-            StateError: The store cannot be used.
-        """
+    async def stop(self, chat: str) -> None:
+        """Ask the newest answer of *chat* to stop."""
         ...

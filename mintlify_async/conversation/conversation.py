@@ -7,45 +7,28 @@ refused or fails leaves no trace in the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, Unpack
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, Self, Unpack
 
 from attrs import evolve, field, frozen
 
-from ..assistant.assistant_api import PreparedQuestion
+from ..assistant.assistant_api import AssistantAPI
 from ..assistant.reply import Reply
 from ..errors import ConfigurationError, StateError
-from ..http.timeouts import Timeouts
-from ..messages import Message, Question, coerce_messages
+from ..messages import Message, Question
 from ..model.json_text import as_object
-from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..protocol.argument_checks import check_messages, check_thread
-from ..protocol.object_checks import CONVERSATION_STORE, SESSION, check_function
-from ..protocol.requests import new_message_id
-from ..storage.conversations import ConversationStore
-from .history import Contents, HistoryBounds, check_bound, messages_to_send
+from ..protocol.calls import Call, TurnOptions, new_message_id
+from ..protocol.object_checks import SESSION
+from ..storage import Store, check_store
+from .history import Contents, check_bound, messages_to_send
 from .transcript import Asked, Transcript, read_contents, seed_messages, system_message
 from .turn import ConversationTurn
 from .turn_lock import busy_error
+from .turns import check_name, heads_of
 
-
-class AskOptions(TypedDict, total=False):
-    """Options of one question: the arguments of ``session.ask`` that the conversation does not set itself."""
-
-    retrieval_page_size: float | None
-    filter: SearchFilter | Mapping[str, Any] | None
-    context: Sequence[ContextItem | Mapping[str, Any]] | None
-    current_path: str | None
-    site: str | None
-    timeout: float | None
-    timeouts: Timeouts | None
-    headers: Mapping[str, str] | None
-    extra_body: Mapping[str, Any] | None
-
-
-PrepareQuestion: TypeAlias = Callable[..., PreparedQuestion]
-"""What a conversation needs of a session: with the arguments of ``session.ask``, the question made ready."""
+__all__ = ["Conversation", "ConversationSettings", "MakesConversations", "ask_with"]
 
 
 class MakesConversations(Protocol):
@@ -56,8 +39,14 @@ class MakesConversations(Protocol):
         ...
 
 
-def _check_store(store: ConversationStore | None) -> ConversationStore | None:
-    return CONVERSATION_STORE.check(store, "store")
+ANONYMOUS = "anonymous"
+"""The ``fp`` of users who have none of their own."""
+
+
+def _check_store(store: Store | None) -> Store | None:
+    if store is not None:
+        check_store(store, "store")
+    return store
 
 
 @frozen(kw_only=True)
@@ -66,7 +55,7 @@ class ConversationSettings:
 
     fp: str
     domain: str | None = None
-    store: ConversationStore | None = field(default=None, converter=_check_store)
+    store: Store | None = field(default=None, converter=_check_store)
     id: str | None = None
     owner: str | None = None
     thread: Thread | None = field(default=None, converter=check_thread)
@@ -74,14 +63,18 @@ class ConversationSettings:
     system: Message | None = field(default=None, converter=system_message)
     commit: Literal["finish", "partial"] = "finish"
     busy: Literal["raise", "queue"] = "raise"
-    bounds: HistoryBounds = field(factory=HistoryBounds)
-    keep_messages: int | None = None
+    max_messages: int | None = None
 
     def __attrs_post_init__(self) -> None:
         """Check the choices and the number."""
         _check_choice("commit", self.commit, ("finish", "partial"))
         _check_choice("busy", self.busy, ("raise", "queue"))
-        check_bound("keep_messages", self.keep_messages)
+        check_bound("max_messages", self.max_messages)
+        if self.store is not None and self.id is not None and self.owner is None and self.fp == ANONYMOUS:
+            raise ConfigurationError(
+                "a conversation with store= and id= needs owner= or fp=; without, all users would share it",
+                field="owner",
+            )
 
 
 class Conversation:
@@ -105,9 +98,9 @@ class Conversation:
     a turn of its own gets a StateError.
     """
 
-    def __init__(self, prepare: PrepareQuestion, settings: ConversationSettings) -> None:
+    def __init__(self, assistant: AssistantAPI, settings: ConversationSettings) -> None:
         """Made by ``session.conversation``; no I/O."""
-        self._prepare = prepare
+        self._assistant = assistant
         self._settings = settings
         self._queue = settings.busy == "queue"
         self._transcript = Transcript(
@@ -117,8 +110,7 @@ class Conversation:
             Contents(thread=settings.thread).with_messages(settings.messages),
             system=settings.system,
             store=settings.store,
-            keep=settings.keep_messages,
-            bounds=settings.bounds,
+            max_messages=settings.max_messages,
         )
 
     # The views ------------------------------------------------------------------------------
@@ -142,17 +134,9 @@ class Conversation:
     def messages(self) -> tuple[Message, ...]:
         """The finished turns, oldest first; with a store, as they were when it was read last.
 
-        When :attr:`complete` is False, only the newest of them.
+        With a store and ``max_messages``, a turn reads only the turns that it sends: :meth:`load` reads all.
         """
         return self._transcript.contents.messages
-
-    @property
-    def complete(self) -> bool:
-        """Whether :attr:`messages` are all; if not, :meth:`load` reads the older ones.
-
-        A turn with ``max_messages`` or ``max_characters`` reads what it sends, not the whole history.
-        """
-        return self._transcript.contents.complete
 
     @property
     def system(self) -> Message | None:
@@ -175,11 +159,6 @@ class Conversation:
         """Whether a turn is under way."""
         return self._transcript.lock.locked
 
-    @property
-    def revision(self) -> int:
-        """The revision of the store that this object has; 0 for none."""
-        return self._transcript.revision
-
     def __repr__(self) -> str:
         """Show its name and size; no text."""
         return f"<Conversation {self.id!r} of {self.owner!r}, {len(self.messages)} messages>"
@@ -191,8 +170,7 @@ class Conversation:
         question: Question,
         *,
         replacing: str | None = None,
-        kept: Callable[[Message], Message] | None = None,
-        **options: Unpack[AskOptions],
+        **options: Unpack[TurnOptions],
     ) -> Reply:
         """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
 
@@ -207,10 +185,9 @@ class Conversation:
                 again: the turn of that message, and all that follow, make room for this one when it is
                 committed, and stay if it is not. The question goes out with what was said before them, in
                 a new thread, since the old one remembers them. ``commit="partial"`` has no effect on it.
-            kept: A plain function that makes the answer that is committed of the one that arrived.
             options: Further arguments of ``session.ask``: ``context``, ``filter``,
-                ``current_path``, ``retrieval_page_size``, ``site``, ``timeout``, ``timeouts``,
-                ``headers``, ``extra_body``. ``timeout`` limits the wait in line, too.
+                ``current_path``, ``retrieval_page_size``, ``timeout``, ``headers``,
+                ``extra_body``. ``timeout`` limits the wait in line, too.
 
         Raises:
             ConfigurationError: An argument is invalid; nothing is sent. For *replacing* perhaps only when
@@ -227,14 +204,13 @@ class Conversation:
                 async for text in reply.text_stream:
                     print(text, end="")
         """
-        check_function(kept, "kept")
         messages, failed = _checked(question), self._transcript.failed
         if isinstance(question, str) and failed is not None and failed.replacing == replacing:
             same = (evolve(messages[0], id=failed.question[0].id),)
             messages = same if same == failed.question else messages
-        return self._reply(Asked(question=messages, options=options, replacing=replacing, kept=kept))
+        return self._reply(Asked(question=messages, options=options, replacing=replacing))
 
-    def retry(self, **options: Unpack[AskOptions]) -> Reply:
+    def retry(self, **options: Unpack[TurnOptions]) -> Reply:
         """Ask the question again whose turn did not finish: the same message, with the same id.
 
         Args:
@@ -249,9 +225,9 @@ class Conversation:
         return self._reply(evolve(failed, options=options or failed.options))
 
     def _reply(self, asked: Asked) -> Reply:
-        def prepare(before: Contents) -> PreparedQuestion:
-            return self._prepare(
-                messages_to_send(before, asked.question, self._settings.bounds, self.system),
+        def prepare(before: Contents) -> Call:
+            return self._assistant.call(
+                messages_to_send(before, asked.question, self._settings.max_messages, self.system),
                 thread=before.thread,
                 fp=self.fp,
                 domain=self._settings.domain,
@@ -272,37 +248,7 @@ class Conversation:
             partial=self._settings.commit == "partial",
             queue=self._queue,
         )
-        return Reply(*first, turn=turn)
-
-    async def add_turn(
-        self, question: Question, answer: str | Message, *, thread: Thread | str | None = None
-    ) -> None:
-        """Add a question and its answer, which came in another way, as the last turn. Nothing is sent.
-
-        For instance an answer of ``session.ask``, of a person, or from a list of frequent questions. The
-        next question is asked with it.
-
-        Args:
-            question: As for :meth:`ask`.
-            answer: Text, or an assistant's message. If it has no id, or one that another message has, it
-                gets a new one.
-            thread: The thread that the answer came in; None keeps :attr:`thread`.
-
-        Raises:
-            ConfigurationError: An argument is invalid.
-            StateError: Another turn is under way; see :class:`Conversation`.
-            StoreConflictError: The store has a newer revision, and stays as it is; :meth:`load` first.
-        """
-        asked, known = Asked(question=_checked(question), options={}), check_thread(thread)
-        given, *more = coerce_messages(answer, str, field="answer")
-        if more or not (given.role == "assistant" or isinstance(answer, str)):
-            raise ConfigurationError("answer must be text, or an assistant's message", field="answer")
-        transcript = self._transcript
-        async with transcript.lock.hold(queue=self._queue):
-            await transcript.check_store(refresh=self._queue)
-            before = transcript.before(asked)
-            added = evolve(given, id=asked.answer_id(given.id, before), role="assistant")
-            await transcript.save(before.with_turn(asked.question, added, known), changed=before.end)
+        return Reply(self._assistant, first, turn)
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
@@ -320,8 +266,8 @@ class Conversation:
         transcript = self._transcript
         async with transcript.lock.hold(queue=self._queue):
             await transcript.check_store(refresh=self._queue)
-            if transcript.contents.without_last_turn() is None and not self.complete:
-                await transcript.read(2, Contents.without_last_turn)
+            if transcript.contents.without_last_turn() is None and not transcript.contents.complete:
+                await transcript.read()
             before, left = transcript.contents, transcript.contents.without_last_turn()
             if left is None:
                 raise StateError("there is no turn to take back")
@@ -345,7 +291,7 @@ class Conversation:
         """
         contents = self._transcript.whole()
         settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
-        other = Conversation(self._prepare, settings)
+        other = Conversation(self._assistant, settings)
         return other._begin_with(contents if keep_thread else evolve(contents, thread=None))
 
     def _begin_with(self, contents: Contents) -> Self:
@@ -367,29 +313,35 @@ class Conversation:
 
     # Storing --------------------------------------------------------------------------------
 
-    async def load(self, *, last: int | None = None) -> Self:
+    async def load(self) -> Self:
         """Read the conversation from the store, in place of what is here. Return this conversation.
 
         The first turn reads what it needs by itself; call this to show the history, or after a
         :class:`~mintlify_async.errors.StoreConflictError`.
 
-        Args:
-            last: How many of the newest messages are needed; whole turns are read. None reads all.
-
         Raises:
-            ConfigurationError: *last* is below 1.
             StateError: It has no store, a turn is under way, or what the store has is not a conversation.
         """
         transcript = self._transcript
         transcript.require_store()
-        check_bound("last", last)
         if transcript.active:
             raise busy_error()
-        if last is None:
-            await transcript.read()
-        else:
-            await transcript.read((last + 1) // 2, lambda contents: len(contents.messages) >= last)
+        await transcript.read()
         return self
+
+    @staticmethod
+    async def ids(store: Store, *, owner: str) -> list[str]:
+        """Return the ids of the conversations that *owner* has in *store*, sorted.
+
+        Args:
+            store: The store.
+            owner: The owner; the ``fp`` of conversations that were given none.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        prefix = heads_of(check_name(owner, "owner"))
+        return sorted(key.removeprefix(prefix) for key in await store.keys(prefix))
 
     async def save(self) -> None:
         """Write the conversation to the store. Each finished turn does this by itself.
@@ -418,7 +370,7 @@ class Conversation:
         """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it.
 
         Raises:
-            StateError: It is not :attr:`complete`: ``await chat.load()`` first.
+            StateError: Not all of it was read from its store: ``await chat.load()`` first.
         """
         return self._transcript.to_dict()
 
@@ -436,13 +388,26 @@ class Conversation:
         """
         SESSION.check(session, "session", required=True)
         contents, system = read_contents(stored)
-        found = as_object(stored) or {}
-        kept: dict[str, Any] = {"system": system}
-        kept.update({name: found[name] for name in ("id", "owner", "fp") if isinstance(found.get(name), str)})
-        chat = session.conversation(**(kept | settings))
+        fields, arguments = as_object(stored) or {}, dict[str, Any](system=system)
+        names = ("id", "owner", "fp")
+        arguments.update({name: fields[name] for name in names if isinstance(fields.get(name), str)})
+        chat = session.conversation(**(arguments | settings))
         if settings.get("thread") is not None:
             contents = evolve(contents, thread=chat.thread)
         return chat._begin_with(contents)
+
+
+def ask_with(
+    conversation: Conversation,
+    question: Question,
+    finish: Callable[[Message], Message],
+    *,
+    replacing: str | None = None,
+    **options: Unpack[TurnOptions],
+) -> Reply:
+    """Ask as :meth:`Conversation.ask` does, and commit what *finish* makes of the answer. For the relay."""
+    asked = Asked(question=_checked(question), options=options, replacing=replacing, finish=finish)
+    return conversation._reply(asked)  # pyright: ignore[reportPrivateUsage] - of this module
 
 
 def _checked(question: Question) -> tuple[Message, ...]:

@@ -6,10 +6,8 @@ conversation only the turns are read that are sent with a question, until all ar
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
@@ -19,20 +17,29 @@ from ..errors import ConfigurationError, StateError, printable
 from ..messages import Message, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
-from ..protocol.requests import new_message_id
-from ..protocol.secret import Secret
+from ..protocol.calls import new_message_id
 from ..runtime.cancellation import finish_shielded
 from ..runtime.worker_thread import compute
-from ..storage.conversations import ConversationStore, StoredTurn, store_conflict
-from ..storage.format_version import unknown_version
-from ..storage.ledger import check_name
-from .history import Contents, FinishedTurn, HistoryBounds, fills
+from ..storage import Record, Snapshot, Store, new_version
+from .history import Contents, FinishedTurn
 from .turn_lock import TurnLock, shared_lock
+from .turns import (
+    FORMAT,
+    ConversationKeys,
+    StoredHead,
+    changes_of,
+    check_name,
+    damaged,
+    newest_turns,
+    read_head,
+    read_turn,
+    store_conflict,
+    turns_of,
+    write_head,
+    write_turn,
+)
 
 T = TypeVar("T")
-
-FORMAT: Final = 1
-"""The version of the JSON format in which a conversation is stored."""
 
 CANCELLED_SAVE_SECONDS: Final = 0.25
 """How long a save may still take after its task was cancelled, in seconds."""
@@ -49,13 +56,13 @@ class Asked:
         question: The new messages.
         options: Further arguments of ``session.ask``.
         replacing: The id of a message: its turn, and all that follow, make room for this one. None for none.
-        kept: Makes the answer that is committed of the one that arrived; None commits that one.
+        finish: Makes the answer that is committed of the one that arrived; None commits that one.
     """
 
     question: tuple[Message, ...]
     options: Mapping[str, Any]
     replacing: str | None = None
-    kept: Callable[[Message], Message] | None = None
+    finish: Callable[[Message], Message] | None = None
 
     def answer_id(self, given: str, before: Contents) -> str:
         """Return the id of an answer: *given*, or a new one if that is empty or another message has it."""
@@ -64,7 +71,7 @@ class Asked:
 
 
 class Transcript:
-    """One conversation in memory, and its place in a store; at most *keep* messages are kept, None for all.
+    """One conversation in memory, and its place in a store.
 
     Attributes:
         id: Its name in the store.
@@ -73,7 +80,6 @@ class Transcript:
         contents: The turns and the thread.
         system: The system message, or None.
         lock: Lets one turn run at a time.
-        revision: The revision of the store that this object has; 0 for none.
         loaded: Whether the store was read, or need not be.
         failed: What the last turn asked, when it did not finish.
         active: Whether a turn of this very object is under way.
@@ -88,100 +94,95 @@ class Transcript:
         contents: Contents,
         *,
         system: Message | None,
-        store: ConversationStore | None,
-        keep: int | None,
-        bounds: HistoryBounds,
+        store: Store | None,
+        max_messages: int | None,
     ) -> None:
         """Check the names; read nothing."""
         self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
         self.owner = check_name(owner if owner is not None else fp, "owner")
         self.fp = fp
         self.contents = contents
-        self.system = self._given_system = system
+        self.system = self._first_system = system
         self._store = store
-        self._keep = keep
-        self._bounds = bounds
+        self._keys = ConversationKeys(self.owner, self.id)
+        self._max_messages = max_messages
+        self._head: StoredHead | None = None  # what the store has, as far as this object knows
         self.active = False
         self.saved: Contents | None = None
         self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
-        self.revision = 0
         self.loaded = store is None
         self.failed: Asked | None = None
 
-    def require_store(self) -> ConversationStore:
+    def require_store(self) -> Store:
         """Return the store; raises StateError if there is none."""
         if self._store is None:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self._store
 
-    async def check_store(self, *, refresh: bool = False, replacing: str | None = None) -> None:
-        """Read the store the first time, and when more is to be sent; else, check that its revision is this.
+    @property
+    def _name(self) -> str:
+        return f"conversation {printable(self.id, 80)!r} in {self._store!r}"
 
-        Another revision is a ``StoreConflictError``; with *refresh* it is taken over. What is sent is what
-        goes before the message *replacing*, None for all.
+    async def check_store(self, *, refresh: bool = False, replacing: str | None = None) -> None:
+        """Read the store the first time; later, check that nobody else has changed the conversation.
+
+        Args:
+            refresh: Whether a newer version is taken over; else it is a ``StoreConflictError``.
+            replacing: The id of a message that the next turn replaces; then all turns are read.
         """
         if self._store is None:
             return
-
-        def enough(contents: Contents) -> bool:
-            before = contents.before(replacing)
-            return before is not None and fills(before, self._bounds)
-
+        last = None  # of the turns, how many are needed; most are two messages
+        if self._max_messages is not None and replacing is None:
+            last = (self._max_messages + 1) // 2
         if self.loaded:
-            found = await self._step(
-                partial(self._store.load, self.id, owner=self.owner, last=0), patience=0.0
-            )
-            same = (found.revision if found is not None else 0) == self.revision
-            if same and (self.contents.complete or enough(self.contents)):
-                return
+            record = (await self._read_records([self._keys.head])).records.get(self._keys.head)
+            same = (record and record.version) == (self._head and self._head.version)
             if not same and not refresh:
                 raise store_conflict(self.id)
-        await self.read(self._bounds.likely_turns, enough)
+            if same and (self.contents.complete or (last is not None and len(self.contents.turns) >= last)):
+                return
+        await self.read(last)
 
-    async def read(
-        self, turns: int | None = None, enough: Callable[[Contents], object] | None = None
-    ) -> None:
-        """Take over what the store has: its newest *turns*, and twice as many until they are *enough*.
-
-        Args:
-            turns: How many to read first; None for all.
-            enough: Whether no older ones are needed.
-        """
-        known = {(self.revision, turn.number): turn for turn in self.contents.turns}
+    async def read(self, last: int | None = None) -> None:
+        """Take over what the store has, with its *last* turns; None: all."""
+        keys, turn_keys = self._keys, list[str]()
         while True:
-            contents, system, revision = await self._step(
-                partial(self._read_once, turns, known), patience=0.0
-            )
-            if contents.complete or turns is None or enough is None or enough(contents):
+            snapshot = await self._read_records([keys.head, *turn_keys])
+            record = snapshot.records.get(keys.head)
+            if record is None:  # never saved, or deleted
+                contents = Contents() if self._head is not None else self.contents
+                self.contents, self._head, self.loaded, self.failed = contents, None, True, None
+                return
+            head = read_head(record, self._name)
+            first = 0 if last is None else max(0, head.turns - last)
+            known = {turn.number: turn for turn in self.contents.turns} if self._is_newest(head) else {}
+            wanted = [keys.turn(number) for number in range(first, head.turns) if number not in known]
+            if wanted == turn_keys:
                 break
-            turns *= 2
-        given = self._given_system
+            turn_keys = wanted  # read with the head, so that both are of one moment
+        contents, system = _read_fields(head.fields, self._name)
+        turns = await compute(
+            partial(self._turn, number, known, snapshot.records) for number in range(first, head.turns)
+        )
+        self.contents = evolve(contents, turns=newest_turns(turns), end=head.turns, complete=first == 0)
+        given = self._first_system
         self.system = system if given is None or (system and system.text == given.text) else given
-        self.contents, self.revision, self.loaded, self.failed = contents, revision, True, None
+        self._head, self.loaded, self.failed = head, True, None
 
-    async def _read_once(
-        self, last: int | None, known: dict[tuple[int, int], FinishedTurn]
-    ) -> tuple[Contents, Message | None, int]:
-        """Return the contents with the *last* turns (None: all), the system message and the revision.
+    def _is_newest(self, head: StoredHead) -> bool:
+        return self._head is not None and self._head.version == head.version
 
-        What was read before, by revision and number, is in *known*; what is read is added.
-        """
-        found = await self.require_store().load(self.id, owner=self.owner, last=last)
-        if found is None:  # never saved, or deleted
-            return Contents() if self.revision else self.contents, self.system, 0
-        what = f"conversation {printable(self.id, 80)!r} in {self._store!r}"
-        version = _version_of(found.head)
-        if version != FORMAT:
-            raise unknown_version(what, version, FORMAT, instead="`await chat.delete()`")
-        with suppress(ValueError, RecursionError):  # a ConfigurationError is a ValueError
-            contents, system = _read_head(json.loads(found.head))
-            unread = [turn for turn in found.turns if (found.revision, turn.number) not in known]
-            for turn in await compute(partial(_read_turn, turn) for turn in unread):
-                known[found.revision, turn.number] = turn
-            turns = tuple(known[found.revision, turn.number] for turn in found.turns)
-            end = turns[-1].number + len(turns[-1].messages) if turns else 0
-            return evolve(contents, turns=turns, end=end, complete=found.complete), system, found.revision
-        raise StateError(f"{what} cannot be read; `await chat.delete()` makes room for a new one")
+    def _turn(
+        self, number: int, known: Mapping[int, FinishedTurn], records: Mapping[str, Record]
+    ) -> FinishedTurn | None:
+        if number in known:
+            return known[number]
+        record = records.get(self._keys.turn(number))
+        return None if record is None else read_turn(record, number, self._name)
+
+    async def _read_records(self, keys: Sequence[str]) -> Snapshot:
+        return await self._step(partial(self.require_store().read, keys), patience=0.0)
 
     async def save(self, contents: Contents, *, changed: int, hurry: bool = False) -> None:
         """Save *contents*, then take them over. Cancelled, it may be saved and not taken over.
@@ -191,35 +192,56 @@ class Transcript:
             changed: The number of the first turn that is not stored as it is.
             hurry: Whether the task was cancelled before.
         """
-        kept = contents.newest(self._keep)
 
-        def take_over(revision: int) -> None:
-            self.revision, self.contents, self.failed, self.saved = revision, kept, None, contents
+        def take_over(head: StoredHead | None) -> None:
+            self._head, self.contents, self.failed, self.saved = head, contents, None, contents
 
-        if self._store is None:
-            take_over(self.revision)
+        store = self._store
+        if store is None:
+            take_over(None)
             return
-        save_in_store = self._store.save
+        previous, head = self._head, write_head(self._fields(contents), contents.end)
 
-        async def write() -> int:
-            start = changed if self.revision else 0
-            new = [turn for turn in kept.turns if turn.number >= start]
-            turns = await compute(partial(_write_turn, turn) for turn in new)
-            # It contains the thread's key, which the frames of a store's error must not show.
-            head = Secret(json.dumps(self._head(kept), allow_nan=False))
-            keep = range(contents.first_kept(self._keep), start)
-            revision = self.revision
-            return await save_in_store(self.id, head, turns, owner=self.owner, revision=revision, keep=keep)
+        async def write() -> StoredHead:
+            start = changed if previous is not None else 0
+            turns = [turn for turn in contents.turns if turn.number >= start]
+            values = await compute(partial(write_turn, turn) for turn in turns)
+            numbers = [turn.number for turn in turns]
+            stored_turns = previous.turns if previous is not None else 0
+            changes = changes_of(
+                self._keys,
+                head,
+                dict(zip(numbers, values, strict=True)),
+                turns=contents.end,
+                stored_turns=stored_turns,
+            )
+            expected = {self._keys.head: previous.version if previous is not None else None}
+            version = new_version()
+            if not await store.write(changes, expected=expected, version=version, keep=store.keep):
+                raise store_conflict(self.id)
+            return StoredHead(version=version, turns=contents.end, fields={})
 
         await self._step(write, take_over, hurry=hurry)
 
     async def delete(self) -> bool:
         """Delete the conversation in the store and here; return whether the store had it."""
+        store, keys = self.require_store(), self._keys
+
+        async def delete() -> bool:
+            while True:
+                record = (await store.read([keys.head])).records.get(keys.head)
+                if record is None:
+                    return False
+                count = turns_of(record)
+                changes = dict.fromkeys([keys.head, *map(keys.turn, range(count))])
+                expected = {keys.head: record.version}
+                if await store.write(changes, expected=expected, version=new_version(), keep=None):
+                    return True
 
         def take_over(existed: bool) -> None:
-            self.contents, self.revision, self.failed, self.loaded = Contents(), 0, None, True
+            self.contents, self._head, self.failed, self.loaded = Contents(), None, None, True
 
-        return await self._step(partial(self.require_store().delete, self.id, owner=self.owner), take_over)
+        return await self._step(delete, take_over)
 
     async def _step(
         self,
@@ -244,7 +266,7 @@ class Transcript:
             given_up = True  # the step may go on, and end when the next turn has begun
             raise
 
-    def _head(self, contents: Contents) -> dict[str, Any]:
+    def _fields(self, contents: Contents) -> dict[str, Any]:
         return {
             "version": FORMAT,
             "id": self.id,
@@ -258,7 +280,7 @@ class Transcript:
     def to_dict(self) -> dict[str, Any]:
         """Return the conversation as a JSON object."""
         contents = self.whole()
-        wire = self._head(contents)
+        wire = self._fields(contents)
         known = contents.ids()
         earlier = [message for message in contents.system_messages if message.id not in known]
         del wire["systemMessages"]
@@ -318,31 +340,21 @@ def read_contents(stored: object) -> tuple[Contents, Message | None]:
         raise ConfigurationError(
             "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
         )
-    contents, system = _read_head(found)
+    contents, system = _read_fields(found, "stored")
     return contents.with_messages(seed_messages(cast("Sequence[object]", messages))), system
 
 
-def _read_head(found: Mapping[str, Any]) -> tuple[Contents, Message | None]:
+def _read_fields(fields: Mapping[str, Any], what: str) -> tuple[Contents, Message | None]:
     """Read everything but the turns: the contents without them, and the system message."""
-    thread, system = found.get("thread"), found.get("system")
-    contents = Contents(
-        system_messages=seed_messages(found.get("systemMessages", [])),
-        thread=Thread.from_dict(thread) if thread is not None else None,
-    )
-    return contents, system_message(Message.from_wire(system, "system") if system is not None else None)
-
-
-def _version_of(head: str) -> object:
-    """Return the version of its format that *head* names; None if it is no such text."""
-    with suppress(ValueError, RecursionError):
-        return (as_object(json.loads(head)) or {}).get("version")
-    return None
-
-
-def _read_turn(stored: StoredTurn) -> FinishedTurn:
-    return FinishedTurn(number=stored.number, messages=seed_messages(json.loads(stored.data)))
-
-
-def _write_turn(turn: FinishedTurn) -> StoredTurn:
-    messages = [message.to_wire() for message in turn.messages]
-    return StoredTurn(number=turn.number, data=json.dumps(messages, allow_nan=False))
+    try:
+        contents = Contents(
+            system_messages=seed_messages(fields.get("systemMessages", [])),
+            thread=None if fields.get("thread") is None else Thread.from_dict(fields["thread"]),
+        )
+        system = fields.get("system")
+        return contents, system_message(None if system is None else Message.from_wire(system, "system"))
+    except ConfigurationError:
+        if what == "stored":
+            raise
+        fields = {}  # the frames of an error must not show the thread's key
+        raise damaged(what) from None

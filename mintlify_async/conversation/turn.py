@@ -7,18 +7,25 @@ when the answer ends in any other way. Until it is over, no other turn of the co
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
 from attrs import define, evolve, field
 
-from ..assistant.assistant_api import CloseIfUnused, PreparedQuestion
-from ..errors import APITimeoutError
+from ..assistant.assistant_api import CloseIfUnused
+from ..errors import APITimeoutError, MintlifyError, NotFoundError
 from ..messages import Message
 from ..model.thread import Thread
-from ..runtime.cancellation import Deadline, cancel_requests
+from ..protocol.calls import Call
+from ..rendering.readable_text import shorten
+from ..runtime.cancellation import cancel_requests
+from ..runtime.limits import TimeLimit
 from .history import Contents
 from .transcript import Asked, Transcript
+
+_log = logging.getLogger("mintlify_async")
 
 
 @define(eq=False, repr=False)
@@ -37,11 +44,13 @@ class ConversationTurn:
 
     transcript: Transcript
     asked: Asked
-    prepare: Callable[[Contents], PreparedQuestion]
-    _first: PreparedQuestion | None = field(alias="first")
+    prepare: Callable[[Contents], Call]
+    _first: Call | None = field(alias="first")
     _before: Contents = field(alias="before")  # what was said before this turn
     partial: bool
     queue: bool
+    _deadline: float = field(default=math.inf, init=False)  # of the answer, by the loop's time
+    _shown: tuple[int, str | None] | None = field(default=None, init=False)  # by edits: characters, the site
     _committed: tuple[Message, Thread | None] | None = field(default=None, init=False)  # answer, thread
     _answer_id: str = field(default="", init=False)
     _store_error: Exception | None = field(default=None, init=False)
@@ -51,13 +60,14 @@ class ConversationTurn:
     _under_way: bool = field(default=False, init=False)
     _settled: bool = field(default=False, init=False)
 
-    async def enter(self, close_if_unused: CloseIfUnused) -> PreparedQuestion | None:
+    async def enter(self, close_if_unused: CloseIfUnused) -> Call | None:
         """Take the lock and check the store; return the question anew if the history has changed."""
         transcript = self.transcript
         first = self._first or self.prepare(self._before)  # an observer that failed lets it be entered again
-        total, clock = first.asker.timeouts.total, first.settings.clock
-        deadline = None if total is None else clock.now() + total
-        before = await self._begin(Deadline(clock, deadline), total)
+        total = first.timeouts.total
+        now = asyncio.get_running_loop().time
+        self._deadline = deadline = math.inf if total is None else now() + total
+        before = await self._begin(TimeLimit(deadline), total)
         self._under_way = transcript.active = True
         self._settled = False
         self._task = asyncio.current_task()
@@ -71,16 +81,31 @@ class ConversationTurn:
                 self._roll_back()
                 self.left()
                 raise
-        if deadline is not None:
-            asker = prepared.asker.within(deadline - clock.now())
-            prepared = PreparedQuestion(asker, prepared.request, prepared.settings, prepared.message)
+        if total is not None:
+            prepared = prepared.within(deadline - now())
         return None if prepared is first else prepared
 
-    async def _begin(self, limit: Deadline, total: float | None) -> Contents:
+    def refused(self, call: Call, error: MintlifyError) -> Call | None:
+        """Return what to send once more: the question without a thread that the service has lost."""
+        thread = call.thread
+        if not isinstance(error, NotFoundError) or thread is None or thread.key is None:
+            return None
+        _log.warning("the service has lost a conversation's thread: the question is asked in a new one")
+        self._before = evolve(self._before, thread=None)
+        again = self.prepare(self._before)
+        if self._deadline == math.inf:
+            return again
+        return again.within(self._deadline - asyncio.get_running_loop().time())
+
+    def shown(self, site: str | None, characters: int) -> None:
+        """Say how much of the answer's text the reader was shown, who leaves before its end."""
+        self._shown = (characters, site)
+
+    async def _begin(self, limit: TimeLimit, total: float | None) -> Contents:
         """Wait in line and check the store, until *limit*; return what was said before this turn."""
         transcript = self.transcript
         try:
-            with limit:
+            async with limit:
                 await transcript.lock.acquire(self.release_if_over, queue=self.queue)
                 try:
                     # Turns that were ahead in line have run: their revision is not a conflict.
@@ -90,7 +115,7 @@ class ConversationTurn:
                     transcript.lock.release()
                     raise
         except TimeoutError:
-            if total is None or not limit.ended:
+            if total is None or not limit.over:
                 raise  # the store's own
         text = f"ask: not sent within {total:g} s (total timeout): other turns, or the conversation's store"
         raise APITimeoutError(text, phase="total", seconds=total, sent="no", operation="ask")
@@ -113,6 +138,8 @@ class ConversationTurn:
         if self._store_error is not None:
             self._roll_back()
             raise self._store_error
+        if message is not None and self._shown is not None and not whole and self._committed is None:
+            message = shorten(message, *self._shown)
         if not self._to_be_saved(message, whole):
             self._roll_back()
             return
@@ -144,8 +171,8 @@ class ConversationTurn:
         if message is None:
             return
         before = self._before
-        if self.asked.kept is not None:
-            message = self.asked.kept(message)
+        if self.asked.finish is not None:
+            message = self.asked.finish(message)
         self._answer_id = self._answer_id or self.asked.answer_id(message.id, before)
         answer = evolve(message, id=self._answer_id, role="assistant")
         if (answer, thread) == self._committed:

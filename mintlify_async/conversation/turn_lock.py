@@ -24,6 +24,7 @@ class TurnLock:
         self._locked = False
         self._release_if_over: weakref.WeakMethod[Callable[[], bool]] | None = None
         self._holder: weakref.ref[asyncio.Task[object]] | None = None  # the task that took the lock
+        self._loop: asyncio.AbstractEventLoop | None = None  # of that task
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -70,13 +71,15 @@ class TurnLock:
                 )
             await self._wait()
         self._locked = True
-        self._holder = weakref.ref(task)
+        self._holder, self._loop = weakref.ref(task), task.get_loop()
 
     def _available(self) -> bool:
         """Return whether the lock is free, once a holder that is over has released it."""
         release_if_over = self._release_if_over() if self._release_if_over is not None else None
         if self._locked and release_if_over is not None:
             release_if_over()
+        if self._locked and self._loop is not None and self._loop.is_closed():
+            self.release()  # its loop was closed with the task pending: nobody else will
         return not self._locked and not self._waiting
 
     async def _wait(self) -> None:
@@ -93,7 +96,7 @@ class TurnLock:
 
     def release(self) -> None:
         """Hand the lock to the next in line. From any thread: a finalizer may run on another one."""
-        self._release_if_over = self._holder = None
+        self._release_if_over = self._holder = self._loop = None
         while self._waiting:
             waiter = self._waiting.popleft()
             try:

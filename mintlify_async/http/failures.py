@@ -9,7 +9,7 @@ import logging
 import re
 import ssl as ssl_module
 from functools import cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
@@ -23,7 +23,7 @@ from ..errors import (
     StateError,
     printable,
 )
-from .timeouts import AttemptLimit
+from ..protocol.calls import Call
 
 __all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "translate", "version_numbers"]
 
@@ -43,6 +43,20 @@ FOREIGN_ERRORS = (
 
 Sent = Literal["no", "maybe"]
 CLOSED = "session_closed"  # why a request has no answer when the session was closed meanwhile
+
+
+class AttemptLimit(NamedTuple):
+    """When an attempt must have its answer, and the timeout that says so.
+
+    Attributes:
+        at: The moment by the loop's time, or None for no limit.
+        seconds: The timeout's length.
+        phase: The timeout's name: ``request``, ``first_event`` or ``total``.
+    """
+
+    at: float | None
+    seconds: float
+    phase: str
 
 
 def summarize(error: BaseException) -> CauseSummary:
@@ -72,28 +86,28 @@ def timed_out(operation: str, phase: str, seconds: float, sent: Sent) -> APITime
 
 
 def translate(
-    error: BaseException, operation: str, *, written: bool | None, limit: AttemptLimit, connect: float
+    error: BaseException, call: Call, *, written: bool | None, limit: AttemptLimit
 ) -> MintlifyError:
     """Return this package's error for one that ended a request before its headers had arrived.
 
     Args:
         error: What aiohttp or asyncio raised.
-        operation: The request's operation.
+        call: The request.
         written: Whether any byte of the body was handed to a live connection; None when there is no body.
         limit: The limit on the attempt.
-        connect: The limit on connecting, in seconds.
     """
+    operation = call.operation
     sent: Sent = "no" if written is False else "maybe"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         # Nothing can have been written by then; but if that were wrong, it would cost a second job.
-        return timed_out(operation, "connect", connect, "maybe" if written else "no")
+        return timed_out(operation, "connect", call.timeouts.connect, "maybe" if written else "no")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
         return timed_out(operation, limit.phase, limit.seconds, sent)
     # A certificate's error is a ValueError, too, but also an OSError.
     if isinstance(error, ValueError) and not isinstance(error, OSError) and not written:
         return ConfigurationError(
             "aiohttp cannot make this request: check base_url and proxy, "
-            "and that neither a borrowed session's auth= nor ~/.netrc (trust_env) has a password for it",
+            "and that neither a borrowed session's auth= nor ~/.netrc has a password for it",
             field="base_url",
         )
     if isinstance(error, RuntimeError):

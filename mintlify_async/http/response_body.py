@@ -3,140 +3,211 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
-from typing import Any, cast
+from math import inf
+from typing import Any, NamedTuple, cast
 
 import aiohttp
 
-from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError, StateError
+from ..errors import APIConnectionError, APITimeoutError, CauseSummary, MintlifyError
 from ..protocol.secret import Secret
-from ..runtime.cancellation import LATE, ONE_TURN
-from ..runtime.clock import Clock, Timer
-from ..runtime.per_event_loop import process_forked, session_closed
+from ..protocol.timeouts import Timeouts
+from ..runtime.limits import PASSES
+from ..runtime.per_event_loop import session_closed
 from .failures import FOREIGN_ERRORS, summarize
-from .timeouts import Timeouts
 
-LONGEST_LOOK = 120.0  # seconds until a dead connection is noticed that aiohttp does not report
+_WORDS = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
+
+
+class Grace(NamedTuple):
+    """How long to read on after the announced end of an answer, in seconds."""
+
+    quiet: float
+    """Longest time without a further event."""
+    total: float
+    """Longest time in all, from the first read on."""
 
 
 class LiveResponse:
     """The body of an assistant's answer, while it arrives.
 
-    A timer is set for the moment when the present limit is due. Data that arrives only moves that limit:
-    the timer looks at it when it goes off, and is set again. A timer per read would cost more than the read.
+    One alarm is set for the moment when the present limit is due. Data that arrives only moves the limit:
+    the alarm compares it when it goes off, and is set again. An alarm per read would cost more than the read.
 
     Attributes:
         status: The HTTP status, a success.
-        headers: The answer's headers, looked up in lower case.
-        pending: Whether a task is reading.
-        waiting_first: Whether the limit on the first event applies, instead of the one on silence.
-        still_quiet: Whether what arrived last does not end a silence.
-        quiet_limit: The limit on silence after the announced end, in seconds, or None.
+        headers: The headers of the response, looked up in lower case.
         secret: The key that was sent, which the body may repeat; no error shows it.
-        taken: How many bytes were read.
+        pending: Whether a task is reading.
+        closed: Whether the connection was closed or given back.
     """
 
     def __init__(
         self,
         response: aiohttp.ClientResponse,
         streams: set[LiveResponse],
-        clock: Clock,
         timeouts: Timeouts,
         started: float,
         total_at: float | None,
         secret: Secret,
     ) -> None:
-        """Take over *response*: asked at *started*, and all must be there at *total_at* (None: never).
+        """Take over *response*, which is one of *streams* until it is closed.
 
-        Until it is closed, it is one of *streams*.
+        Args:
+            response: The response; its headers have arrived.
+            streams: The open bodies of the session.
+            timeouts: The limits.
+            started: When the question was sent, by the loop's time.
+            total_at: When the complete answer must have arrived, or None.
+            secret: The key that was sent.
         """
-        self.status = response.status
+        self.status: int = response.status
         self.headers: Mapping[str, str] = response.headers
-        self.waiting_first = True
-        self.still_quiet = False
-        self.quiet_limit: float | None = None
         self.secret = secret
-        self.taken = 0
         self.pending = False
+        self.closed = False
         self._response = response
-        self._content = response.content
         self._streams = streams
-        self._clock = clock
         self._timeouts = timeouts
-        self._started = started
-        self._total_at = total_at
         self._since = started  # when the present silence began
-        self._failure: tuple[MintlifyError, CauseSummary | None] | None = None
-        self._closing: StateError | None = None
-        self._closed = False
-        self._timer: Timer | None = None
-        self._due = 0.0  # when the timer goes off
+        self._events = 0
+        self._quiet: float | None = None  # the limit on silence after the announced end
+        self._total_at = inf if total_at is None else total_at
+        self._failure: MintlifyError | None = None
+        self._alarm: tuple[float, asyncio.Handle] | None = None  # when it goes off
         self._loop = asyncio.get_running_loop()
-        self._pid = os.getpid()
+        self._connection_end = self._watch_connection()
         streams.add(self)
 
-    def check_process(self) -> None:
-        """Raise StateError in a process that was forked from the one that opened the connection."""
-        if self._pid != os.getpid():
-            raise process_forked()
-
-    async def read(self) -> bytes:
-        """Return what has arrived, waiting for at least one byte; ``b""`` is the body's clean end.
+    async def read(self, events: int, grace: Grace | None = None) -> bytes:
+        """Return the bytes that have arrived, waiting for at least one; ``b""`` is the body's proper end.
 
         Cancelling it loses nothing.
 
-        Raises:
-            APITimeoutError: Silence for too long, or the whole took too long.
-            APIConnectionError: The connection was lost, or the body's framing is broken.
-        """
-        if self._failure is not None:
-            self._raise_failure()
-        now = self._clock.now()
-        if self._total_at is not None and now >= self._total_at:
-            self._give_up("total", self._timeouts.total or 0.0)
-            self._raise_failure()
-        if not self.still_quiet:
-            self._since = now
-        if self._timer is None:
-            self._set_timer(now, self._next_limit()[2])
-        self.pending = True
-        try:
-            data = await self._content.readany()
-        except FOREIGN_ERRORS as error:
-            data = self._salvage(error)
-        finally:
-            self.pending = False
-        if not data:
-            if self._failure is not None:
-                self._raise_failure()
-            self._finish()
-        self.taken += len(data)
-        return data
+        Args:
+            events: How many events were read so far; one more ends a silence, and a comment may not.
+            grace: The limits after the announced end of the answer.
 
-    def grace(self, quiet: float, total: float) -> None:
-        """Wait at most *quiet* seconds for each further event, and *total* from the first call for all."""
-        self.quiet_limit = quiet
-        end = self._clock.now() + total
-        if self._total_at is None or end < self._total_at:
-            self._total_at = end
-        self._cancel_timer()  # the next read sets a nearer one
+        Raises:
+            APITimeoutError: Silence for too long, or the answer took too long.
+            APIConnectionError: The connection was lost, or the body's framing is broken.
+            StateError: The session was closed.
+        """
+        if self._failure is None:
+            self._start_wait(events, grace)
+            self.pending = True
+            try:
+                data = await self._response.content.readany()
+            except FOREIGN_ERRORS as error:
+                self._note_loss(summarize(error))
+            else:
+                if not data:
+                    self._finish()
+                return data
+            finally:
+                self.pending = False
+        data = self._salvage()
+        if data:
+            return data
+        self.close()
+        assert self._failure is not None
+        raise self._failure from self._failure.__cause__
+
+    def _start_wait(self, events: int, grace: Grace | None) -> None:
+        """Move the limit for the next read, and see that the alarm is not later."""
+        now = self._loop.time()
+        comments_count = self._timeouts.comments_are_activity and grace is None
+        if events != self._events or (comments_count and events):
+            self._since = now
+        self._events = events
+        if grace is not None:
+            self._quiet = grace.quiet
+            self._total_at = min(self._total_at, now + grace.total)
+        self._set_alarm(self._limit()[0])
+
+    def _limit(self) -> tuple[float, str, float]:
+        """Return when the present wait is over, and the phase and the seconds of that limit."""
+        if self._quiet is not None:
+            phase, seconds = "idle", self._quiet
+        elif self._events:
+            phase, seconds = "idle", self._timeouts.idle or inf
+        else:
+            phase, seconds = "first_event", self._timeouts.first_event
+        total = (self._total_at, "total", self._timeouts.total or 0.0)
+        return min((self._since + seconds, phase, seconds), total)
+
+    def _set_alarm(self, due: float) -> None:
+        if due == inf or (self._alarm is not None and self._alarm[0] <= due):
+            return
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+        self._alarm = due, self._loop.call_at(due, self._time_came, PASSES)
+
+    def _time_came(self, passes: int) -> None:
+        """Give up when the limit has passed; else set the alarm again, if a task is reading."""
+        if self.closed:
+            return
+        if passes:  # the loop was perhaps blocked: data that has arrived is read before the limit counts
+            self._loop.call_soon(self._time_came, passes - 1)
+            return
+        self._alarm = None
+        due, phase, seconds = self._limit()
+        if self._loop.time() < due:
+            if self.pending:
+                self._set_alarm(due)
+        elif self.pending or phase == "total":
+            text = f"ask: {_WORDS[phase]} {seconds:g} s ({phase} timeout)"
+            self._fail(APITimeoutError(text, phase=phase, seconds=seconds, operation="ask"))
+
+    def _watch_connection(self) -> asyncio.Future[None] | None:
+        """Have the end of the connection wake a reader that aiohttp leaves waiting.
+
+        aiohttp closes the connection of a body whose chunks are malformed, and does not tell the body.
+        """
+        connection = self._response.connection
+        end = None if connection is None else getattr(connection.protocol, "closed", None)
+        if end is not None:
+            end.remove_done_callback(_look_at)
+            end.add_done_callback(_look_at)  # one of them stays when the connection serves other requests
+            end.add_done_callback(self._connection_ended)
+        return end
+
+    def _connection_ended(self, _: object) -> None:
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            self._fail(_lost("the connection ended in the middle of the answer"))
+
+    def _note_loss(self, cause: CauseSummary) -> None:
+        if self._failure is None:
+            self._failure = _lost("the connection was lost in the middle of the answer")
+            self._failure.__cause__ = cause
+
+    def _salvage(self) -> bytes:
+        """Return the bytes that aiohttp holds back once it has an error to raise."""
+        content = self._response.content
+        # None is not in its signature, but clears the stored error; a test pins that.
+        content.set_exception(cast(Any, None))
+        try:
+            return content.read_nowait()
+        except FOREIGN_ERRORS:
+            return b""
+
+    def _fail(self, error: MintlifyError) -> None:
+        self._failure = self._failure or error
+        self.close()
 
     def close(self) -> None:
         """Close the connection at once and wake a reader that waits. Safe to repeat, from any task."""
-        if not self._closed:
-            self._finish()
-            if self._pid == os.getpid():  # in a forked child, the connection is the parent's
-                self._response.close()
+        self._finish()
+        self._response.close()
 
     def close_with_session(self) -> None:
         """Close the connection; what had arrived can be read, and then the error says who closed it."""
-        self._closing = session_closed("ask")
-        self.close()
+        self._fail(session_closed("ask"))
 
     def close_from_anywhere(self, *, report: bool) -> None:
         """Close from a finalizer, which may run on any thread; *report* tells a loop in debug mode."""
-        if self._closed or self._loop.is_closed():
+        if self.closed or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self.close)
         if report and self._loop.get_debug():
@@ -144,101 +215,20 @@ class LiveResponse:
                 {"message": "a mintlify_async Reply was left before its end; use `async with session.ask(…)`"}
             )
 
-    @property
-    def closed(self) -> bool:
-        """Whether the connection was closed or given back."""
-        return self._closed
-
-    def _set_timer(self, now: float, due: float | None) -> None:
-        # The limit on silence begins with the next data, whatever limit applies now.
-        look = now + max(ONE_TURN, min(LONGEST_LOOK, self._timeouts.idle or LONGEST_LOOK))
-        self._due = look if due is None or look < due else due
-        self._timer = self._clock.call_at(self._due, self._time_came)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _time_came(self) -> None:
-        now = self._clock.now()
-        if now - self._due > LATE:
-            # The loop was blocked: data that has arrived is read before any limit is checked.
-            self._timer = self._clock.call_at(now + ONE_TURN, self._check_limits)
-        else:
-            self._check_limits()
-
-    def _check_limits(self) -> None:
-        """Give up when a limit has passed or the connection is dead; else set the timer again."""
-        self._timer = None
-        if not self.pending:  # the next read sets it
-            return
-        now = self._clock.now()
-        phase, limit, due = self._next_limit()
-        connection = self._response.connection
-        if connection is not None and (connection.transport is None or connection.transport.is_closing()):
-            # aiohttp's C parser never wakes the reader of a body whose chunks are malformed.
-            lost = APIConnectionError("ask: the connection died in the middle of the answer", operation="ask")
-            self._fail(lost)
-        elif due is not None and now >= due:
-            self._give_up(phase, limit)
-        else:
-            self._set_timer(now, due)
-
-    def _next_limit(self) -> tuple[str, float, float | None]:
-        """Return the limit that is due next: its phase, its seconds and when it is due."""
-        due: float | None
-        if self.quiet_limit is not None:
-            phase, limit, due = "idle", self.quiet_limit, self._since + self.quiet_limit
-        elif self.waiting_first:
-            limit = self._timeouts.first_event
-            phase, due = "first_event", self._started + limit
-        elif self._timeouts.idle is not None:
-            phase, limit, due = "idle", self._timeouts.idle, self._since + self._timeouts.idle
-        else:
-            phase, limit, due = "total", 0.0, None
-        if self._total_at is not None and (due is None or self._total_at < due):
-            return "total", self._timeouts.total or 0.0, self._total_at
-        return phase, limit, due
-
-    def _give_up(self, phase: str, limit: float) -> None:
-        words = {"first_event": "no event within", "idle": "no data for", "total": "not complete within"}
-        error = APITimeoutError(
-            f"ask: {words[phase]} {limit:g} s ({phase} timeout)",
-            phase=phase,
-            seconds=limit,
-            operation="ask",
-        )
-        self._fail(error)
-
-    def _fail(self, error: MintlifyError) -> None:
-        if self._failure is None:
-            self._failure = (error, None)
-        self.close()
-
-    def _salvage(self, error: BaseException) -> bytes:
-        """Return the bytes that aiohttp holds back once it has an error to raise."""
-        cause = summarize(error)
-        if self._failure is None:
-            lost = APIConnectionError(
-                "ask: the connection was lost in the middle of the answer", operation="ask"
-            )
-            self._failure = (lost, cause) if self._closing is None else (self._closing, None)
-        # None is not in its signature, but clears the stored error; a test pins that.
-        self._content.set_exception(cast(Any, None))
-        try:
-            return self._content.read_nowait()
-        except FOREIGN_ERRORS:
-            return b""
-
-    def _raise_failure(self) -> None:
-        assert self._failure is not None
-        error, cause = self._failure
-        self._finish()
-        self._response.close()
-        raise error from cause
-
     def _finish(self) -> None:
-        self._closed = True
+        self.closed = True
         self._streams.discard(self)
-        self._cancel_timer()
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+            self._alarm = None
+        if self._connection_end is not None:
+            self._connection_end.remove_done_callback(self._connection_ended)
+
+
+def _look_at(end: asyncio.Future[None]) -> None:
+    if not end.cancelled():
+        end.exception()  # retrieved, or asyncio logs that it never was
+
+
+def _lost(what: str) -> APIConnectionError:
+    return APIConnectionError(f"ask: {what}", operation="ask")

@@ -14,7 +14,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from ..errors import ConfigurationError
+from ..protocol.argument_checks import is_number
 
 __all__ = ["Failure", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
 
@@ -77,26 +77,16 @@ class RetryPolicy:
         True
     """
 
-    attempts: int = field(default=3)
-    base: float = field(default=0.5)
-    cap: float = field(default=8.0)
-    pause_after_429: float = field(default=1.0)  # assumption: a 429 without `Retry-After`
-    retry_after_cap: float = field(default=60.0)
-    resend_questions: bool = field(default=False)
-    budget: float = field(default=10.0)
-    within: float | None = field(default=None)
-
-    def __attrs_post_init__(self) -> None:
-        """Check the numbers."""
-        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-            raise ConfigurationError("attempts must be a whole number, 1 or more", field="attempts")
-        for name in ("base", "cap", "pause_after_429", "retry_after_cap", "budget", "within"):
-            least = 1.0 if name == "budget" else 0.0
-            value = getattr(self, name)
-            if value is None and name == "within":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-                raise ConfigurationError(f"{name} must be a number, {least:g} or more", field=name)
+    attempts: int = field(default=3, validator=is_number(1, whole=True))
+    base: float = field(default=0.5, validator=is_number(0))
+    cap: float = field(default=8.0, validator=is_number(0))
+    pause_after_429: float = field(
+        default=1.0, validator=is_number(0)
+    )  # assumption: a 429 without `Retry-After`
+    retry_after_cap: float = field(default=60.0, validator=is_number(0))
+    resend_questions: bool = False
+    budget: float = field(default=10.0, validator=is_number(1))
+    within: float | None = field(default=None, validator=is_number(0, none=True))
 
     def delay(self, failure: Failure, attempt: int, random: float) -> float | None:
         """Return the seconds to wait before the next attempt, or None to give up.
@@ -184,7 +174,8 @@ def _number(text: str | None) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
-def _date(text: str | None) -> float | None:
+def http_date(text: str | None) -> float | None:
+    """Return a date of HTTP in seconds since 1970, or None when it is not readable."""
     try:
         date = parsedate_to_datetime(text) if text else None
         moment = math.nan if date is None else date.replace(tzinfo=date.tzinfo or UTC).timestamp()
@@ -194,10 +185,10 @@ def _date(text: str | None) -> float | None:
 
 
 def _server_now(headers: Mapping[str, str], wall: float) -> float:
-    date = _date(headers.get("date"))
+    date = http_date(headers.get("date"))
     return wall if date is None else date
 
 
 def _until(text: str, headers: Mapping[str, str], wall: float) -> float | None:
-    moment = _date(text)
+    moment = http_date(text)
     return None if moment is None else max(0.0, moment - _server_now(headers, wall))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
+import socket
 import ssl as ssl_module
-from collections.abc import Awaitable, Coroutine, Mapping
-from contextlib import suppress
+import struct
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 
@@ -19,16 +21,25 @@ from attrs import define, field
 from multidict import CIMultiDict
 
 from ..errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
-from ..protocol.requests import Request
+from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse, lower_headers
 from ..protocol.secret import Secret
-from ..runtime.cancellation import Deadline
-from ..runtime.clock import Clock
+from ..runtime import dates
+from ..runtime.limits import TimeLimit
 from ..runtime.per_event_loop import session_closed
 from ..version import __version__
-from .failures import FOREIGN_ERRORS, closed_here, cut_short, log_known_flaw, summarize, timed_out, translate
+from .failures import (
+    FOREIGN_ERRORS,
+    AttemptLimit,
+    closed_here,
+    cut_short,
+    log_known_flaw,
+    summarize,
+    timed_out,
+    translate,
+)
 from .response_body import LiveResponse
-from .timeouts import AttemptLimit, Timeouts
+from .sending import Sending
 
 __all__ = ["RequestRecorder", "Transport", "TransportSettings"]
 
@@ -36,6 +47,7 @@ ANSWER_MAX_BYTES = 4 * 1024 * 1024  # a job's record has a dozen short fields
 ERROR_MAX_BYTES = 64 * 1024  # an error page says what matters at its beginning
 ERROR_SECONDS = 2.0  # a stalled error page is not worth waiting longer
 WRITE_BYTES = 64 * 1024
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: what was not sent is dropped
 KEEP_ALIVE_SECONDS = 3.9  # servers close an idle connection after 5 s or more: never write at that moment
 LONGEST_CONNECT = 1e9  # seconds; aiohttp rounds its limits up and cannot round infinity
 
@@ -64,12 +76,12 @@ class RequestTape(Protocol):
 class RequestRecorder(Protocol):
     """Records requests and answers: ``Recorder`` of ``mintlify_async.testing``."""
 
-    def begin(self, request: Request, headers: Mapping[str, str], clock: Clock) -> RequestTape:
-        """Begin with a request that is about to be sent."""
+    def begin(self, call: Call, headers: Mapping[str, str]) -> RequestTape:
+        """Begin with a call that is about to be sent."""
         ...
 
 
-@define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
+@define(kw_only=True, eq=False, repr=False, match_args=False)
 class TransportSettings:
     """How connections are made; the same for every loop.
 
@@ -79,7 +91,7 @@ class TransportSettings:
         proxy: A proxy's URL.
         ssl: A context for verification, or None for the default.
         trust_env: Whether proxies are taken from the environment.
-        recorder: Takes every request with its answer, or None.
+        recorder: Takes every request with its answer, or None. The testing kit sets it.
     """
 
     base_url: str
@@ -91,22 +103,24 @@ class TransportSettings:
 
 
 class RequestBody(payload.Payload):
-    """A request's body that knows whether any byte of it was handed to a live connection.
+    """A request's body, which notes in *sending* when its first byte is handed to a live connection.
 
-    Attributes:
-        sent_at: When that was, by the wall clock; None before.
+    Once *limit* is over, it writes nothing.
     """
 
     _default_content_type = "application/json"
 
-    def __init__(self, value: bytes, clock: Clock, deadline: Deadline | None = None) -> None:
+    def __init__(self, value: bytes, sending: Sending, limit: TimeLimit | None = None) -> None:
         super().__init__(value, content_type="application/json")
         self._size = len(value)
         self._bytes = value
-        self._clock = clock
-        self._deadline = deadline
-        self.sent_at: float | None = None
+        self._sending = sending
+        self._attempt = sending.begin()
+        self._limit = limit
         self._transport: asyncio.WriteTransport | None = None
+
+    def __deepcopy__(self, _: object) -> RequestBody:
+        return self  # stand-ins for aiohttp's session copy their arguments, and a limit has the loop
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return self._bytes.decode(encoding, errors)
@@ -114,15 +128,17 @@ class RequestBody(payload.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         # aiohttp holds the request's headers back until the first byte of the body
         # is written, so before this point the server has seen nothing.
-        if self._deadline is not None and self._deadline.over:
-            self._deadline.end()
+        if self._limit is not None and self._limit.over:
+            self._limit.end()
             # aiohttp runs this in a task of its own, which may begin after the limit.
             raise ConnectionAbortedError("the time limit passed before the first byte was written")
+        await self._sending.first_byte(self._attempt)
         transport = getattr(writer, "transport", None)
         self._transport = transport
-        if transport is None or not transport.is_closing():
-            self.sent_at = self._clock.wall()
-        if self._size is not None and self._size <= WRITE_BYTES:
+        lost = transport is None and hasattr(writer, "transport")
+        if lost or (transport is not None and transport.is_closing()):
+            self._sending.sent_at = None  # the connection ended meanwhile: nothing reaches it
+        if len(self._bytes) <= WRITE_BYTES:
             await writer.write(self._bytes)
             return
         view = memoryview(self._bytes)
@@ -130,13 +146,19 @@ class RequestBody(payload.Payload):
             for start in range(0, len(view), WRITE_BYTES):
                 await writer.write(view[start : start + WRITE_BYTES])
         except asyncio.CancelledError:  # aiohttp's, when an answer ended or was closed before the body
-            self.abort_unwritten()
+            self.abort()
             raise
 
-    def abort_unwritten(self) -> None:
-        """Drop the connection if it holds bytes that the server does not take: closing it waits for them."""
-        if self._transport is not None and self._transport.get_write_buffer_size():
-            self._transport.abort()
+    def abort(self) -> None:
+        """Drop the connection if it may hold bytes that the server does not take, in the kernel, too."""
+        transport = self._transport
+        if transport is None or not (len(self._bytes) > WRITE_BYTES or transport.get_write_buffer_size()):
+            return
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            with suppress(OSError):  # it is closed already
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        transport.abort()
 
 
 class Transport:
@@ -146,18 +168,23 @@ class Transport:
     alive at the very moment it is used again, and then it is not known whether it took the request.
     """
 
-    def __init__(self, settings: TransportSettings, clock: Clock) -> None:
+    def __init__(self, settings: TransportSettings) -> None:
         """Open nothing yet."""
         log_known_flaw(aiohttp.__version__)
         self._settings = settings
-        self._clock = clock
         self._keep_alive: aiohttp.ClientSession | None = settings.client_session
         self._one_use: aiohttp.ClientSession | None = settings.client_session
         self._streams: set[LiveResponse] = set()
+        self._limits: set[TimeLimit] = set()  # of what waits here
         self._closed = False
-        self._waiting: set[Deadline] = set()
-        # By operation: the key that was sent last, and the headers with it where a request has no others.
-        self._ready_headers: dict[str, tuple[Secret, CIMultiDict[str]]] = {}
+
+    @contextmanager
+    def _ended_by_close(self, limit: TimeLimit) -> Generator[TimeLimit]:
+        self._limits.add(limit)
+        try:
+            yield limit
+        finally:
+            self._limits.discard(limit)
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
@@ -165,25 +192,26 @@ class Transport:
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
         """
-        waiting = Deadline(among=self._waiting)
+        limit = TimeLimit()
         try:
-            with waiting:
-                return await step
+            with self._ended_by_close(limit):
+                async with limit:
+                    return await step
         except TimeoutError:
-            if not waiting.ended:
+            if not limit.ended:
                 raise
         raise session_closed()
 
     async def send_whole(
-        self, request: Request, key: Secret, limit: AttemptLimit, connect: float, *, fresh: bool = False
+        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool = False
     ) -> WholeResponse:
-        """Send *request* and return its whole answer.
+        """Send *call* and return its whole answer.
 
         Args:
-            request: What to send.
+            call: What to send.
             key: The key to send with it.
             limit: When the answer must be there.
-            connect: The limit on connecting, in seconds.
+            sending: Gets the date of the first byte.
             fresh: Whether it needs a new connection.
 
         Raises:
@@ -192,28 +220,21 @@ class Transport:
             UnexpectedResponseError: The answer is too large.
             StateError: The session, the borrowed aiohttp session or the loop is closed.
         """
-        response = await self._send(request, key, limit, connect, fresh=fresh)
+        response = await self._send(call, key, limit, sending, fresh=fresh)
         if 200 <= response.status < 300:
-            content = response.content
-            if content.is_eof() and content.exception() is None and content.total_bytes <= ANSWER_MAX_BYTES:
-                # The body came with the headers, as a job's record does: 4 % of a request are saved.
-                body = content.read_nowait()
-                if response.connection is not None:  # else it was given back at the body's end
-                    response.close()
-                return WholeResponse(response.status, response.headers, body)
-            return await self._success(request, response, limit)
+            return await self._success(call, response, limit)
         return await self._refusal(response, limit)
 
     async def open_stream(
-        self, request: Request, key: Secret, limit: AttemptLimit, timeouts: Timeouts, total_at: float | None
+        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, total_at: float | None
     ) -> LiveResponse | WholeResponse:
-        """Send *request* and return its body while it arrives, or the whole answer when it is a refusal.
+        """Send *call* and return its body while it arrives, or the whole answer when it is a refusal.
 
         Args:
-            request: What to send.
+            call: What to send.
             key: The key to send with it.
             limit: When the answer must have begun.
-            timeouts: The limits on the body.
+            sending: Gets the date of the first byte.
             total_at: When the whole answer must have arrived, or None.
 
         Raises:
@@ -221,95 +242,86 @@ class Transport:
             APITimeoutError: The same, because a limit passed.
             StateError: The session, the borrowed aiohttp session or the loop is closed.
         """
-        started = self._clock.now()
-        response = await self._send(request, key, limit, timeouts.connect)
+        started = asyncio.get_running_loop().time()
+        response = await self._send(call, key, limit, sending)
         if 200 <= response.status < 300:
-            return LiveResponse(response, self._streams, self._clock, timeouts, started, total_at, key)
+            return LiveResponse(response, self._streams, call.timeouts, started, total_at, key)
         return await self._refusal(response, limit)
 
     async def _send(
-        self, request: Request, key: Secret, limit: AttemptLimit, connect: float, *, fresh: bool = False
+        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool = False
     ) -> aiohttp.ClientResponse:
-        """Send *request* and return the response when its headers have arrived."""
-        session = self._session(request, fresh=fresh)
-        deadline = Deadline(self._clock, limit.at, self._waiting)  # close() ends it
-        body = RequestBody(request.body, self._clock, deadline) if request.body is not None else None
-        headers = self._headers(request, key)
+        """Send *call* and return the response when its headers have arrived."""
+        session = self._session(call, fresh=fresh)
+        block = TimeLimit(limit.at)
+        body = RequestBody(call.body, sending, block) if call.body is not None else None
+        headers = self._headers(call, key)
         try:
-            with deadline:
-                sending: Awaitable[aiohttp.ClientResponse] = session.request(
-                    request.method,
-                    _url(self._settings.base_url, request.path),
-                    data=body,
-                    headers=headers,
-                    allow_redirects=False,
-                    raise_for_status=False,
-                    proxy=self._settings.proxy,
-                    ssl=self._settings.ssl or True,
-                    timeout=_connect_timeout(connect),
-                )
-                if self._settings.recorder is not None:
-                    sending = _recorded(self._settings.recorder.begin(request, headers, self._clock), sending)
-                return await sending
-        except FOREIGN_ERRORS as error:
-            failure = self._failure(error, request, body, limit, connect)
-            cause = summarize(error)
-        except asyncio.CancelledError:
-            if body is not None:
-                if request.is_agent_post and body.sent_at is not None:
-                    log.warning(
-                        "%s was cancelled after it was sent: it may have been done", request.operation
+            with self._ended_by_close(block):
+                async with block:
+                    exchange: Awaitable[aiohttp.ClientResponse] = session.request(
+                        call.method,
+                        _url(self._settings.base_url, call.path),
+                        data=body,
+                        headers=headers,
+                        allow_redirects=False,
+                        raise_for_status=False,
+                        proxy=self._settings.proxy,
+                        ssl=self._settings.ssl or True,
+                        timeout=_connect_timeout(call.timeouts.connect),
                     )
-                body.abort_unwritten()
+                    if self._settings.recorder is not None:
+                        exchange = _recorded(self._settings.recorder.begin(call, headers), exchange)
+                    response = await exchange
+        except FOREIGN_ERRORS as error:
+            failure = self._failure(error, call, limit, sending)
+            cause = None if failure is sending.failure else summarize(error)
+        except asyncio.CancelledError:
+            if call.is_agent_post and sending.sent_at is not None:
+                log.warning("%s was cancelled after it was sent: it may have been done", call.operation)
+            if body is not None:
+                body.abort()
             raise
+        else:
+            if sending.sent_at is None:  # a GET; or a stand-in for aiohttp's session, which wrote nothing
+                sending.sent_at = dates.now()
+            return response
+        finally:
+            sending.seal()
         if body is not None:
-            body.abort_unwritten()
+            body.abort()
         raise failure from cause
 
-    def _failure(
-        self,
-        error: BaseException,
-        request: Request,
-        body: RequestBody | None,
-        limit: AttemptLimit,
-        connect: float,
-    ) -> MintlifyError:
+    def _failure(self, error: BaseException, call: Call, limit: AttemptLimit, sending: Sending) -> Exception:
         """Return this package's error for *error*, which ended a request before its headers had arrived."""
-        written = body.sent_at is not None if body is not None else None
+        if sending.failure is not None:
+            return sending.failure
+        written = sending.sent_at is not None if call.body is not None else None
         if self._closed:  # by us: whatever was raised is no trouble of the network
-            failure: MintlifyError = closed_here(request.operation, "maybe" if written else "no")
+            failure: MintlifyError = closed_here(call.operation, "maybe" if written else "no")
         else:
-            failure = translate(error, request.operation, written=written, limit=limit, connect=connect)
-        if isinstance(failure, APIConnectionError) and body is not None:
-            failure.sent_at = body.sent_at
+            failure = translate(error, call, written=written, limit=limit)
+        if isinstance(failure, APIConnectionError):
+            failure.sent_at = sending.sent_at
         return failure
 
-    def _headers(self, request: Request, key: Secret) -> CIMultiDict[str]:
-        """Return the request's headers, which aiohttp, and what wraps it, may change."""
-        if request.headers:
-            return self._make_headers(request, key)
-        ready = self._ready_headers.get(request.operation)
-        if ready is None or ready[0] is not key:
-            ready = self._ready_headers[request.operation] = (key, self._make_headers(request, key))
-        return ready[1].copy()
-
-    def _make_headers(self, request: Request, key: Secret) -> CIMultiDict[str]:
+    def _headers(self, call: Call, key: Secret) -> CIMultiDict[str]:
         headers: CIMultiDict[str] = CIMultiDict()
         if self._settings.client_session is not None:  # our own sessions have them for all requests
             headers.update(COMMON_HEADERS)
-        headers[hdrs.ACCEPT] = "text/event-stream, */*" if request.is_question else "application/json"
-        headers.update(request.headers)
-        if request.body is not None:
+        headers[hdrs.ACCEPT] = "text/event-stream, */*" if call.is_question else "application/json"
+        headers.update(call.headers)
+        if call.body is not None:
             headers[hdrs.CONTENT_TYPE] = "application/json"
         headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
         return headers
 
-    def _session(self, request: Request, *, fresh: bool = False) -> aiohttp.ClientSession:
+    def _session(self, call: Call, *, fresh: bool = False) -> aiohttp.ClientSession:
         if self._closed:
-            raise session_closed(request.operation)
+            raise session_closed(call.operation)
         if self._settings.client_session is not None:
-            _check_loop(self._settings.client_session, request)
-        if request.is_agent_post or fresh:
+            _check_loop(self._settings.client_session, call)
+        if call.is_agent_post or fresh:
             if self._one_use is None:
                 self._one_use = self._new_session(force_close=True)
             return self._one_use
@@ -333,42 +345,44 @@ class Transport:
         )
 
     async def _success(
-        self, request: Request, response: aiohttp.ClientResponse, limit: AttemptLimit
+        self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit
     ) -> WholeResponse:
         failure: MintlifyError
         cause: CauseSummary | None = None
         pieces: list[bytes] = []
         try:
-            with Deadline(self._clock, limit.at, self._waiting):
-                whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
+            with self._ended_by_close(TimeLimit(limit.at)) as block:
+                async with block:
+                    whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
             if whole:
                 return WholeResponse(response.status, response.headers, b"".join(pieces))
             failure = UnexpectedResponseError(
-                f"{request.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
+                f"{call.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
                 excerpt="",  # the beginning of so large an answer explains nothing
                 status=response.status,
                 headers=lower_headers(response.headers),
             )
         except TimeoutError as error:
-            failure = timed_out(request.operation, limit.phase, limit.seconds, "maybe")
+            failure = timed_out(call.operation, limit.phase, limit.seconds, "maybe")
             cause = summarize(error)
         except FOREIGN_ERRORS as error:
-            failure = cut_short(request.operation, response.status)
+            failure = cut_short(call.operation, response.status)
             cause = summarize(error)
         finally:
             response.close()
         if self._closed:
-            failure = closed_here(request.operation, "maybe")
+            failure = closed_here(call.operation, "maybe")
         raise failure from cause
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: AttemptLimit) -> WholeResponse:
         # Wait two seconds for the text of a refusal; without it, the status is still reported.
         pieces: list[bytes] = []
-        until = self._clock.now() + ERROR_SECONDS
+        until = asyncio.get_running_loop().time() + ERROR_SECONDS
         until = until if limit.at is None else min(until, limit.at)
         try:
-            with Deadline(self._clock, until, self._waiting):
-                await _read_up_to(response.content, ERROR_MAX_BYTES, pieces)
+            with self._ended_by_close(TimeLimit(until)) as block:
+                async with block:
+                    await _read_up_to(response.content, ERROR_MAX_BYTES, pieces)
         except FOREIGN_ERRORS as error:
             summarize(error)
         finally:
@@ -379,8 +393,8 @@ class Transport:
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
         self._closed = True
-        for waiting in self._waiting:
-            waiting.end()
+        for limit in list(self._limits):
+            limit.end()
         for stream in list(self._streams):
             stream.close_with_session()
         for session in self._take_own_sessions():
@@ -404,9 +418,9 @@ class Transport:
         return own
 
 
-async def _recorded(tape: RequestTape, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+async def _recorded(tape: RequestTape, exchange: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
     try:
-        return tape.answered(await sending)
+        return tape.answered(await exchange)
     except BaseException as error:  # a cancellation, too: there is no answer
         tape.failed(error)
         raise
@@ -435,11 +449,11 @@ async def _read_up_to(content: aiohttp.StreamReader, limit: int, pieces: list[by
     return False
 
 
-def _check_loop(borrowed: aiohttp.ClientSession, request: Request) -> None:
+def _check_loop(borrowed: aiohttp.ClientSession, call: Call) -> None:
     # On a pooled connection of another loop aiohttp writes the request, and only then fails.
     connector = borrowed.connector
     if connector is not None and connector._loop is not asyncio.get_running_loop():  # pyright: ignore[reportPrivateUsage] - there is no public way to ask
-        raise StateError(f"{request.operation}: the aiohttp session belongs to another event loop")
+        raise StateError(f"{call.operation}: the aiohttp session belongs to another event loop")
 
 
 def _close_connector(connector: aiohttp.BaseConnector) -> None:

@@ -1,48 +1,34 @@
 """Job handles: waiting for a job, watching it, and sending follow-ups.
 
-A handle starts no task and does no I/O by itself. All waits of a session on one
-event loop share one :class:`~mintlify_async.jobs.poll_scheduler.PollScheduler`.
+A handle starts no task and does no I/O by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Literal, Self
 
 from attrs import evolve
 
-from ..errors import (
-    APIConnectionError,
-    APIStatusError,
-    APITimeoutError,
-    AuthenticationError,
-    ConfigurationError,
-    NotFoundError,
-    StateError,
-    UnexpectedResponseError,
-    printable,
-)
+from ..errors import APITimeoutError, ConfigurationError, NotFoundError, StateError, printable
 from ..http.observer import Observation, following, note_job
+from ..http.sending import Sending
 from ..model.job import Job, JobFlags
-from ..model.job_ref import JobRef
+from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.argument_checks import check_seconds
-from ..protocol.assumptions import Assumptions
-from ..protocol.requests import send_message_request
+from ..protocol.calls import Call, send_message_call
+from ..runtime import dates
 from .agent_api import AgentAPI
-from .create_once import had_no_effect
-from .poll_scheduler import PollScheduler
-from .polling import PollResult
-from .stale_guard import JobState, SettledBy
-from .wait import (
-    DEFAULT_PR_GRACE,
-    DEFAULT_TIMEOUT,
-    JobWait,
-    OnChange,
-    WaitRules,
-)
+from .poll_scheduler import look_at, moment, response_headers
+from .send_once import had_no_effect
+from .stale_guard import JobState, Look
+from .wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, JobWait, OnChange, Until, check_wait
+
+log = logging.getLogger("mintlify_async")
 
 OnActive = Literal["send", "wait", "raise"]
 
@@ -64,7 +50,7 @@ class JobHandle(JobFlags):
 
     @property
     def ref(self) -> JobRef:
-        """Names the job, for another process; ``awaiting_turn`` while a follow-up's result was not seen."""
+        """Names the job for another process; says when a follow-up was sent whose result was not seen."""
         return self._state.ref
 
     @property
@@ -85,7 +71,7 @@ class JobHandle(JobFlags):
     @property
     def raw(self) -> ResponseInfo | None:
         """Status, headers and request id of the last answer, or None."""
-        return None if self._state.job is None else self._state.job.raw
+        return self._state.raw
 
     @property
     def status(self) -> str | None:
@@ -101,16 +87,6 @@ class JobHandle(JobFlags):
     def done(self) -> bool:
         """Whether the job had ended when last seen, and this is not the end of the turn before."""
         return self._state.done
-
-    @property
-    def settled_by(self) -> SettledBy | None:
-        """How the guard against the result of the turn before ended.
-
-        ``"evidence"``: the newest turn was seen active, or with another result.
-        ``"grace"``: it was not, and the result lasted through the settle window.
-        None: the guard has not ended, or no follow-up was sent.
-        """
-        return self._state.settled_by
 
     def __repr__(self) -> str:
         """Show the id and the last status."""
@@ -131,11 +107,14 @@ class JobHandle(JobFlags):
         timeout: float | None = DEFAULT_TIMEOUT,
         *,
         check: bool = True,
-        until: Literal["terminal", "pr"] = "terminal",
+        until: Until = "terminal",
         pr_grace: float = DEFAULT_PR_GRACE,
         on_change: OnChange | None = None,
     ) -> Job:
         """Wait until the job has ended, and return its record. Polls at least once.
+
+        After a follow-up, a final status is returned when it is certain that it is the follow-up's own: when
+        the poll that read it began ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
 
         Args:
             timeout: Limits the whole wait, in seconds; None waits without end. One last
@@ -148,7 +127,8 @@ class JobHandle(JobFlags):
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The timeout has passed; the job goes on at the service.
+            JobTimeoutError: The timeout has passed; the job goes on at the service. ``certain_in`` says
+                when a final status may be accepted that was seen.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait at once.
             NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
                 of a job that was seen before like an outage.
@@ -157,16 +137,17 @@ class JobHandle(JobFlags):
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
         """
-        rules = WaitRules.checked(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
-        check_seconds(timeout, "timeout", zero=True, none="waits without end")
+        check_wait(timeout, until, pr_grace, on_change)
         observation = self._calls.observe("wait", *self._state.key)
-        if observation is None:
-            return await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
         with following(observation):
-            rules = evolve(rules, on_poll=_note_polls(observation))
-            job = await _result_of(begin_wait(self, rules, timeout), scheduler_of(self))
-            note_job(observation, job)
+            wait = self._begin_wait(timeout, None if observation is None else _note_polls(observation))
+            job = await wait.result(check=check, until=until, pr_grace=pr_grace, on_change=on_change)
+            if observation is not None:
+                note_job(observation, job)
             return job
+
+    def _begin_wait(self, timeout: float | None, on_look: Callable[[Look], object] | None = None) -> JobWait:
+        return JobWait(self._calls, self._calls.scheduler(), self._state, timeout, on_look)
 
     async def refresh(self) -> Job:
         """Poll once, and return the record as it was received.
@@ -182,11 +163,18 @@ class JobHandle(JobFlags):
         """
         observation = self._calls.observe("refresh", *self._state.key)
         if observation is None:
-            return await self._poll(retry=True)
+            return await self._refresh()
         with following(observation), observation.active():
-            job = await self._poll(retry=True)
+            job = await self._refresh()
             note_job(observation, job)
             return job
+
+    async def _refresh(self) -> Job:
+        look = await look_at(self._calls, self._state, retry=True)
+        age = self._state.age(look)
+        if isinstance(look.error, NotFoundError) and age is not None:
+            look.error.args = (f"{look.error}; the job was created {age:.0f} s ago",)
+        return _record_of(look)
 
     def watch(self, timeout: float | None = DEFAULT_TIMEOUT) -> JobWatch:
         """Return an async iterator over the job's records: the first, then each that differs.
@@ -201,7 +189,7 @@ class JobHandle(JobFlags):
             ConfigurationError: *timeout* is not a number of seconds.
         """
         check_seconds(timeout, "timeout", zero=True, none="waits without end")
-        return JobWatch(self, timeout)
+        return JobWatch(lambda: self._begin_wait(timeout))
 
     async def send(
         self,
@@ -215,16 +203,14 @@ class JobHandle(JobFlags):
     ) -> Turn:
         """Send a follow-up, at most once, and return its turn.
 
-        The job is polled once before, so that the turn can distinguish its own result from
-        the one before; when that poll fails, the result must last through the settle window.
         When a job has several turns, every handle waits for the newest.
 
         Args:
             prompt: The instruction, at least 1 character.
-            on_active: What to do while the job is active: ``"send"`` anyway; ``"wait"``
-                until it has ended, at most 30 minutes; or ``"raise"``.
-            timeout: Limits the whole call, in seconds; by default the poll has 10 s and the
-                follow-up ``timeouts.request`` (60).
+            on_active: What to do while the job is active: ``"send"`` at once, without a poll before;
+                ``"wait"`` until it has ended, at most 30 minutes; or poll once and ``"raise"``.
+            timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default. With
+                ``on_active="raise"`` at most half of it is for the poll.
             dedupe_key: A name for this follow-up in the session's ledger: the same key never sends
                 a second one, in this process or in any other that shares the ledger, and always
                 returns the same turn.
@@ -233,52 +219,61 @@ class JobHandle(JobFlags):
 
         Raises:
             ConfigurationError: An argument is invalid; nothing was sent.
-            AuthenticationError: 401; nothing was sent.
             StateError: The job is active, and *on_active* is ``"raise"``; nothing was sent.
             JobTimeoutError: It was still active after the 30 minutes of ``"wait"``; nothing was sent.
             OutcomeUnknownError: The follow-up was sent, and its outcome is not known. This
                 handle then waits as if it had been accepted.
             APIStatusError: The service refuses it.
         """
-        state, calls = self._state, self._calls
-        send_message_request(  # checks the arguments before anything is sent
-            Assumptions(), self.project_id, self.id, prompt, headers=headers, extra_body=extra_body
+        calls = self._calls
+        call = send_message_call(
+            calls.defaults,
+            self.project_id,
+            self.id,
+            prompt,
+            timeout=timeout,
+            headers=headers,
+            extra_body=extra_body,
         )
         if on_active not in ("send", "wait", "raise"):
             raise ConfigurationError("on_active must be 'send', 'wait' or 'raise'", field="on_active")
-        check_seconds(timeout, "timeout", none="means no limit of its own")
-        deadline = math.inf if timeout is None else calls.clock.now() + timeout
-
-        if dedupe_key is not None and await calls.is_claimed(dedupe_key):
-            before = None  # most likely nothing is sent
-        else:
-            before = await self._baseline(on_active, deadline)
-
-        async def send() -> str:
-            await self._post(prompt, before, deadline, headers=headers, extra_body=extra_body)
-            return str(self.ref)
-
+        deadline = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
         if dedupe_key is None:
-            await send()
-            return Turn(calls, state)
-        recorded = await calls.send_once(
-            self.id,
-            prompt,
-            dedupe_key,
-            send,
-            project_id=self.project_id,
-            timeout=timeout,
-            extra_body=extra_body,
-        )
-        ref = JobRef.of(recorded, self.project_id)
-        if not ref.awaiting_turn:  # a person has resolved the claim with the job's id
-            ref = evolve(ref, awaiting_turn=True, sent_at=calls.clock.wall())
-        return Turn(calls, calls.states.of(ref, calls.clock.now(), calls.clock.wall()))
+            await self._before_send(on_active, deadline)
+            await self._post(call, deadline, Sending())
+            return Turn(calls, self._state)
 
-    async def _post(self, prompt: str, before: Job | None, deadline: float, **further: Any) -> None:
-        """Send the follow-up, and guard its result against *before*."""
-        state, clock = self._state, self._calls.clock
-        left = deadline - clock.now()
+        claim = calls.claim(dedupe_key, call)
+        once = calls.once()
+        if on_active != "send" and not await once.is_known(claim):
+            await self._before_send(on_active, deadline)
+        result = await once.send(
+            claim,
+            lambda sending: self._post(call, deadline, sending),
+            lambda ref: ref,
+        )
+        ref = JobRef.of(result, self.project_id)
+        if ref.sent is None:  # a person has resolved the claim with the job's id
+            ref = evolve(ref, sent=Stamp(dates.now()))
+        return Turn(calls, calls.states.of(ref, calls.poll.settle_seconds))
+
+    async def _before_send(self, on_active: OnActive, deadline: float) -> None:
+        """Wait for the end of an active job, or raise an error, as *on_active* says."""
+        left = deadline - asyncio.get_running_loop().time()
+        if on_active == "wait":
+            await self.wait(min(DEFAULT_TIMEOUT, max(0.0, left)), check=False)
+        elif on_active == "raise":
+            job = _record_of(await look_at(self._calls, self._state, retry=False, limit=left / 2))
+            if not self.done:
+                raise StateError(
+                    f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
+                    'wait for it, or pass on_active="wait" or "send"'
+                )
+
+    async def _post(self, call: Call, deadline: float, sending: Sending) -> str:
+        """Send the follow-up, guard its result, and return its reference."""
+        state, calls = self._state, self._calls
+        left = deadline - asyncio.get_running_loop().time()
         if left <= 0:
             raise APITimeoutError(
                 "send_message: no time was left to send the follow-up; give it a longer timeout",
@@ -287,77 +282,34 @@ class JobHandle(JobFlags):
                 sent="no",
                 operation="send_message",
             )
-        change = state.before_send(before, clock.now())
+        window = calls.poll.settle_seconds
+        known = state.begin_sending()
+        calls.states.remember(state)
         try:
-            job = await self._calls.send_message(
-                self.id,
-                prompt,
-                project_id=self.project_id,
-                timeout=None if left == math.inf else left,
-                **further,
-            )
+            job = await calls.post(call if left == math.inf else call.within(left), sending=sending)
         except BaseException as error:
-            if had_no_effect(error):
-                state.not_sent(change)
-            else:
-                state.sent(change, clock.now())  # it may have been accepted: keep the guard
+            sent = None if had_no_effect(error, sending) else moment(response_headers(None, error))
+            state.end_sending(known, sent, window)
             raise
-        state.sent(change, clock.now(), job)
-
-    async def _baseline(self, on_active: OnActive, deadline: float) -> Job | None:
-        """Return the record before a follow-up, or None when it is not known."""
-        if on_active == "wait":
-            left = max(0.0, deadline - self._calls.clock.now())
-            return await self.wait(min(DEFAULT_TIMEOUT, left), check=False)
-        turn_number = self._state.turn_number
-        try:
-            job = await self._poll_until_visible(deadline)
-        except (APIConnectionError, APIStatusError, UnexpectedResponseError) as error:
-            # Only the follow-up itself is sure to be allowed: the path of this poll is assumed.
-            if on_active == "raise" or isinstance(error, AuthenticationError):
-                raise
-            return None
-        if on_active == "raise" and not self.done:
-            raise StateError(
-                f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
-                'wait for it, or pass on_active="wait" or "send"'
-            )
-        return job if turn_number == self._state.turn_number else None  # another follow-up was sent
-
-    async def _poll_until_visible(self, deadline: float) -> Job:
-        """Poll once, or again while a new job is not visible yet."""
-        clock, poll = self._calls.clock, self._calls.poll
-        while True:
-            try:
-                return await self._poll(retry=False, limit=deadline - clock.now())
-            except NotFoundError:
-                again = clock.now() + poll.initial
-                if not self._state.may_be_new(again, poll) or again >= deadline:
-                    raise
-            await clock.sleep(poll.initial)
-
-    async def _poll(self, *, retry: bool, limit: float = math.inf) -> Job:
-        state, calls = self._state, self._calls
-        turn_number = state.turn_number
-        project_id, job_id = state.key
-        try:
-            job = await calls.get_job(job_id, project_id=project_id, retry=retry, limit=limit)
-        except NotFoundError as error:
-            if retry and state.created_at is not None:
-                age = calls.clock.now() - state.created_at
-                error.args = (f"{error}; the job was created {age:.0f} s ago",)
-            raise
-        if turn_number == state.turn_number:  # else a follow-up was sent meanwhile
-            state.see(job, calls.clock.now(), calls.poll)
-        return job
+        record = job if job.status and job.id == self.id else None
+        state.end_sending(known, moment(response_headers(job, None)), window, record)
+        state.raw = job.raw
+        return str(self.ref)
 
 
-def _note_polls(observation: Observation) -> Callable[[PollResult], None]:
-    def note(result: PollResult) -> None:
-        if result.job is not None:
-            observation.event("poll", {"status": result.job.status})
+def _record_of(look: Look) -> Job:
+    if look.error is not None:
+        raise look.error
+    assert look.job is not None  # a poll without an error has one
+    return look.job
+
+
+def _note_polls(observation: Observation) -> Callable[[Look], None]:
+    def note(look: Look) -> None:
+        if look.job is not None:
+            observation.event("poll", {"status": look.job.status})
         else:
-            observation.event("poll", {"error": type(result.error).__name__})
+            observation.event("poll", {"error": type(look.error).__name__})
 
     return note
 
@@ -365,9 +317,8 @@ def _note_polls(observation: Observation) -> Callable[[PollResult], None]:
 class Turn(JobHandle):
     """A follow-up: a handle whose waits end with this turn's own result, or a newer one's.
 
-    Until that result can be distinguished from the one before, its
-    :attr:`~JobHandle.ref` has ``awaiting_turn``, so that another process waits for it
-    as well; :attr:`~JobHandle.settled_by` says how it was distinguished.
+    Until that result was seen, its :attr:`~JobHandle.ref` says when the follow-up was sent, so that another
+    process waits for it as well.
     """
 
     __slots__ = ()
@@ -388,48 +339,44 @@ def handle_for(calls: AgentAPI, named: object, *, project_id: str | None = None)
         named = named.ref
     elif isinstance(named, Job):
         named = named.id
-    ref = JobRef.of(named, project_id if project_id is not None else calls.project_id)
-    state = calls.states.of(ref, calls.clock.now(), calls.clock.wall())
+    ref = JobRef.of(named, project_id if project_id is not None else calls.defaults.project_id)
+    state = calls.states.of(ref, calls.poll.settle_seconds)
     return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)
 
 
 def created_handle(calls: AgentAPI, project_id: str, created: Job | str) -> JobHandle:
-    """Return a handle of a job that was created just now; of its id alone when it was not seen yet."""
+    """Return a handle of a job that was created just now; of its id alone when its record is not known."""
+    now = moment(response_headers(created if isinstance(created, Job) else None, None))
     id = created if isinstance(created, str) else created.id
-    now, wall = calls.clock.now(), calls.clock.wall()
-    state = calls.states.of(JobRef(project_id, id, created_at=wall), now, wall)
+    state = calls.states.of(JobRef(project_id, id, created=now.stamp), calls.poll.settle_seconds)
+    state.created = now
     if isinstance(created, Job):
-        state.job = created
+        state.job, state.raw = created if created.status else None, created.raw
     return JobHandle(calls, state)
 
 
 def handle_over(handle: JobHandle, calls: AgentAPI) -> JobHandle:
     """Return another handle of the same job that shares what *handle* knows, and uses *calls*."""
-    return JobHandle(calls, _parts(handle)[1])
+    return JobHandle(calls, handle._state)  # pyright: ignore[reportPrivateUsage] - for this module, not for users
 
 
-def begin_wait(handle: JobHandle, rules: WaitRules, timeout: float | None) -> JobWait:
-    """Return a wait for the job of *handle*, which the caller enters in a scheduler."""
-    calls, state = _parts(handle)
-    return JobWait(state, rules, calls, timeout)
-
-
-def scheduler_of(handle: JobHandle) -> PollScheduler:
-    """Return the scheduler of the session of *handle* on the running loop."""
-    return _parts(handle)[0].scheduler()
-
-
-def _parts(handle: JobHandle) -> tuple[AgentAPI, JobState]:
-    return handle._calls, handle._state  # pyright: ignore[reportPrivateUsage] - for this module, not for users
+async def wait_for_own(handle: JobHandle, timeout: float | None, **rules: Any) -> Job:
+    """Wait for a job that the same call has created; if the call is cancelled, log the reference."""
+    try:
+        return await handle.wait(timeout, **rules)
+    except asyncio.CancelledError:
+        log.warning(
+            "run_job was cancelled while it waited; the job goes on: session.job(%r)", str(handle.ref)
+        )
+        raise
 
 
 class JobWatch:
     """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
 
-    def __init__(self, handle: JobHandle, timeout: float | None) -> None:
-        """Watch *handle*; no poll is made before the first step."""
-        self._handle = handle
-        self._timeout = timeout
+    def __init__(self, begin: Callable[[], JobWait]) -> None:
+        """Watch by the wait that *begin* returns; no poll is made before the first step."""
+        self._begin = begin
         self._wait: JobWait | None = None
         self._stepping = False
         self._ended = False
@@ -451,7 +398,8 @@ class JobWatch:
             raise StateError("another task is already in a step of this watch; make one watch per consumer")
         self._stepping = True
         try:
-            job = await self._step()
+            self._wait = self._wait or self._begin()
+            job = await self._wait.change()
         except Exception:
             self._ended = True
             raise
@@ -463,22 +411,3 @@ class JobWatch:
     async def aclose(self) -> None:
         """End; there is nothing to release between steps."""
         self._ended = True
-
-    async def _step(self) -> Job:
-        if self._wait is None:
-            self._wait = begin_wait(self._handle, WaitRules(check=False, until="change"), self._timeout)
-        if not self._wait.over:  # else the step before was cancelled after its record had arrived
-            await _result_of(self._wait, scheduler_of(self._handle))
-        return self._wait.take()
-
-
-async def _result_of(wait: JobWait, scheduler: PollScheduler) -> Job:
-    """Keep *wait* in the scheduler until it is over; return its record, or raise its error."""
-    wait.woken = woken = asyncio.get_running_loop().create_future()
-    try:
-        scheduler.enter(wait)
-        await woken
-    finally:
-        scheduler.leave(wait)
-        await scheduler.drained()
-    return wait.result()

@@ -1,261 +1,306 @@
-"""The stale guard: whether a job's terminal state is the result of its newest turn.
+"""The stale guard: whether a final status of a job is the result of its newest follow-up.
 
-After a follow-up the service may still show the result of the turn before it,
-also after it has shown the new turn at work: polls may be answered by replicas
-that are behind. No I/O.
+After a follow-up the service may show the result of the turn before it, because polls may be answered by
+replicas that are behind. The only evidence is time: a final status is accepted when the poll that read it
+began long enough after the follow-up. No I/O.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Literal
+from typing import Final
 from weakref import WeakValueDictionary
 
-from attrs import define
+from attrs import evolve, frozen
 
 from ..model.job import TERMINAL_STATES, Job
-from ..model.job_ref import JobRef
+from ..model.job_ref import End, JobRef, Stamp
+from ..model.response_info import ResponseInfo
+from .polling import NOT_FOUND_SECONDS
 
-if TYPE_CHECKING:
-    from .polling import PollPolicy
+LONGEST: Final = 3600.0
+"""After how many seconds any final status is accepted: an earlier turn is assumed to end within an hour."""
 
-SettledBy = Literal["evidence", "grace"]
+DATE_SECONDS: Final = 1.0
+"""A ``Date`` header has whole seconds, so the difference of two may be one second too large."""
 
-ACTIVE = "active"
+DATE_SLACK: Final = 10.0
+"""By how many seconds ``Date`` may lag behind the loop's time; one that lags further does not advance."""
+
+ROUNDING: Final = 1e-6
+"""A timer may be early by the clock's resolution, in seconds."""
+
+REMEMBERED: Final = 1000
+"""How many jobs with a follow-up a session remembers without a handle: ten projects of one hour."""
 
 
-class StaleGuard:
-    """Distinguishes a follow-up's result from the one before it.
-
-    Evidence is a later poll that shows ``active``, or another terminal status than
-    before the follow-up. When the job was active then, or its status was not seen,
-    there can be no evidence; without it, a terminal state is believed once it has
-    lasted through the settle window: *settled by grace*. With it, a terminal state
-    that could be the one before (the same status, and no other pull request) is
-    believed once the settle window has passed since the follow-up was sent.
+@frozen(eq=False)
+class Moment:
+    """One moment: on an event loop, by the service's clock and by the machine's.
 
     Args:
-        baseline: The status before the follow-up, or None when it was not seen.
-        pr_link: The pull request's address before it, or None.
-        sent_at: When the follow-up was sent, on the monotonic clock.
-        seen: Whether there was evidence already.
-
-    Attributes:
-        believed: Whether the last record, if terminal, may be believed.
-        settled_by: How a result was first believed; None before.
-        over: Whether every later record may be believed.
+        stamp: The moment by the two clocks that other machines know, too.
+        loop: The event loop, compared by identity; None when the moment is from a reference.
+        time: The loop's time, in seconds.
     """
 
-    def __init__(
-        self, baseline: str | None, pr_link: str | None = None, sent_at: float = 0.0, *, seen: bool = False
-    ) -> None:
-        """Guard against the given baseline."""
-        self.baseline, self.pr_link, self.sent_at, self.seen = baseline, pr_link, sent_at, seen
-        self.settled_by: SettledBy | None = None
-        self.believed = self.over = False
-        self._begin("", 0.0)
-
-    @property
-    def settling(self) -> bool:
-        """Whether a terminal state was seen that must still last."""
-        return not self.believed and self._polls > 0
-
-    def see(self, job: Job, at: float, policy: PollPolicy) -> None:
-        """Take in the record of a poll that ended *at*."""
-        if self.over:
-            return
-        terminal = job.status in TERMINAL_STATES
-        if self.baseline in TERMINAL_STATES and (job.status == ACTIVE or terminal):
-            self.seen = self.seen or job.status != self.baseline
-        if self.seen:
-            self.over = at >= self.sent_at + policy.settle_seconds
-            self.believed = self.over or (terminal and not self._may_be_stale(job))
-        if self.believed:
-            self.settled_by = "evidence"
-        elif terminal:
-            self._count(job.status, at, policy)
-        else:
-            self._begin("", at)
-
-    def miss(self) -> None:
-        """Take in that a poll failed: the time until the next one does not count."""
-        self._missed = True
-
-    def _may_be_stale(self, job: Job) -> bool:
-        """Return whether *job*, which is terminal, could be the record from before the follow-up."""
-        another_link = self.pr_link is not None and job.pr_link not in (None, self.pr_link)
-        return job.status == self.baseline and not another_link
-
-    def _begin(self, status: str, at: float) -> None:
-        self._status, self._since, self._last, self._polls, self._missed = status, at, at, 0, False
-
-    def _count(self, status: str, at: float, policy: PollPolicy) -> None:
-        if self._polls == 0 or status != self._status:
-            self._begin(status, at)
-        if self._missed:
-            self._since += at - self._last
-        self._polls, self._last, self._missed = self._polls + 1, at, False
-        if self._polls >= policy.settle_polls and at - self._since >= policy.settle_seconds:
-            self.settled_by, self.believed, self.over = "grace", True, True
+    stamp: Stamp
+    loop: object = None
+    time: float = 0.0
 
 
-@define(eq=False)
-class GuardChange:
-    """The change of the guard by a follow-up; taken back when nothing was sent."""
+@frozen(eq=False)
+class Look:
+    """One poll and its outcome.
 
-    before: StaleGuard | None
-    after: StaleGuard
+    Args:
+        began: When it began; its ``date`` is that of the response.
+        ended: When it ended, by the loop's time, in seconds.
+        job: The record, or None when the poll failed.
+        error: Why it failed, or None.
+    """
+
+    began: Moment
+    ended: float
+    job: Job | None = None
+    error: Exception | None = None
+
+
+def elapsed(since: Moment, look: Look, known_since: float) -> float:
+    """Return for how many seconds *since* has certainly been past when *look* began.
+
+    On the loop that noted *since*, its own time counts. Elsewhere, two clocks count: the loop's time since
+    the moment was read there, and the service's ``Date``. The machines' clocks, which may be hours apart,
+    only count where ``Date`` is missing or stands still, and only when an hour has passed.
+
+    Args:
+        since: The moment.
+        look: The poll.
+        known_since: When *since* was read on the loop of *look*, by its time.
+    """
+    began = look.began
+    if since.loop is began.loop:
+        return began.time - since.time
+    here = began.time - known_since
+    if since.stamp.date is not None and began.stamp.date is not None:
+        dated = began.stamp.date - since.stamp.date - DATE_SECONDS
+        if dated > here - DATE_SLACK:
+            # The response is dated when it was made, but the poll may have hung before that.
+            return max(here, dated - (look.ended - began.time))
+    return max(here, LONGEST) if began.stamp.at - since.stamp.at >= LONGEST else here
+
+
+@frozen(eq=False)
+class Ending:
+    """A final status that polls have shown since some moment, without another status between."""
+
+    status: str
+    since: Moment
+
+
+@frozen(eq=False)
+class FollowUp:
+    """The newest follow-up of a job.
+
+    Args:
+        sent: When it was answered, or failed without an answer.
+        was_final: Whether the job had been seen with a final status before. If not, the earlier turn may
+            end first, so a final status must last.
+        window: For how long a final status may still be an old one, in seconds.
+        ending: The final status that polls have shown since then, or None.
+    """
+
+    sent: Moment
+    was_final: bool
+    window: float
+    ending: Ending | None = None
+
+    def after(self, look: Look, known_since: float) -> FollowUp:
+        """Return the follow-up with what *look*, a successful one, shows of its ending."""
+        assert look.job is not None
+        if elapsed(self.sent, look, known_since) < 0:
+            return self
+        status = look.job.status
+        if status not in TERMINAL_STATES:
+            return self if self.ending is None else evolve(self, ending=None)
+        if self.ending is not None and self.ending.status == status:
+            return self
+        return evolve(self, ending=Ending(status, look.began))
+
+    def seconds_left(self, look: Look, known_since: float) -> float:
+        """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is."""
+        age = elapsed(self.sent, look, known_since)
+        left = self.window - age
+        if not self.was_final and age < max(LONGEST, self.window):
+            ending = self.ending
+            left = self.window - (0 if ending is None else elapsed(ending.since, look, known_since))
+        return left if left > ROUNDING else 0.0
 
 
 class JobState:
     """What a session knows of a job; shared by all its handles and turns.
 
     Args:
-        ref: Names the job, and says whether its newest turn's result is awaited.
-        now: The monotonic clock's time.
-        wall: The wall clock's time, for the times in references.
+        ref: Names the job, and says what is known of its newest follow-up.
 
     Attributes:
+        key: The project and the job.
         job: Its last record, or None.
-        seen_at: When a poll last showed it, or None.
-        created_at: When it was created, on the monotonic clock, or None.
-        turn_number: Grows with each follow-up. A poll that began at a lower number says
-            nothing of the newest turn.
+        raw: The last response that told something about it, or None.
+        look: The last successful poll, or None.
+        follow_up: The newest follow-up, or None.
     """
 
-    def __init__(self, ref: JobRef, now: float = 0.0, wall: float = 0.0) -> None:
+    def __init__(self, ref: JobRef, window: float) -> None:
         """Start with what *ref* says."""
         self.key = ref.project_id, ref.id
-        self._wall_offset = wall - now
         self.job: Job | None = None
-        self.created_at: float | None = None
-        self.turn_number = 0
-        self._guard: StaleGuard | None = None
-        self._sending: tuple[GuardChange, ...] = ()
-        self.seen_at: float | None = None
-        self.join(ref, now)
+        self.raw: ResponseInfo | None = None
+        self.look: Look | None = None
+        self.follow_up: FollowUp | None = None
+        self.created: Moment | None = None
+        self._was_final = False
+        self._sending = 0
+        self._left = 0.0  # seconds from the last look until a final status may be accepted
+        self._known: tuple[object, FollowUp | None, float] = (None, None, 0.0)
+        self.join(ref, window)
 
-    def join(self, ref: JobRef, now: float) -> None:
-        """Take in what *ref* says and is not known yet: a creation, a newer follow-up."""
-        if self.created_at is None and ref.created_at is not None:
-            self.created_at = min(now, ref.created_at - self._wall_offset)
-        if not ref.awaiting_turn or self._sending:
-            return
-        sent_at = now if ref.sent_at is None else min(now, ref.sent_at - self._wall_offset)
-        newer = ref.sent_at is not None and self._guard is not None and sent_at > self._guard.sent_at + 0.001
-        if self._guard is None or newer:
-            self._guard = StaleGuard(ref.baseline, ref.baseline_pr_link, sent_at, seen=ref.turn_seen)
-            self.turn_number += 1
+    def join(self, ref: JobRef, window: float) -> None:
+        """Add what *ref* says and is not known yet: a creation, a final status, a newer follow-up."""
+        if self.created is None and ref.created is not None:
+            self.created = Moment(ref.created)
+        if ref.sent is None:
+            self._was_final = self._was_final or (ref.was_final and self.follow_up is None)
+        elif self.follow_up is None or _is_newer(ref.sent, self.follow_up.sent.stamp):
+            ending = None if ref.end is None else Ending(ref.end.status, Moment(ref.end.since))
+            self._follow(FollowUp(Moment(ref.sent), ref.was_final, window, ending))
 
-    @property
-    def settled(self) -> bool:
-        """Whether the last record, if terminal, may be believed."""
-        return not self._sending and (self._guard is None or self._guard.believed)
-
-    @property
-    def settling(self) -> bool:
-        """Whether a terminal state was seen that must still last."""
-        return self._guard is not None and self._guard.settling
+    def _follow(self, follow_up: FollowUp) -> None:
+        self.follow_up, self._left = follow_up, follow_up.window
 
     @property
-    def settles_after(self) -> float | None:
-        """When the newest follow-up was sent, if there is evidence of its turn; else None."""
-        return self._guard.sent_at if self._guard is not None and self._guard.seen else None
-
-    @property
-    def settled_by(self) -> SettledBy | None:
-        """How the newest turn's guard ended; None while it has not, or without a guard."""
-        return None if self._guard is None else self._guard.settled_by
+    def accepted(self) -> bool:
+        """Whether the last record, if final, is the result of the newest follow-up."""
+        return not self._sending and self._left <= 0
 
     @property
     def done(self) -> bool:
-        """Whether the last record is terminal and may be believed."""
-        return self.job is not None and self.job.done and self.settled
+        """Whether the last record is final and accepted."""
+        return self.job is not None and self.job.done and self.accepted
+
+    @property
+    def was_final(self) -> bool:
+        """Whether the job was seen with an accepted final status; a POST's own record does not count."""
+        return self.done if self.look is not None else self._was_final and self.accepted
+
+    def certain_in(self, now: float) -> float | None:
+        """Return in how many seconds the final status that was seen may be accepted; None without one."""
+        if self.look is None or self.job is None or not self.job.done or self._sending or self.accepted:
+            return None
+        return max(0.0, self._left - (now - self.look.began.time))
 
     @property
     def ref(self) -> JobRef:
-        """Names the job; with ``awaiting_turn`` while a stale record may still be shown."""
-        offset, guard = self._wall_offset, self._guard
-        created_at = None if self.created_at is None else self.created_at + offset
-        if guard is None or (guard.over and not self._sending):
-            return JobRef(*self.key, created_at=created_at)
+        """Names the job, with what another process must know of its newest follow-up."""
+        created = None if self.created is None else self.created.stamp
+        if self.follow_up is None or self.done:
+            return JobRef(*self.key, created=created, was_final=self.was_final)
+        ending = self.follow_up.ending
         return JobRef(
             *self.key,
-            awaiting_turn=True,
-            baseline=guard.baseline,
-            baseline_pr_link=guard.pr_link,
-            turn_seen=guard.seen,
-            sent_at=guard.sent_at + offset,
-            created_at=created_at,
+            created=created,
+            sent=self.follow_up.sent.stamp,
+            was_final=self.follow_up.was_final,
+            end=None if ending is None else End(ending.status, ending.since.stamp),
         )
 
-    def see(self, job: Job, at: float, policy: PollPolicy) -> None:
-        """Take in the record of a poll that ended *at*. Several waits may report the same poll."""
-        if job is self.job and at == self.seen_at:
+    def see(self, look: Look) -> None:
+        """Note a successful poll; one that began before the last one says nothing new."""
+        last = self.look
+        if last is not None and last.began.loop is look.began.loop and look.began.time < last.began.time:
             return
-        self.job, self.seen_at = job, at
-        if self._guard is not None and not self._sending:
-            self._guard.see(job, at, policy)
+        self.job, self.look = look.job, look
+        self.raw = None if look.job is None else look.job.raw
+        known_since = self._known_since(look)
+        if self.follow_up is not None:
+            self.follow_up = self.follow_up.after(look, known_since)
+            self._known = (look.began.loop, self.follow_up, known_since)
+            self._left = self.follow_up.seconds_left(look, known_since)
 
-    def miss(self) -> None:
-        """Take in that a poll failed."""
-        if self._guard is not None:
-            self._guard.miss()
+    def _known_since(self, look: Look) -> float:
+        """Return since when this loop knows the follow-up as it is now: at the latest since *look* ended."""
+        loop, follow_up, since = self._known
+        if loop is not look.began.loop or follow_up is not self.follow_up:
+            since = look.ended
+            self._known = (look.began.loop, self.follow_up, since)
+        return since
 
-    def may_be_new(self, at: float, policy: PollPolicy) -> bool:
-        """Return whether the service may not know the job yet: it was created a short time ago."""
-        new = self.created_at is not None and at - self.created_at <= policy.not_found
-        return new and self.seen_at is None
+    def age(self, look: Look) -> float | None:
+        """Return for how many seconds the job had existed when *look* began; None when that is not known."""
+        if self.created is None:
+            return None
+        return max(0.0, elapsed(self.created, look, self._known_since(look)))
 
-    def before_send(self, before: Job | None, now: float) -> GuardChange:
-        """Begin to guard a follow-up that is about to be sent; *before* is the record before it."""
-        baseline = pr_link = None
-        if not self.settled or (before is not None and not before.done):
-            baseline = ACTIVE  # what comes next may be the result of an earlier turn
-        elif before is not None:
-            baseline, pr_link = before.status, before.pr_link
-        change = GuardChange(self._guard, StaleGuard(baseline, pr_link, now))
-        self._guard = change.after
-        self._sending += (change,)
-        self.turn_number += 1
-        return change
+    def may_be_new(self, look: Look) -> bool:
+        """Return whether the service may not know the job yet: it was created a short time before *look*."""
+        age = self.age(look)
+        return age is not None and self.look is None and age <= NOT_FOUND_SECONDS
 
-    def sent(self, change: GuardChange, now: float, job: Job | None = None) -> None:
-        """Trust polls again: the follow-up was answered with *job*, or its outcome is unknown."""
-        change.after.sent_at = now
-        self._end_sending(change)
-        if job is not None:
-            self.job = job
+    def begin_sending(self) -> tuple[bool, FollowUp | None]:
+        """Accept nothing until a follow-up was sent; return what :meth:`end_sending` needs."""
+        known = self.was_final, self.follow_up
+        self._sending += 1
+        return known
 
-    def not_sent(self, change: GuardChange) -> None:
-        """Take *change* back: the follow-up certainly started nothing."""
-        self._end_sending(change)
-        if self._guard is change.after:
-            self._guard = change.before
-        for later in self._sending:
-            if later.before is change.after:
-                later.before = change.before
+    def end_sending(
+        self, known: tuple[bool, FollowUp | None], sent: Moment | None, window: float, job: Job | None = None
+    ) -> None:
+        """Note how the sending of a follow-up has ended.
 
-    def _end_sending(self, change: GuardChange) -> None:
-        self._sending = tuple(other for other in self._sending if other is not change)
-        self.turn_number += 1
+        Args:
+            known: What :meth:`begin_sending` returned.
+            sent: When it was answered, or failed without an answer; None when it certainly started nothing.
+            window: For how long a final status may then be an old one, in seconds.
+            job: The record in the answer, or None.
+        """
+        self._sending -= 1
+        if sent is not None:
+            was_final, previous = known
+            # If follow-ups were sent at the same time, the turn of another one may end first.
+            alone = not self._sending and self.follow_up is previous
+            self._follow(FollowUp(sent, was_final and alone, window))
+            self.job = job or self.job
+
+
+def _is_newer(sent: Stamp, other: Stamp) -> bool:
+    if sent.date is not None and other.date is not None and sent.date != other.date:
+        return sent.date > other.date
+    return sent.at > other.at
 
 
 class JobStates:
-    """The states of a session's jobs, as long as a handle or a wait uses them."""
+    """The states of a session's jobs: those with a handle, and those that had a follow-up last."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._states: WeakValueDictionary[tuple[str, str], JobState] = WeakValueDictionary()
+        self._followed: dict[tuple[str, str], JobState] = {}
         self._lock = threading.Lock()  # a session may serve several threads
 
-    def of(self, ref: JobRef, now: float, wall: float) -> JobState:
+    def of(self, ref: JobRef, window: float) -> JobState:
         """Return the state of the job that *ref* names, with what *ref* adds to it."""
         with self._lock:
             state = self._states.get((ref.project_id, ref.id))
             if state is None:
-                state = JobState(ref, now, wall)
-                self._states[state.key] = state
+                state = self._states[ref.project_id, ref.id] = JobState(ref, window)
             else:
-                state.join(ref, now)
+                state.join(ref, window)
             return state
+
+    def remember(self, state: JobState) -> None:
+        """Keep *state*, whose job gets a follow-up, although its handles may go."""
+        with self._lock:
+            self._followed.pop(state.key, None)
+            self._followed[state.key] = state
+            if len(self._followed) > REMEMBERED:
+                del self._followed[next(iter(self._followed))]

@@ -1,17 +1,19 @@
-"""Waiting for many jobs: all of them, or each as it ends. No task is started per job."""
+"""Waiting for many jobs: all of them, or each as it ends. Each wait is a task; a queue has the ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Coroutine, Iterable
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from ..errors import ConfigurationError, JobTimeoutError, StateError
 from ..model.job import Job
 from ..protocol.argument_checks import check_seconds
-from .handle import JobHandle, begin_wait, scheduler_of
-from .wait import DEFAULT_TIMEOUT, JobWait, WaitRules
+from .handle import JobHandle
+from .wait import DEFAULT_TIMEOUT
+
+T = TypeVar("T")
 
 
 @overload
@@ -39,8 +41,7 @@ async def wait_all(
 ) -> list[Job] | list[Job | Exception]:
     """Wait for many jobs, and return their records in the order of *jobs*.
 
-    This is cheaper than one task per job. The limits of the session's poll policy
-    apply to all of them together.
+    The limits of the session's poll policy apply to all of them together.
 
     Args:
         jobs: The handles.
@@ -55,24 +56,15 @@ async def wait_all(
     """
     handles = _handles(jobs)
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
-    rules = WaitRules.checked(check=check, until="terminal", pr_grace=0.0, on_change=None)
-    woken: asyncio.Future[JobWait] = asyncio.get_running_loop().create_future()
-    group = _Group(handles, rules, timeout)
-
-    def over(wait: JobWait) -> None:
-        enough = not group.open or (wait.error is not None and not return_exceptions)
-        if enough and not woken.done():
-            woken.set_result(wait)
-
+    waits = _Waits(handle.wait(timeout, check=check) for handle in handles)
     try:
-        group.enter(over)
-        last = await woken if handles else None
+        results = await asyncio.gather(*waits.tasks, return_exceptions=return_exceptions)
     finally:
-        group.leave()
-        await group.drained()
-    if last is not None and last.error is not None and not return_exceptions:
-        raise last.error
-    return [wait.error or wait.result() for wait in group.waits]
+        await waits.end()
+    for result in results:
+        if isinstance(result, BaseException) and not isinstance(result, Exception):
+            raise result  # a wait that other code has cancelled
+    return results  # type: ignore[return-value]
 
 
 def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIMEOUT) -> AsCompleted:
@@ -97,43 +89,44 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
 
 
 def _handles(jobs: Iterable[JobHandle]) -> list[JobHandle]:
-    given: list[object] = list(jobs) if isinstance(jobs, Iterable) else [jobs]  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-    handles = [handle for handle in given if isinstance(handle, JobHandle)]
-    if len(handles) != len(given):
+    items: list[object] = list(jobs) if isinstance(jobs, Iterable) else [jobs]  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+    handles = [handle for handle in items if isinstance(handle, JobHandle)]
+    if len(handles) != len(items):
         raise ConfigurationError(
             "jobs must be an iterable of JobHandle; session.job(ref) makes one", field="jobs"
         )
     return handles
 
 
-class _Group:
-    """Waits that enter and leave their schedulers together."""
+class _Waits:
+    """A task for each of some waits."""
 
-    def __init__(self, handles: list[JobHandle], rules: WaitRules, timeout: float | None) -> None:
-        self.waits = [begin_wait(handle, rules, timeout) for handle in handles]
-        self.open = len(self.waits)
-        self._schedulers = [scheduler_of(handle) for handle in handles]
+    def __init__(self, waits: Iterable[Coroutine[Any, Any, Any]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.tasks = [self._loop.create_task(wait) for wait in waits]
 
-    def enter(self, on_over: Callable[[JobWait], object]) -> None:
-        """Enter all waits; *on_over* is called with each one that is over."""
+    def cancel(self) -> None:
+        """Cancel all waits that go on."""
+        for task in self.tasks:
+            task.cancel()
 
-        def count(wait: JobWait) -> None:
-            self.open -= 1
-            on_over(wait)
+    def cancel_from_anywhere(self) -> None:
+        """Cancel them from any thread; does nothing when their loop is closed."""
+        if not self._loop.is_closed() and not all(task.done() for task in self.tasks):
+            self._loop.call_soon_threadsafe(self.cancel)
 
-        for scheduler, wait in zip(self._schedulers, self.waits, strict=True):
-            wait.notify = count
-            scheduler.enter(wait)
+    async def end(self) -> None:
+        """Cancel all waits, and return when each has ended, even if the caller is cancelled."""
+        self.cancel()
+        if not all(task.done() for task in self.tasks):
+            import anyio  # loaded when it is used: a tenth of what importing the session takes
 
-    def leave(self) -> None:
-        """Leave with all waits; those that are over have left already."""
-        for scheduler, wait in zip(self._schedulers, self.waits, strict=True):
-            scheduler.leave(wait)
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait(self.tasks)
 
-    async def drained(self) -> None:
-        """Return when every cancelled poll has ended."""
-        for scheduler in set(self._schedulers):
-            await scheduler.drained()
+
+End = tuple[JobHandle, Exception | None]
+"""A handle whose wait is over, and the error that it ended with."""
 
 
 class AsCompleted:
@@ -143,14 +136,10 @@ class AsCompleted:
         """Keep *handles*; no poll is made before the first step."""
         self._handles = handles
         self._timeout = timeout
-        self._group: _Group | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._owners: dict[JobWait, JobHandle] = {}
-        # The waits that are over, then None when the iterator is closed. A queue of its own, so that the
-        # scheduler does not keep alive an iterator that was left with ``break``.
-        self._finished: asyncio.Queue[JobWait | None] = asyncio.Queue()
+        self._waits: _Waits | None = None
+        self._left = len(handles)
+        self._ends: asyncio.Queue[End | None] = asyncio.Queue()  # None when the iterator is closed
         self._stepping = False
-        self._ended = not handles
 
     def __aiter__(self) -> Self:
         """Return itself."""
@@ -163,28 +152,25 @@ class AsCompleted:
             JobTimeoutError: The timeout has passed; the jobs go on at the service.
             StateError: The session is closed, or another task is in a step.
         """
-        if self._ended:
-            raise StopAsyncIteration
-        if self._group is None:
-            self._enter()
-        wait = await self._next_wait()
-        if wait is None or self._ended:
-            raise StopAsyncIteration
-        handle = self._owners.pop(wait)
-        self._ended = not self._owners
-        if isinstance(wait.error, JobTimeoutError | StateError):
-            await self.aclose()
-            raise wait.error
-        return handle
-
-    async def _next_wait(self) -> JobWait | None:
         if self._stepping:
             raise StateError("another task is already in a step of this iterator; one consumer at a time")
+        if not self._left:
+            raise StopAsyncIteration
+        if self._waits is None:
+            self._waits = _Waits(_wait(handle, self._timeout, self._ends) for handle in self._handles)
         self._stepping = True
         try:
-            return await self._finished.get()
+            end = await self._ends.get()
         finally:
             self._stepping = False
+        if end is None or not self._left:
+            raise StopAsyncIteration
+        handle, error = end
+        self._left -= 1
+        if isinstance(error, JobTimeoutError | StateError):
+            await self.aclose()
+            raise error
+        return handle
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -198,36 +184,23 @@ class AsCompleted:
 
     async def aclose(self) -> None:
         """Stop polling; safe to repeat."""
-        self._ended = True
-        self._finished.put_nowait(None)  # wakes a step that waits
-        group, self._group = self._group, None
-        if group is not None:
-            group.leave()
-            await group.drained()
+        self._left = 0
+        self._ends.put_nowait(None)  # wakes a step that waits
+        waits, self._waits = self._waits, None
+        if waits is not None:
+            await waits.end()
 
     def __del__(self) -> None:
         """Stop polling when the iteration was left with ``break``."""
-        group, loop = self._group, self._loop
-        if group is None or not group.open or loop is None or loop.is_closed():
-            return
-        if _running_loop() is loop:
-            group.leave()
-        else:
-            loop.call_soon_threadsafe(group.leave)
-
-    def _enter(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._group = group = _Group(self._handles, WaitRules(check=False), self._timeout)
-        self._owners = dict(zip(group.waits, self._handles, strict=True))
-        try:
-            group.enter(self._finished.put_nowait)
-        except BaseException:
-            group.leave()
-            raise
+        if self._waits is not None:
+            self._waits.cancel_from_anywhere()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+async def _wait(handle: JobHandle, timeout: float | None, ends: asyncio.Queue[End | None]) -> None:
+    # It does not know the iterator, which must not stay alive for the waits.
+    error: Exception | None = None
     try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+        await handle.wait(timeout, check=False)
+    except Exception as failure:
+        error = failure
+    ends.put_nowait((handle, error))

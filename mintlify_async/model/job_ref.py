@@ -10,19 +10,18 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import quote, unquote
 
-from attrs import asdict, field, fields, frozen
+from attrs import asdict, field, frozen
+from attrs.converters import optional
 
 from ..errors import ConfigurationError, printable
+from .job import TERMINAL_STATES
 from .json_text import require_text
 
 SCHEME: Final = "mintlify-job"
 """The beginning of a reference's text."""
 
-VERSION: Final = 1
-"""The version of the text and of the JSON object. Other versions are refused."""
-
-_PLAIN, _TURN = "plain", "turn"
-
+VERSION: Final = 2
+"""The version of the text and of the JSON object that are written; the text of version 1 is read, too."""
 
 PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*")  # nothing to encode, and no "." or ".."
 
@@ -67,83 +66,89 @@ def _is_text(instance: object, attribute: Any, value: Any) -> None:
     require_text(value, attribute.name)
 
 
-def _is_time(instance: object, attribute: Any, value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if value is not None and not number:
-        raise ConfigurationError(
-            f"{attribute.name} must be in seconds since the epoch, or None", field=attribute.name
-        )
+def _seconds(value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise ConfigurationError(f"a time must be in seconds since 1970, not {printable(repr(value), 40)}")
+    return seconds
 
 
-def _is_bool(instance: object, attribute: Any, value: Any) -> None:
-    if not isinstance(value, bool):  # it may come from JSON
-        raise ConfigurationError(f"{attribute.name} must be true or false", field=attribute.name)
+@frozen
+class Stamp:
+    """When something happened, by two clocks, in seconds since 1970.
+
+    Args:
+        at: By the clock of the machine that noted it.
+        date: By the service's clock, the ``Date`` header of its response; None if it sent none.
+    """
+
+    at: float = field(converter=_seconds)
+    date: float | None = field(default=None, converter=optional(_seconds))
 
 
-def _none_if_empty(text: str | None) -> str | None:
-    return None if text == "" else text
+@frozen
+class End:
+    """A final status that polls have shown since some moment, without another status between.
+
+    Args:
+        status: The status.
+        since: When a poll first showed it.
+    """
+
+    status: str = field(converter=str)
+    since: Stamp
 
 
 @frozen
 class JobRef:
     """Names a job, so that it can be continued elsewhere: ``session.job(ref)``. Contains no secret.
 
-    A reference taken from a turn says that this turn's result is awaited: waiting with
-    it does not return the result of the turn before.
+    A reference taken after a follow-up also says when that was sent, so that a wait elsewhere does not
+    return the result of the turn before.
 
-    :meth:`parse` reads ``str(ref)``, and :meth:`from_json` reads :meth:`to_json`; a
-    reference can also be pickled. All three forms have a version. Two references are
-    equal when they name the same job and await the same turn; the times are not compared.
+    :meth:`parse` reads ``str(ref)``, and :meth:`from_json` reads :meth:`to_json`; a reference can also be
+    pickled. All three forms have a version. Two references are equal when they name the same job and the
+    same follow-up.
 
     Args:
         project_id: The job's project.
         id: The job's identifier, any text: the interface does not show its format.
-        awaiting_turn: Whether a follow-up was sent whose own result was not seen yet.
-        baseline: The job's status before that follow-up; None when it was not seen.
-        baseline_pr_link: The pull request's address before that follow-up, or None.
-        turn_seen: Whether evidence of the follow-up's turn was seen, such as ``active``.
-        sent_at: When the follow-up was sent, in seconds since the epoch, or None.
-        created_at: When the job was created, if it was created by the process that made this
-            reference, likewise. A 404 is tolerated for a while after it.
+        created: When the job was created, if it was created by the process that made this reference, or
+            None. A 404 is tolerated for 30 s after it.
+        sent: When the newest follow-up was sent, if its result was not seen yet; else None.
+        was_final: Whether the job was seen with a final status: before that follow-up was sent, or, without
+            one, when this reference was made.
+        end: The final status that polls have shown since the follow-up, or None.
 
     Raises:
-        ConfigurationError: A field is empty or of another type, or *project_id* is not an identifier.
+        ConfigurationError: *project_id* is not an identifier, or *id* is not a text that a path can name.
     """
 
     project_id: str = field(validator=_is_segment)
     id: str = field(validator=_is_text)
-    awaiting_turn: bool = field(default=False, kw_only=True, validator=_is_bool)
-    baseline: str | None = field(default=None, kw_only=True, converter=_none_if_empty)
-    baseline_pr_link: str | None = field(default=None, kw_only=True, converter=_none_if_empty)
-    turn_seen: bool = field(default=False, kw_only=True, eq=False, validator=_is_bool)
-    sent_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
-    created_at: float | None = field(default=None, kw_only=True, eq=False, validator=_is_time)
+    created: Stamp | None = field(default=None, kw_only=True, eq=False)
+    sent: Stamp | None = field(default=None, kw_only=True)
+    was_final: bool = field(default=False, kw_only=True, eq=False)
+    end: End | None = field(default=None, kw_only=True, eq=False)
 
-    def __attrs_post_init__(self) -> None:
-        for name in ("baseline", "baseline_pr_link"):
-            value = getattr(self, name)
-            if value is not None:
-                if not self.awaiting_turn:
-                    raise ConfigurationError(f"{name} needs awaiting_turn=True", field=name)
-                require_text(value, name)
+    @property
+    def awaiting_turn(self) -> bool:
+        """Whether a follow-up was sent whose result was not seen yet."""
+        return self.sent is not None
 
     def __str__(self) -> str:
-        """Return one word of printable ASCII, such as ``mintlify-job:1:docs:job_1:plain:8f3a09bc``."""
-        state = [_PLAIN]
-        if self.awaiting_turn:
-            state = [_TURN if self.baseline is None else f"{_TURN}={_quoted(self.baseline)}"]
-        if self.baseline_pr_link is not None:
-            state.append(f"link={_quoted(self.baseline_pr_link)}")
-        if self.turn_seen:
-            state.append("seen=1")
-        if self.sent_at is not None:
-            state.append(f"sent={self.sent_at!r}")
-        if self.created_at is not None:
-            state.append(f"created={self.created_at!r}")
-        if len(state) > 1 and state[0] == _TURN:
-            state[0] = f"{_TURN}="  # version 0.1 then reads a turn whose baseline it does not know
-        names = f"{_quoted(self.project_id)}:{_quoted(self.id)}"
-        text = f"{SCHEME}:{VERSION}:{names}:{';'.join(state)}"
+        """Return one word of printable ASCII, such as ``mintlify-job:2:docs:job_1:final:8f3a09bc``."""
+        details = ["final"] if self.was_final else []
+        if self.created is not None:
+            details.append(f"created={_times_text(self.created)}")
+        if self.sent is not None:
+            details.append(f"sent={_times_text(self.sent)}")
+        if self.end is not None:
+            details.append(f"end={_times_text(self.end.since)}={_quoted(self.end.status)}")
+        text = ":".join([SCHEME, str(VERSION), _quoted(self.project_id), _quoted(self.id), ";".join(details)])
         return f"{text}:{_checksum(text)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -160,17 +165,26 @@ class JobRef:
             raise _broken(text, f"it does not begin with {SCHEME!r}")
         body, _, checksum = text.strip().rpartition(":")
         parts = body.split(":")
-        if len(parts) > 1 and parts[1] != str(VERSION):
+        if len(parts) > 1 and parts[1] not in ("1", str(VERSION)):
             raise _other_version(text, parts[1])
         if len(parts) != 5 or checksum != _checksum(body):
             raise _broken(text, "it was cut or changed on the way")
-        try:
-            state = _read_state(parts[4])
-        except ValueError:
-            raise _broken(text, "a time in it is not a number") from None
-        if state is None:
+        details: dict[str, str] = {}
+        for detail in parts[4].split(";"):
+            name, _, details[name] = detail.partition("=")
+        details = _from_version_1(details) if parts[1] == "1" else details
+        if not details.keys() <= {"", "final", "created", "sent", "end"}:
             raise _broken(text, f"its state {printable(parts[4])!r} is not known to this version")
-        return cls(_unquoted(parts[2]), _unquoted(parts[3]), **state)
+        created, sent, end = (details.get(name) for name in ("created", "sent", "end"))
+        times, _, status = (end or "").partition("=")
+        return cls(
+            _unquoted(parts[2]),
+            _unquoted(parts[3]),
+            created=_stamp(created) if created else None,
+            sent=_stamp(sent) if sent else None,
+            was_final="final" in details,
+            end=End(_unquoted(status), _stamp(times)) if end else None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object."""
@@ -185,11 +199,21 @@ class JobRef:
         """
         if not isinstance(stored, Mapping):
             raise _broken(stored, "it is not a JSON object")
-        found = cast("Mapping[str, Any]", stored)
-        if found.get("version") != VERSION:
-            raise _other_version(found, found.get("version"))
-        given = {name: found[name] for name in _OPTIONAL if name in found}
-        return cls(found.get("project_id", ""), found.get("id", ""), **given)
+        fields = cast("Mapping[str, Any]", stored)
+        if fields.get("version") != VERSION:
+            raise _other_version(fields, fields.get("version"))
+        created, sent, end = (fields.get(name) for name in ("created", "sent", "end"))
+        try:
+            return cls(
+                fields.get("project_id", ""),
+                fields.get("id", ""),
+                created=Stamp(**created) if created else None,
+                sent=Stamp(**sent) if sent else None,
+                was_final=fields.get("was_final") is True,
+                end=End(end["status"], Stamp(**end["since"])) if end else None,
+            )
+        except (TypeError, KeyError):
+            raise _broken(fields, "one of its times cannot be read") from None
 
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON text."""
@@ -203,10 +227,10 @@ class JobRef:
             ConfigurationError: *stored* is not such a text.
         """
         try:
-            found: object = json.loads(stored)
+            value: object = json.loads(stored)
         except (TypeError, ValueError, RecursionError):
-            found = None
-        return cls.from_dict(found)
+            value = None
+        return cls.from_dict(value)
 
     @classmethod
     def of(cls, named: object, project_id: str | None) -> JobRef:
@@ -228,6 +252,14 @@ class JobRef:
         return cls(project_id, id)
 
 
+def _from_version_1(details: dict[str, str]) -> dict[str, str]:
+    """Return the details of a reference of version 1 by today's names."""
+    kept = {name: value for name, value in details.items() if name not in ("plain", "link", "seen")}
+    if "sent" in kept and kept.pop("turn", "") in TERMINAL_STATES:
+        kept["final"] = ""
+    return kept  # a follow-up without a time is not known to this version
+
+
 def _quoted(text: str) -> str:
     return quote(text, safe="", errors="surrogatepass")
 
@@ -236,26 +268,13 @@ def _unquoted(text: str) -> str:
     return unquote(text, errors="surrogatepass")
 
 
-def _read_state(text: str) -> dict[str, Any] | None:
-    """Return the fields of a reference that *text*, its state, gives; None if it is not known."""
-    word, *details = text.split(";")
-    state, _, baseline = word.partition("=")
-    known: dict[str, str] = {}
-    for detail in details:
-        name, _, known[name] = detail.partition("=")
-    if state not in (_PLAIN, _TURN) or not known.keys() <= {"link", "seen", "sent", "created"}:
-        return None
-    return {
-        "awaiting_turn": state == _TURN,
-        "baseline": _unquoted(baseline),
-        "baseline_pr_link": _unquoted(known.get("link", "")),
-        "turn_seen": "seen" in known,
-        "sent_at": float(known["sent"]) if "sent" in known else None,
-        "created_at": float(known["created"]) if "created" in known else None,
-    }
+def _times_text(stamp: Stamp) -> str:
+    return f"{stamp.at!r}" if stamp.date is None else f"{stamp.at!r}/{stamp.date!r}"
 
 
-_OPTIONAL = [attribute.name for attribute in fields(JobRef) if attribute.kw_only]
+def _stamp(text: str) -> Stamp:
+    at, _, date = text.partition("/")
+    return Stamp(at, date or None)
 
 
 def is_reference(text: object) -> bool:
@@ -264,7 +283,7 @@ def is_reference(text: object) -> bool:
 
 
 def _check_bare_id(text: object) -> str:
-    """Return *text* unless it cannot be a job's id; the service would answer 404."""
+    """Return *text* unless it cannot be a job's id."""
     if not isinstance(text, str):
         kind = type(text).__name__
         hint = ": read a stored reference with JobRef.from_dict(…)" if kind == "dict" else ""
@@ -272,15 +291,15 @@ def _check_bare_id(text: object) -> str:
             f"ref must be a JobRef, its text, a JobHandle, a Job or a job's id; got {kind}{hint}", field="ref"
         )
     path_segment(text, "ref")
-    if text.startswith("{"):
+    if text.startswith('{"version"'):
         raise _broken(text, "it may be one as JSON, which JobRef.from_json(…) reads")
-    if "://" in text or text[0] in "[\"'" or any(character.isspace() for character in text):
-        raise _broken(text, "it is neither a reference nor a job id")
+    if text != text.strip():
+        raise ConfigurationError("ref has blanks around it; remove them", field="ref")
     return text
 
 
 def _checksum(text: str) -> str:
-    # Detects a text that was cut: it could lose the part that says that a turn is awaited.
+    # Detects a text that was cut: it could lose the part that says when a follow-up was sent.
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
 
 

@@ -26,9 +26,6 @@ THREAD_KEY: Final = "threadKey"
 MAX_DEPTH: Final = 200
 """Deepest nesting of JSON that is accepted."""
 
-SHALLOW: Final = 2 * MAX_DEPTH
-"""A JSON text of so many characters cannot exceed :data:`MAX_DEPTH`: each level has two brackets."""
-
 
 class DecodeProblem(ValueError):  # noqa: N818 - internal: each caller turns it into an error of its own
     """Says what is wrong with a JSON text or value, without repeating it."""
@@ -39,10 +36,6 @@ def _refuse_constant(word: str) -> None:
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
-
-# ``raw_decode`` calls this scanner, too, through layers that cost more than the scan of a short event.
-scan_json: Final[Callable[[str, int], tuple[Any, int]]] = cast("Any", _DECODER).scan_once
-"""The standard decoder's scanner: ``(text, start)`` to ``(value, end)``."""
 
 scan_text: Final[Callable[[str, int], tuple[str, int]]] = cast("Any", json.decoder).scanstring
 """The standard decoder's string scanner, from behind the quote: ``(text, start)`` to ``(string, end)``."""
@@ -56,13 +49,8 @@ def decode_json(data: str) -> Any:
     """
     problem = f"is nested deeper than {MAX_DEPTH}"
     try:
-        try:
-            content, end = scan_json(data, 0)
-        except StopIteration:
-            content, end = None, -1
-        if end != len(data):  # there is white space around it, or it is not JSON
-            content = _DECODER.decode(data)
-        if not too_deep(data, content):
+        content = _DECODER.decode(data)
+        if not _too_deep(data, content):
             return content
     except RecursionError:
         pass
@@ -72,9 +60,9 @@ def decode_json(data: str) -> Any:
     raise DecodeProblem(problem)
 
 
-def too_deep(text: str, content: Any) -> bool:
+def _too_deep(text: str, content: Any) -> bool:
     """Return whether *content*, read from *text*, is nested deeper than :data:`MAX_DEPTH`."""
-    if len(text) <= SHALLOW or text.count("{") + text.count("[") <= MAX_DEPTH:
+    if len(text) <= 2 * MAX_DEPTH or text.count("{") + text.count("[") <= MAX_DEPTH:
         return False
     level: list[Any] = [content]
     for _ in range(MAX_DEPTH + 1):
@@ -201,7 +189,7 @@ def _is_whole(text: str) -> bool:
 _LONGEST_INT_BITS: Final = 13_000
 """Python refuses to write a longer whole number (4,300 digits)."""
 
-_Place: TypeAlias = tuple[Any, str | int]  # what holds it, a place, too; and its name or index in that
+_Place: TypeAlias = tuple[Any, str | int]  # what holds a value, a place, too; and its name or index in that
 
 
 def require_json(content: object, field: str, *, sent: bool = False) -> None:
@@ -210,57 +198,57 @@ def require_json(content: object, field: str, *, sent: bool = False) -> None:
     Args:
         content: The value.
         field: Its name, for the error.
-        sent: Whether it is sent as it is. Numbers must then be finite, and characters whole.
+        sent: Whether it is sent as it is. Numbers must then be finite, and characters complete.
 
     Raises:
         ConfigurationError: It holds something that JSON cannot express, or is nested deeper than 200.
             The error names the place, such as ``filter.since``.
     """
-    # Depth first: a value that holds itself is too deep after 200 steps, whatever its breadth.
-    left: list[tuple[_Place, Any, int]] = [((None, field), content, 0)]
-    while left:
-        place, item, depth = left.pop()
-        problem = _problem(item, sent=sent) if depth <= MAX_DEPTH else f"is nested deeper than {MAX_DEPTH}"
-        if problem:
-            name = _place_name(place) if depth <= MAX_DEPTH else field
+
+    def check(item: object, place: _Place, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise ConfigurationError(f"{field} is nested deeper than {MAX_DEPTH}", field=field)
+        problem = _problem(item, sent=sent)
+        if problem is not None:
+            name = _place_name(place)
             raise ConfigurationError(f"{name} {problem}", field=name)
-        left += [((place, name), held, depth + 1) for name, held in _members(item)]
+        members: Iterable[tuple[str | int, object]] = ()
+        if isinstance(item, dict):
+            members = cast("dict[str, Any]", item).items()
+        elif isinstance(item, list | tuple):
+            members = enumerate(cast("Sequence[Any]", item))
+        for step, inside in members:
+            check(inside, (place, step), depth + 1)
 
-
-def _members(item: object) -> Iterable[tuple[str | int, Any]]:
-    """Return what a JSON object or array holds, the last first, each with its name or index."""
-    if isinstance(item, dict):
-        return reversed(cast("dict[str, Any]", item).items())
-    return reversed(list(enumerate(cast("Sequence[Any]", item)))) if isinstance(item, list | tuple) else ()
+    check(content, (None, field), 0)
 
 
 def _problem(item: object, *, sent: bool) -> str | None:
     """Say why *item* is not JSON, whatever it holds; None if it is."""
-    if isinstance(item, str):
-        return _HALF if sent and not _is_whole(item) else None
-    if isinstance(item, dict):
-        return _name_problem(item, sent=sent)  # pyright: ignore[reportUnknownArgumentType] - checked there
-    if isinstance(item, float):
-        return "must be a finite number" if sent and not isfinite(item) else None
-    if isinstance(item, int):
-        return "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
-    if item is None or isinstance(item, list | tuple):
-        return None
-    return f"is of type {type(item).__name__}, which JSON cannot express"
+    match item:
+        case None | list() | tuple():
+            return None
+        case str():
+            return _HALF if sent and not _is_whole(item) else None
+        case dict():
+            names = cast("dict[object, Any]", item)
+            return next(filter(None, (_name_problem(name, sent=sent) for name in names)), None)
+        case float():
+            return "must be a finite number" if sent and not isfinite(item) else None
+        case int():
+            return "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
+        case _:
+            return f"is of type {type(item).__name__}, which JSON cannot express"
 
 
-def _name_problem(item: dict[Any, Any], *, sent: bool) -> str | None:
-    for name in item:
-        if not isinstance(name, str):
-            return f"has a key that is not a string: {printable(repr(name), 40)}"
-        if sent and not _is_whole(name):
-            return f"has a key that {_HALF}"
-    return None
+def _name_problem(name: object, *, sent: bool) -> str | None:
+    if not isinstance(name, str):
+        return f"has a key that is not a string: {printable(repr(name), 40)}"
+    return f"has a key that {_HALF}" if sent and not _is_whole(name) else None
 
 
 def _place_name(place: _Place) -> str:
-    steps: list[str] = []
-    while place[0] is not None:
-        place, step = place
-        steps.append(f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}")
-    return "".join([str(place[1]), *reversed(steps)])
+    holder, step = place
+    if holder is None:
+        return str(step)
+    return _place_name(holder) + (f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}")

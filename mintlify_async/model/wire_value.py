@@ -224,9 +224,6 @@ def _as_it_is(content: Any, _: object) -> Any:
 _OBJECT: Final = (dict, Mapping)
 """What a JSON object may be. First ``dict``: to ask for the abstract class takes five times as long."""
 
-_TAKEN_AS_IS: Final[Mapping[Any, type]] = {str: str, bool: bool, int: int, float: float, JSONObject: dict}
-"""The class of values that the hook of a kind returns as they are."""
-
 
 def _strict(*classes: type, what: str, inside: Callable[[Any], Iterable[Any]] | None = None) -> _Hook:
     """Return a hook that takes instances of *classes*, in which all values *inside* are objects."""
@@ -289,9 +286,8 @@ class _Field(NamedTuple):
     name: str
     wire: str
     kind: Any
+    default: object
     required: bool
-    nullable: bool
-    """Whether null is a value of its own."""
     null_is_absent: bool
     lenient: bool
 
@@ -312,8 +308,8 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
             name=field.name,
             wire=head + "".join(word.capitalize() for word in rest),
             kind=kind,
+            default=field.default,
             required=field.default is attrs.NOTHING,
-            nullable=kind in (Any, MaskedJSON),
             null_is_absent=kind not in (Any, MaskedJSON) and _NULL_TOO not in marks,
             lenient=_LENIENT in marks,
         )
@@ -321,100 +317,103 @@ def _wire_fields(cls: type[Any]) -> Iterator[_Field]:
 
 def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     """Return the function that reads the JSON object of a *cls*."""
-    hook_of = converter.get_structure_hook
-    fields = {f.wire: (f, f.name, _TAKEN_AS_IS.get(f.kind), hook_of(f.kind)) for f in _wire_fields(cls)}
-    wire_names = {field.name: field.wire for field, *_ in fields.values() if field.required}
-    required = wire_names.keys()
-    # The type on the wire has chosen the class; a class without a type keeps a field of that name.
-    ignored: Any = "type" if hasattr(cls, "type") else None
-    keep_extra = _keep_extra if _has_field(cls, "extra") else _drop
-    keep_nulls = _keep_nulls if _has_field(cls, "nulls") else _drop
+    from cattrs.gen import make_dict_structure_fn, override
 
-    def read(content: Any, _: object, given: dict[str, Any] | None = None) -> Any:
-        wire = content  # not narrowed to an object of unknown values
+    fields = {field.wire: field for field in _wire_fields(cls)}
+    hooks = {wire: converter.get_structure_hook(field.kind) for wire, field in fields.items()}
+    names = _names(cls)
+    overrides: dict[str, Any] = {n: override(rename=_inside(n), struct_hook=_as_it_is) for n in names}
+    for wire, field in fields.items():
+        overrides[field.name] = override(rename=wire, struct_hook=hooks[wire])
+    options: dict[str, Any] = {"_cattrs_detailed_validation": False, "_cattrs_use_linecache": False}
+    generated = make_dict_structure_fn(cls, converter, **options, **overrides)
+    # The type on the wire has chosen the class; a class without a type keeps a field of that name.
+    ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
+    usual = {wire for wire, field in fields.items() if not field.lenient} | ignored
+
+    def sort(content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the generated function takes: without nulls, with unknown fields in one place."""
+        values: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for wire, sent in content.items():
+            field = fields.get(wire)
+            if field is None:
+                if wire not in ignored:
+                    extra[wire] = sent
+            elif sent is not None or not field.null_is_absent:
+                fits = not field.lenient or _problem_of(field, hooks[wire], content) is None
+                (values if fits else extra)[wire] = sent
+        if extra and "extra" in names:
+            values[_inside("extra")] = mask_keys(extra)
+        if "nulls" in names:
+            nulls = tuple([wire for wire, sent in content.items() if sent is None])
+            values[_inside("nulls")] = _one_of_equals(nulls)
+        return values
+
+    def read(content: Any, _: object, given: Mapping[str, Any] = EMPTY) -> Any:
+        values = content  # not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        values = given or {}
-        extra: dict[str, Any] = {}
-        nulls: list[str] = []
-        for wire_name, sent in wire.items():
-            if sent is None:
-                nulls.append(wire_name)
-            found = fields.get(wire_name)
-            if found is None:
-                extra[wire_name] = sent
-                continue
-            field, name, taken, hook = found
-            if sent.__class__ is taken:
-                values[name] = sent
-            elif sent is not None or not field.null_is_absent:
-                _read_with_hook(hook, field, sent, values, extra)
-        if not required <= values.keys():
-            raise _missing(wire_names, values)
-        extra.pop(ignored, None)
-        if extra:
-            keep_extra(values, extra)
-        if nulls:
-            keep_nulls(values, nulls)
-        return cls(**values)
+        if given or not usual.issuperset(values) or None in values.values():
+            values = sort(values) | {_inside(name): sent for name, sent in given.items()}
+        try:
+            return generated(values, cls)
+        except (KeyError, DecodeProblem):  # which do not name the field
+            problems = (_problem_of(field, hooks[wire], values) for wire, field in fields.items())
+            problem = next(filter(None, problems))
+        raise DecodeProblem(problem)
 
     return read
 
 
-def _missing(wire_names: Mapping[str, str], values: Mapping[str, Any]) -> DecodeProblem:
-    first = next(wire for name, wire in wire_names.items() if name not in values)
-    return DecodeProblem(f".{first} is missing")
+def _inside(name: str) -> str:
+    """Return the key of a field that does not come from the wire."""
+    return f"({name})"
+
+
+def _problem_of(field: _Field, hook: _Hook, content: Mapping[str, Any]) -> str | None:
+    """Say what is wrong with a field of an object, or return None."""
+    if field.wire not in content:
+        return f".{field.wire} is missing" if field.required else None
+    try:
+        hook(content[field.wire], None)
+    except DecodeProblem as problem:
+        return f".{field.wire}{problem}"
+    return None
 
 
 # Thousands of jobs that are waited for have the same fields null.
 _one_of_equals: Final = lru_cache(maxsize=256)(tuple[str, ...])
 
 
-def _keep_extra(values: dict[str, Any], extra: dict[str, Any]) -> None:
-    values["extra"] = mask_keys(extra)
-
-
-def _keep_nulls(values: dict[str, Any], nulls: list[str]) -> None:
-    values["nulls"] = _one_of_equals(tuple(nulls))
-
-
-def _drop(values: dict[str, Any], found: object) -> None:
-    """Keep nothing: the class has no such field."""
-
-
-def _has_field(cls: type[Any], name: str) -> bool:
-    return any(field.name == name for field in _attributes(cls))
-
-
-def _read_with_hook(
-    hook: Callable[..., Any], field: _Field, sent: Any, values: dict[str, Any], extra: dict[str, Any]
-) -> None:
-    try:
-        values[field.name] = hook(sent, None)
-    except DecodeProblem as problem:
-        if not field.lenient:
-            raise DecodeProblem(f".{field.wire}{problem}") from None
-        extra[field.wire] = sent
+def _names(cls: type[Any]) -> list[str]:
+    return [field.name for field in _attributes(cls)]
 
 
 def _writer(converter: Converter, cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
     """Return the function that writes a *cls* as a JSON object."""
-    plan = tuple(
-        (f.name, f.wire, converter.get_unstructure_hook(f.kind), f.nullable) for f in _wire_fields(cls)
-    )
-    has_type = hasattr(cls, "type") and "type" not in (name for name, *_ in plan)
-    notes_nulls = _has_field(cls, "nulls")
+    from cattrs.gen import make_dict_unstructure_fn, override
+
+    names = _names(cls)
+    overrides: dict[str, Any] = {name: override(omit=True) for name in names}
+    for field in _wire_fields(cls):
+        overrides[field.name] = override(
+            rename=field.wire,
+            unstruct_hook=converter.get_unstructure_hook(field.kind),
+            omit_if_default=not isinstance(field.default, str),  # a text stands for itself
+        )
+    generated = make_dict_unstructure_fn(cls, converter, _cattrs_use_linecache=False, **overrides)
+    has_type = hasattr(cls, "type") and "type" not in names
+    has_nulls = "nulls" in names
 
     def write(value: Any) -> dict[str, Any]:
-        wire: dict[str, Any] = {"type": value.type} if has_type else {}
-        for name, wire_name, hook, nullable in plan:
-            content = getattr(value, name)
-            if content is not MISSING and (content is not None or nullable):
-                wire[wire_name] = hook(content)
+        wire = generated(value)
+        if has_type:
+            wire = {"type": value.type, **wire}
         extra = getattr(value, "extra", None)
         if extra:
             wire.update(json_safe(drop_keys(dict(extra))))
-        for wire_name in value.nulls if notes_nulls else ():
+        for wire_name in value.nulls if has_nulls else ():
             wire.setdefault(wire_name, None)
         return wire
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 from ..errors import ConfigurationError
 from .argument_checks import copying_slip
 from .assumptions import Assumptions
-from .requests import KeyKind
+from .calls import KeyKind
 from .secret import Secret, hidden
 
 __all__ = ["KEY_VARIABLES", "SHARED_VARIABLE", "Key", "KeyKind", "KeySource", "kind_in_words", "shared_key"]
@@ -49,7 +49,6 @@ class Key:
         kind: Which key it is.
         source: The key, or the function that makes it; None when there is none.
         assumptions: How keys begin.
-        check_kind: Whether a key of another kind is refused.
         hint: What else to say when the key is missing.
 
     Raises:
@@ -57,7 +56,7 @@ class Key:
             in a header.
     """
 
-    __slots__ = ("_assumptions", "_check_kind", "_checked", "_hint", "_kind", "_source")
+    __slots__ = ("_assumptions", "_checked", "_hint", "_kind", "_source")
 
     def __init__(
         self,
@@ -65,13 +64,11 @@ class Key:
         source: KeySource | None,
         assumptions: Assumptions,
         *,
-        check_kind: bool,
         hint: str = "",
     ) -> None:
         source = hidden(source)
         self._kind: KeyKind = kind
         self._assumptions = assumptions
-        self._check_kind = check_kind
         self._hint = hint
         self._source: KeySource | None = source
         self._checked = Secret()  # the last key whose kind was right
@@ -88,10 +85,9 @@ class Key:
         """Whether a function of the user makes it, which may take time."""
         return callable(self._source)
 
-    @property
-    def at_hand(self) -> Secret | None:
-        """The key that :meth:`reveal` would return at once, if its kind was checked; else None."""
-        return self._checked if self._checked and self._checked is self._source else None
+    def replaced(self, source: KeySource | None) -> Key:
+        """Return the same kind of key from another *source*."""
+        return Key(self._kind, hidden(source), self._assumptions)
 
     def check(self) -> Secret | None:
         """Return the key when it is a string of the right kind, and None for a function; calls nothing.
@@ -142,7 +138,8 @@ class Key:
 
     def _check_kind_of(self, value: object) -> Secret:
         key = self._check_characters(value)
-        if not self._check_kind or key == self._checked:
+        prefixes = {"admin": self._assumptions.admin_key_prefix}
+        if key == self._checked or not prefixes.get(self._kind, self._assumptions.assistant_key_prefix):
             return key
         kind = self._assumptions.kind_of_key(key)
         if kind in (self._kind, "unknown"):
@@ -151,7 +148,7 @@ class Key:
         name = _ARGUMENT[self._kind]
         raise self._error(
             f"{name} holds {kind_in_words(kind)}: {_NEED[self._kind]} the {self._kind} key, "
-            f"in {name}= or {KEY_VARIABLES[self._kind]} (check_key_kind=False turns this check off)"
+            f"in {name}= or {KEY_VARIABLES[self._kind]}"
         )
 
     def _error(self, message: str) -> ConfigurationError:

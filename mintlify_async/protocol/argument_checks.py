@@ -16,7 +16,7 @@ from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
-__all__ = ["check_identifier", "check_seconds"]
+__all__ = ["CURRENT_PATH_MAX_CHARACTERS", "check_identifier", "check_seconds"]
 
 # Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
 ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`
@@ -50,6 +50,51 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
     wanted = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
     hint = f"; None {none}" if none is not None else ""
     raise ConfigurationError(f"{name} must be {wanted}{hint}; got {_shown(value)}", field=name)
+
+
+def is_seconds(instance: object, attribute: Any, value: object) -> None:
+    """Check a field that holds a length of time above 0, in seconds."""
+    check_seconds(value, attribute.name)
+
+
+def is_seconds_or_none(instance: object, attribute: Any, value: object) -> None:
+    """Check a field that holds a length of time above 0, in seconds; None means no limit."""
+    check_seconds(value, attribute.name, none="means no limit")
+
+
+def is_number(
+    least: float, *, whole: bool = False, none: bool = False
+) -> Callable[[object, Any, object], None]:
+    """Return a check of a field that holds a number of at least *least*: a *whole* one, or None if *none*."""
+
+    def check(instance: object, attribute: Any, value: object) -> None:
+        if value is None and none:
+            return
+        kinds = int if whole else int | float
+        if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:
+            name, kind = attribute.name, "a whole number" if whole else "a number"
+            raise ConfigurationError(
+                f"{name} must be {kind}, {least:g} or more; got {_shown(value)}", field=name
+            )
+
+    return check
+
+
+def is_identifier(instance: object, attribute: Any, value: object) -> None:
+    """Check a field that names a project or a site, or is None."""
+    if value is not None:
+        check_identifier(value, attribute.name)
+
+
+def is_fp(instance: object, attribute: Any, value: object) -> None:
+    """Check a field that names a user."""
+    check_fp(value)
+
+
+def is_page_size(instance: object, attribute: Any, value: object) -> None:
+    """Check a field that holds a number of search results, or None."""
+    if value is not None:
+        check_page_size(value)
 
 
 _QUOTES = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
@@ -165,18 +210,6 @@ def _json_object(given: Mapping[str, Any], field: str) -> dict[str, Any]:
     return copy
 
 
-def merged(defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return the session's further headers or fields with the call's over them.
-
-    Anything but a mapping is returned unchanged, for the check that follows.
-    """
-    if given is None:
-        return defaults
-    if isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-        return {**defaults, **given}
-    return given or defaults
-
-
 def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
     """Return *value* as the messages of a question: a string is one user message.
 
@@ -185,10 +218,9 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
     """
     if isinstance(value, str) and not value:
         raise ConfigurationError("the question is empty; it needs at least 1 character", field="messages")
-    messages = coerce_messages(value, make_id)
-    if not messages:
+    if value in ([], ()):
         raise ConfigurationError("messages is empty; give at least one message", field="messages")
-    return messages
+    return coerce_messages(value, make_id)
 
 
 def check_thread(value: object) -> Thread | None:

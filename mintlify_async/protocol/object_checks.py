@@ -12,11 +12,8 @@ from ..errors import ConfigurationError, printable
 
 __all__ = [
     "CLOCK",
-    "CONVERSATION_STORE",
-    "LEDGER",
     "OBSERVER",
     "QUOTA",
-    "RECORDER",
     "SESSION",
     "Kind",
     "check_function",
@@ -80,21 +77,8 @@ CLOCK = Kind(
     "None for the system's clock, or VirtualClock() in a test",
     plain=("now", "wall", "deadline", "call_at"),
 )
-LEDGER = Kind(
-    "a ledger",
-    ("claim", "record", "release", "find", "open_claims", "resolve", "forget"),
-    'SQLiteLedger("ledger.db")',
-    in_file="SQLiteLedger",
-)
-CONVERSATION_STORE = Kind(
-    "a conversation store",
-    ("load", "save", "delete", "ids"),
-    'SQLiteConversationStore("chats.db")',
-    in_file="SQLiteConversationStore",
-)
 OBSERVER = Kind("an observer", ("start",), "OpenTelemetryObserver()", plain=("start",))
-QUOTA = Kind("a Quota", ("acquire", "observe", "left"), "Quota.interface()")
-RECORDER = Kind("a recorder", ("begin",), 'Recorder("answer.jsonl")', in_file="Recorder", plain=("begin",))
+QUOTA = Kind("a Quota", ("acquire", "block", "left"), "Quota()")
 SESSION = Kind("a MintlifySession", ("ask", "conversation", "create_job"), "the session that you have opened")
 
 

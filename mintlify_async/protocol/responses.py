@@ -14,7 +14,7 @@ from ..model.json_text import THREAD_KEY, DecodeProblem, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
 from .argument_checks import host_of
 from .assumptions import Assumptions
-from .requests import Request
+from .calls import Call
 
 
 @define(eq=False, repr=False, match_args=False)
@@ -123,19 +123,20 @@ def _words(value: Any) -> str:
 
 _HINTS = {
     401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
+    402: "the credits are used up; see the dashboard",
     403: "the key lacks the scope for this, or this address is not on its allow-list",
     429: "a limit of the service is used up",
 }
 
 
 def status_error(
-    assumptions: Assumptions, request: Request, answer: WholeResponse, retry_after: float | None
+    assumptions: Assumptions, call: Call, answer: WholeResponse, retry_after: float | None
 ) -> APIStatusError:
     """Return the error for *answer*, which is not a success."""
     body = mask_text(answer.text)
     said = server_words(body)
-    hint = _hint(request, answer)
-    message = f"{request.operation}: {answer.status}"
+    hint = _hint(call, answer)
+    message = f"{call.operation}: {answer.status}"
     message += f" ({hint})" if hint else ""
     message += f": {said}" if said else ""
     if answer.status == 429 and retry_after is not None:
@@ -147,27 +148,30 @@ def status_error(
         headers=safe_headers(assumptions, answer.headers),
         request_id=request_id(assumptions, answer.headers),
         retry_after=retry_after,
-        operation=request.operation,
+        operation=call.operation,
     )
 
 
-def _hint(request: Request, answer: WholeResponse) -> str:
+def _hint(call: Call, answer: WholeResponse) -> str:
     if 300 <= answer.status < 400:
         host = host_of(answer.headers.get("location", "")) or "the same host"
         return f"a redirect to {printable(host, 80)}, which is never followed: check base_url"
     if status_error_class(answer.status) is NotFoundError:
-        return _not_found_hint(request)
+        return _not_found_hint(call)
     return _HINTS.get(answer.status, "")
 
 
-def _not_found_hint(request: Request) -> str:
-    if request.operation == "ask":
-        if request.thread is not None and request.thread.key is None:
+def _not_found_hint(call: Call) -> str:
+    if call.operation == "ask":
+        if call.thread is not None and call.thread.key is None:
             return (
                 "the question named a thread without its key, which the service answers with 404; "
                 "the key comes once, with the thread's first answer: keep reply.thread, not its id alone"
             )
         return "no such domain, or no such thread: check domain="
-    if request.operation == "create_job":
+    if call.operation == "create_job":
         return "no such project: check project_id="
-    return "no such job in this project: check the job's id and project_id="
+    hint = "no such job in this project: check the job's id and project_id="
+    if call.operation == "get_job":  # interface 4.4
+        hint += "; this path is assumed, and Assumptions(get_job_path=…) changes it"
+    return hint

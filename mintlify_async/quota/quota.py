@@ -1,79 +1,66 @@
 """Quota: counts calls before they are sent, and refuses or delays those beyond a limit.
 
-The interface limits how often each operation may be called. Counting here keeps
-a worker from flooding the service, and from learning about a limit by being
-refused. The rules:
+The interface limits how often each operation may be called. Counting here keeps a worker from flooding the
+service, and from learning about a limit by being refused. The rules:
 
-* Every attempt takes a slot, repeated attempts too. A slot is given back only
-  when it is proven that nothing was sent.
-* Whether the service counts in fixed or in sliding windows is not known, so an
-  agent limit is never exceeded in *any* window: every slot is stored. The
-  assistant's limits are a hundred times larger and are counted per sixtieth of
-  their window, rounded up.
+* Every attempt takes a slot, repeated attempts too. A slot is given back only when nothing was sent.
+* Whether the service counts in fixed or in sliding windows is not known, so a limit is never exceeded in any
+  window, wherever it begins: the store has the time of every slot.
 * A 429 from the service stops all calls that share the limit.
-
-Time is an argument. Nothing here reads a clock or sleeps except through the
-:class:`~mintlify_async.runtime.clock.Clock` that it is given.
 """
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
+import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from threading import Lock
-from typing import TYPE_CHECKING, Final, Literal
-from weakref import WeakValueDictionary
+from typing import Final, Literal
 
-from attrs import evolve, frozen
+import anyio
 
-from ..errors import ConfigurationError, QuotaExceededError
-from .memory_store import MemoryQuotaStore
-from .store import QuotaStore
-from .waiters import SHORTEST_SLEEP, WaitQueue
-from .windows import (
+from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
+from ..storage import MemoryStore, Snapshot, Store, check_store, new_version
+from .gate import (
+    DAY,
     HOUR,
-    LONGEST_BLOCK,
+    MONTH,
+    CountedOperation,
+    Gate,
     Limit,
-    QuotaGate,
     QuotaRemaining,
-    QuotaVerdict,
-    QuotaWindow,
-    read_rate_headers,
+    QuotaScope,
+    gate_of,
 )
+from .line import Lines
 
-if TYPE_CHECKING:
-    from ..runtime.clock import Clock
+__all__ = ["Lease", "Mode", "OnStoreError", "Quota"]
 
-CountedOperation = Literal["create_job", "send_message", "ask"]
 Mode = Literal["raise", "wait"]
+OnStoreError = Literal["raise", "allow"]
 
-DAY: Final = 24 * HOUR
-MONTH: Final = 31 * DAY
-"""The interface says "per month" and no more; the longest month never allows too much."""
+log = logging.getLogger("mintlify_async")
+
+FIRST_BLOCK: Final = 60.0
+"""Seconds to stop after a 429 that does not say for how long. Doubles when further ones follow."""
+
+LONGEST_BLOCK: Final = HOUR
+"""Longest stop, in seconds, even if a header says more: the shortest window of the interface."""
 
 STORE_PAUSE: Final = 1.0
-"""Seconds until a waiting call tries a store again that failed without saying for how long."""
+"""Seconds for which a store that failed is not asked again."""
+
+REFUND_SECONDS: Final = 0.25
+"""How long a cancelled call tries to give back a slot that it may have taken, in seconds."""
 
 WAIT_MARGIN: Final = 0.01
 LONGEST_WAIT_MARGIN: Final = 1.0
 """A waiting call comes later than its slot by this part of the window, at most this many seconds: slots are
-counted when they are given and the service counts when requests arrive, so two waves need some distance."""
+counted when they are taken and the service counts when requests arrive, so two waves need some distance."""
 
-
-@frozen(kw_only=True)
-class QuotaScope:
-    """What a call counts for.
-
-    Args:
-        project: The project of an agent call.
-        domain: The site of an assistant call; stands for the organisation.
-        key: A fingerprint of the assistant key. Never the key itself.
-    """
-
-    project: str | None = None
-    domain: str | None = None
-    key: str | None = None
+SHORTEST_SLEEP: Final = 0.005
+LOOK_SECONDS: Final = 30.0
+"""Seconds after which a call with a long wait asks the store again: another process may have given a slot
+back, or have ended a block."""
 
 
 class Lease:
@@ -83,73 +70,59 @@ class Lease:
         waited: How long the call waited for it, in seconds.
     """
 
-    __slots__ = ("_give_back", "waited")
+    __slots__ = ("_gate", "_quota", "_slot", "waited")
 
-    def __init__(self, give_back: Callable[[], Awaitable[None]], *, waited: float = 0.0) -> None:
-        """Keep the function that gives the slot back."""
-        self._give_back: Callable[[], Awaitable[None]] | None = give_back
+    def __init__(self, quota: Quota, gate: Gate, slot: str | None, *, waited: float = 0.0) -> None:
+        """Keep what identifies the slot; None is a call that was let through without one."""
+        self._quota = quota
+        self._gate = gate
+        self._slot = slot
         self.waited = waited
 
     def __repr__(self) -> str:
         """Show whether the slot is still taken."""
-        return f"<Lease {'taken' if self._give_back else 'refunded'}>"
+        return f"<Lease {'taken' if self._slot else 'refunded'}>"
 
     async def refund(self) -> None:
-        """Give the slot back, once. Only for an attempt that is proven not to have been sent."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            await give_back()
+        """Give the slot back, once. Only for an attempt of which nothing was sent."""
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            await self._quota.refund(self._gate, slot)
 
 
 class Quota:
     """Keeps the calls of all sessions that share it within the interface's limits.
 
-    Make one with :meth:`interface` and pass it to one session or several::
+    Pass it to one session or several::
 
-        session = MintlifySession(quota=Quota.interface(mode="wait"))
+        session = MintlifySession(quota=Quota(mode="wait"))
 
-    A call without a free slot raises :class:`~mintlify_async.errors.QuotaExceededError`
-    before anything is sent, and so does a store that cannot be reached.
+    A call without a free slot raises :class:`~mintlify_async.errors.QuotaExceededError`, and nothing is sent.
+
+    Each limit is a number of uses in the interface's window, a :class:`Limit` with another window, or None
+    for no limit.
+
+    Args:
+        create_job: Jobs created for a project in any hour.
+        send_message: Follow-ups sent for a project in any hour.
+        ask_per_key: Questions with one assistant key in 31 days.
+        ask_per_organization: Questions to one domain in an hour.
+        ask_per_address: Questions from one IP address in a day.
+        together: Whether creates and follow-ups share one count, the smaller of their two limits.
+        address: The IP address that this process calls from. Needed where processes that share a store call
+            from several addresses; by default all of them count as one.
+        mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot as long as the call's deadline
+            allows.
+        store: Where slots are counted; by default in this process. The store's own time counts.
+        on_store_error: What happens to a call when the store cannot be reached: ``"raise"`` refuses it,
+            ``"allow"`` sends it without counting.
+
+    Raises:
+        ConfigurationError: A limit is below 1, or *mode*, *store* or *on_store_error* is invalid.
     """
 
     def __init__(
         self,
-        *,
-        limits: Mapping[str, Limit | None],
-        mode: Mode = "raise",
-        together: bool = False,
-        address: str = "",
-        store: QuotaStore | None = None,
-    ) -> None:
-        """Keep *limits* by name; :meth:`interface` has the names, and the interface's limits as defaults."""
-        if mode not in ("raise", "wait"):
-            raise ConfigurationError(f"mode must be 'raise' or 'wait', not {mode!r}", field="mode")
-        given: object = store
-        if isinstance(given, type) or not isinstance(given, QuotaStore | None):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
-            raise ConfigurationError(
-                f"store must be a QuotaStore such as MemoryQuotaStore(), not a {type(given).__name__}",
-                field="store",
-            )
-        self.mode: Mode = mode
-        self.limits = dict(limits)
-        self.together = together
-        self.store: QuotaStore = store if store is not None else MemoryQuotaStore()
-        self._address = address
-        # Of the calls that wait, by the gate's key; each of these calls keeps its queue alive.
-        self._queues: WeakValueDictionary[str, WaitQueue] = WeakValueDictionary()
-        self._lock = Lock()
-        self._clock: Clock | None = None
-
-    def __repr__(self) -> str:
-        """Show the limits, the mode and the store."""
-        limits = ", ".join(
-            f"{name}={limit.amount}/{limit.per:g}s" for name, limit in self.limits.items() if limit
-        )
-        return f"Quota({limits}, mode={self.mode!r}, store={self.store!r})"
-
-    @classmethod
-    def interface(
-        cls,
         *,
         create_job: int | Limit | None = 100,
         send_message: int | Limit | None = 100,
@@ -159,29 +132,18 @@ class Quota:
         together: bool = False,
         address: str = "",
         mode: Mode = "raise",
-        store: QuotaStore | None = None,
-    ) -> Quota:
-        """Make a quota of the five limits that the interface states.
-
-        Each limit is a number of uses in the interface's window, a
-        :class:`Limit` with another window, or None for no limit.
-
-        Args:
-            create_job: Jobs created for a project in any hour.
-            send_message: Follow-ups sent for a project in any hour.
-            ask_per_key: Questions with one assistant key in 31 days.
-            ask_per_organization: Questions to one domain in an hour.
-            ask_per_address: Questions from one network address in a day.
-            together: Whether creates and follow-ups share one count, the smaller of their two limits.
-            address: The network address that this process calls from. Needed where processes that
-                share a store call from several addresses; by default all of them count as one.
-            mode: ``"raise"`` refuses at once; ``"wait"`` waits for a slot as long as the call's
-                deadline allows.
-            store: Where slots are counted; by default in this process.
-
-        Raises:
-            ConfigurationError: A limit is below 1, or *mode* or *store* is invalid.
-        """
+        store: Store | None = None,
+        on_store_error: OnStoreError = "raise",
+    ) -> None:
+        """Check the arguments; the store is not asked yet."""
+        if mode not in ("raise", "wait"):
+            raise ConfigurationError(f"mode must be 'raise' or 'wait', not {mode!r}", field="mode")
+        if on_store_error not in ("raise", "allow"):
+            raise ConfigurationError(
+                f"on_store_error must be 'raise' or 'allow', not {on_store_error!r}", field="on_store_error"
+            )
+        if store is not None:
+            check_store(store, "store")
         limits = {
             "create_job": _limit(create_job, HOUR, "create_job"),
             "send_message": _limit(send_message, HOUR, "send_message"),
@@ -192,198 +154,178 @@ class Quota:
         if together:
             agent = [limit for limit in (limits["create_job"], limits["send_message"]) if limit]
             limits["agent"] = min(agent, key=lambda limit: limit.amount / limit.per, default=None)
-        return cls(limits=limits, mode=mode, together=together, address=address, store=store)
+        self.mode: Mode = mode
+        self.limits = limits
+        self.store: Store = store if store is not None else MemoryStore()
+        self._on_store_error = on_store_error
+        self._address = address
+        self._lines = Lines()
+        self._failure: StateError | None = None
+        self._asks_again_at = -math.inf
+
+    @property
+    def waiting(self) -> int:
+        """How many calls of this process wait for a slot, on all event loops."""
+        return self._lines.calls
+
+    def __repr__(self) -> str:
+        """Show the limits, the mode and the store."""
+        limits = ", ".join(
+            f"{name}={limit.amount}/{limit.per:g}s" for name, limit in self.limits.items() if limit
+        )
+        return f"Quota({limits}, mode={self.mode!r}, store={self.store!r})"
 
     async def acquire(
-        self,
-        operation: CountedOperation,
-        scope: QuotaScope,
-        *,
-        clock: Clock,
-        deadline: float | None = None,
+        self, operation: CountedOperation, scope: QuotaScope, *, deadline: float | None = None
     ) -> Lease:
         """Take a slot for one attempt.
 
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site and key, that the attempt counts for.
-            clock: The session's clock.
-            deadline: When to give up waiting, on that clock. A slot that would be free only
+            deadline: When to give up waiting, by the running loop's time. A slot that would be free only
                 later is not waited for at all.
 
         Raises:
-            QuotaExceededError: No slot is free, or in the mode ``"wait"`` none before *deadline*.
+            QuotaExceededError: No slot is free, or in the mode ``"wait"`` none before *deadline*; or the
+                store cannot be reached.
         """
-        self._clock = clock
-        gate = self._gate(operation, scope)
+        gate = gate_of(operation, scope, self.limits, address=self._address)
         if self.mode == "wait":
-            return await self._wait(gate, deadline, clock)
-        verdict = await self.store.take(gate, ahead=0, clock=clock)
-        if verdict.slot is None:
-            raise _refusal(verdict)
-        return self._lease(gate, verdict.slot, clock)
+            return await self._wait(gate, math.inf if deadline is None else deadline)
+        lease = await self._try(gate)
+        if isinstance(lease, QuotaExceededError):
+            raise lease
+        return lease
 
-    async def observe(
-        self,
-        operation: CountedOperation,
-        scope: QuotaScope,
-        status: int,
-        headers: Mapping[str, str],
-        retry_after: float | None = None,
-        *,
-        clock: Clock | None = None,
+    async def refund(self, gate: Gate, slot: str) -> None:
+        """Give *slot* back for a call that waits. A store that fails does not make this raise."""
+        try:
+            await self.store.refund(gate.windows, slot=slot)
+        except StateError as error:  # the slot stays taken, which at most sends too little
+            log.warning("a slot of the quota could not be given back: %s", error)
+        self._lines.wake(gate.name)
+
+    async def block(
+        self, operation: CountedOperation, scope: QuotaScope, retry_after: float | None = None
     ) -> None:
-        """Adjust to an answer of the service. A store that fails does not make this raise.
+        """Stop all calls that share the limit of *operation*, after a 429 of the service.
 
-        A 429 stops all calls that share the limit: for *retry_after* seconds,
-        else until the reset in the headers, else for 60 s, doubling; an hour at most.
-        :meth:`unblock` ends it.
-        """
-        clock = clock or self._clock
-        if clock is None:  # nothing was ever acquired, so nothing was sent through this quota
-            return
-        gate = self._gate(operation, scope)
-        remaining, reset = read_rate_headers(headers, wall=clock.wall())
-        if status == 429:
-            await self.store.block(gate, _sane(retry_after, reset), clock=clock)
-        elif remaining is not None and reset:
-            await self.store.learn(gate, remaining, min(reset, LONGEST_BLOCK), clock=clock)
-
-    async def unblock(
-        self, operation: CountedOperation, scope: QuotaScope, *, clock: Clock | None = None
-    ) -> None:
-        """Forget what the service reported about the limit of *operation*: a 429's pause, and what is left.
-
-        Calls that wait ask again at once. The slots that were counted here stay taken.
+        Args:
+            operation: ``create_job``, ``send_message`` or ``ask``.
+            scope: The project, or the site and key, that the attempt counted for.
+            retry_after: For how many seconds, an hour at most; None is 60 s, doubling while refusals follow.
 
         Raises:
-            QuotaExceededError: The store cannot be reached.
+            StateError: The store cannot be reached.
         """
-        clock = clock or self._clock
-        if clock is None:  # nothing was sent through this quota, so nothing was reported
-            return
-        gate = self._gate(operation, scope)
-        await self.store.unblock(gate, clock=clock)
-        if (queue := self._queues.get(gate.key)) is not None:
-            queue.all_freed(clock.now())
+        gate = gate_of(operation, scope, self.limits, address=self._address)
+        known = retry_after is not None and 0 < retry_after < math.inf
+        seconds = min(retry_after or 0.0, LONGEST_BLOCK) if known else None
+        while True:
+            snapshot = await self.store.read([gate.block, gate.pause])
+            pause = _pause(gate, snapshot, seconds)
+            if pause is None:
+                return
+            record, version = snapshot.records.get(gate.block), new_version()
+            expected = {gate.block: None if record is None else record.version}
+            value = b"%.3f" % pause
+            if await self.store.write({gate.block: value}, expected=expected, version=version, keep=pause):
+                break
+        if seconds is None:
+            await self.store.write({gate.pause: value}, expected={}, version=version, keep=2 * pause)
 
-    async def left(
-        self, operation: CountedOperation, scope: QuotaScope, *, clock: Clock | None = None
-    ) -> tuple[QuotaRemaining, ...]:
+    async def unblock(self, operation: CountedOperation, scope: QuotaScope) -> None:
+        """End the block of *operation*. Calls of this process that wait ask again immediately.
+
+        The slots that were counted here stay taken. Other processes ask within 30 s.
+
+        Raises:
+            StateError: The store cannot be reached.
+        """
+        gate = gate_of(operation, scope, self.limits, address=self._address)
+        await self.store.write({gate.block: None, gate.pause: None}, expected={}, version=new_version())
+        self._lines.wake(gate.name)
+
+    async def left(self, operation: CountedOperation, scope: QuotaScope) -> tuple[QuotaRemaining, ...]:
         """Return what is left of each limit that counts *operation*.
 
         Raises:
-            QuotaExceededError: The store cannot be reached.
+            StateError: The store cannot be reached.
         """
-        return await self.store.left(self._gate(operation, scope), clock=clock or self._clock)
+        gate = gate_of(operation, scope, self.limits, address=self._address)
+        return gate.remaining(await self.store.take(gate.windows, slot=None, block=gate.block))
 
-    def _gate(self, operation: CountedOperation, scope: QuotaScope) -> QuotaGate:
-        if operation == "ask":
-            return self._assistant_gate(scope)
-        name = "agent" if self.together else operation
-        project = _fingerprint(scope.project or "")
-        limit = self.limits.get(name)
-        key = f"{name}:{project}"
-        windows = () if limit is None else (QuotaWindow.of(name, key, limit),)
-        return QuotaGate(key=key, tag=project, windows=windows)
+    async def _wait(self, gate: Gate, deadline: float) -> Lease:
+        time = asyncio.get_running_loop().time
+        start = time()
+        with self._lines.join(gate.name) as line:
+            await line.enter(deadline)
+            try:
+                while True:
+                    line.expect_changes()
+                    lease = await self._try(gate)
+                    if isinstance(lease, Lease):
+                        lease.waited = time() - start
+                        return lease
+                    line.refusal = lease
+                    wait = max(_wait(gate, lease), SHORTEST_SLEEP)
+                    line.opens_at = time() + wait
+                    if line.opens_at >= deadline:
+                        raise lease
+                    await line.sleep(time() + (wait if wait < 2 * LOOK_SECONDS else LOOK_SECONDS))
+            finally:
+                line.leave()
 
-    def _assistant_gate(self, scope: QuotaScope) -> QuotaGate:
-        holders = {
-            "ask_per_key": scope.key or "",
-            "ask_per_organization": scope.domain or "",  # assumption: a domain stands for an organization
-            "ask_per_address": self._address,
-        }
-        windows = tuple(
-            QuotaWindow.of(name, f"{name}:{_fingerprint(holder)}", limit, exact=False)
-            for name, holder in holders.items()
-            if (limit := self.limits.get(name)) is not None
+    async def _try(self, gate: Gate) -> Lease | QuotaExceededError:
+        """Return a slot, or the error for a call that does not wait for one."""
+        time = asyncio.get_running_loop().time
+        if self._failure is not None and time() < self._asks_again_at:
+            return self._without_store(gate, self._failure)
+        slot = new_version()
+        try:
+            result = await self.store.take(gate.windows, slot=slot, block=gate.block)
+        except StateError as error:
+            if self._failure is None:
+                then = "not counted" if self._on_store_error == "allow" else "refused"
+                log.warning("the quota's store cannot be used, calls are %s until it can: %s", then, error)
+            self._failure, self._asks_again_at = error, time() + STORE_PAUSE
+            return self._without_store(gate, error)
+        except asyncio.CancelledError:  # the slot may have been taken
+            with anyio.move_on_after(REFUND_SECONDS, shield=True):
+                await self.refund(gate, slot)
+            raise
+        if self._failure is not None:
+            self._failure = None
+            log.warning("the quota's store can be used again")
+        return Lease(self, gate, slot) if result.taken else gate.refusal(result)
+
+    def _without_store(self, gate: Gate, failure: StateError) -> Lease | QuotaExceededError:
+        if self._on_store_error == "allow":
+            return Lease(self, gate, None)
+        error = QuotaExceededError(
+            f"the quota's store cannot be used, so nothing was sent: {failure}", retry_after=STORE_PAUSE
         )
-        who = _fingerprint(f"{scope.domain or ''}\0{scope.key or ''}")
-        return QuotaGate(key=f"ask:{who}", tag="ask", windows=windows)
-
-    def _lease(self, gate: QuotaGate, slot: str, clock: Clock, *, waited: float = 0.0) -> Lease:
-        async def give_back() -> None:
-            await self.store.refund(gate, slot, clock=clock)
-            if (queue := self._queues.get(gate.key)) is not None:
-                queue.slot_freed(clock.now())
-
-        return Lease(give_back, waited=waited)
-
-    def _queue(self, gate: QuotaGate) -> WaitQueue:
-        with self._lock:
-            queue = self._queues.get(gate.key)
-            if queue is None:
-                queue = self._queues[gate.key] = WaitQueue()
-            return queue
-
-    async def _wait(self, gate: QuotaGate, deadline: float | None, clock: Clock) -> Lease:
-        queue = self._queue(gate)
-        began, changes, ahead = clock.now(), queue.changes, queue.ahead()
-        answer = await self._ask(gate, ahead, clock)
-        if isinstance(answer, str):
-            if ahead:  # more slots are free than the waiting calls know
-                queue.slot_freed(clock.now())
-            return self._lease(gate, answer, clock)
-        if answer.at == math.inf or _too_late(answer.at, deadline):
-            raise answer.error(clock)
-        call = queue.join(answer.at, clock.now(), changes)
-        served = False
-        try:
-            while True:
-                turn = queue.turn_of(call)
-                if _too_late(clock.now() if turn is None else turn, deadline):
-                    raise answer.error(clock)
-                if turn is None or turn > clock.now():
-                    await call.sleep(clock, deadline if turn is None else turn)
-                    continue
-                changes = queue.ask()
-                try:
-                    answer = await self._ask(gate, 0, clock)
-                finally:
-                    queue.stop_asking()
-                if isinstance(answer, str):
-                    served = True
-                    return self._lease(gate, answer, clock, waited=clock.now() - began)
-                queue.answered(answer.at, clock.now(), changes)
-        finally:
-            queue.leave(call, served=served)
-            del queue  # or the traceback of a cancelled call would keep it
-
-    async def _ask(self, gate: QuotaGate, ahead: int, clock: Clock) -> str | _Refused:
-        """Return a slot, or when to ask again."""
-        try:
-            verdict = await self.store.take(gate, ahead=ahead, clock=clock)
-        except QuotaExceededError as error:  # the store cannot be reached, which may pass
-            return _Refused(clock.now() + (error.retry_after or STORE_PAUSE), error)
-        if verdict.slot is not None:
-            return verdict.slot
-        return _Refused(clock.now() + max(verdict.wait + _margin(gate, verdict), SHORTEST_SLEEP), verdict)
+        error.__cause__ = CauseSummary(str(failure))
+        return error
 
 
-@frozen
-class _Refused:
-    """When a waiting call asks the store again, and why it has no slot yet."""
-
-    at: float
-    why: QuotaVerdict | QuotaExceededError
-
-    def error(self, clock: Clock) -> QuotaExceededError:
-        """Return the error for a call that does not wait until then."""
-        if isinstance(self.why, QuotaExceededError):
-            return self.why
-        return _refusal(evolve(self.why, wait=min(self.why.wait, max(0.0, self.at - clock.now()))))
+def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
+    """Return the seconds until a waiting call that was refused asks again."""
+    margin = min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * gate.shortest)
+    # The end of a block is the service's own figure, and needs no margin.
+    return (refusal.retry_after or 0.0) + (margin if refusal.limit is not None else 0.0)
 
 
-def _too_late(at: float, deadline: float | None) -> bool:
-    return deadline is not None and at >= deadline
-
-
-def _margin(gate: QuotaGate, verdict: QuotaVerdict) -> float:
-    """Return by how many seconds a waiting call comes later than its slot is free."""
-    if verdict.blocked:  # the end of a block is the service's own figure
-        return 0.0
-    shortest = min((window.seconds for window in gate.windows), default=HOUR)
-    return min(LONGEST_WAIT_MARGIN, WAIT_MARGIN * shortest)
+def _pause(gate: Gate, snapshot: Snapshot, seconds: float | None) -> float | None:
+    """Return how long to block; None when the present block is enough."""
+    block, pause = snapshot.records.get(gate.block), snapshot.records.get(gate.pause)
+    if seconds is not None:
+        left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
+        return seconds if seconds > left else None
+    if block is not None:  # this refused a call that was sent before the block
+        return None
+    return FIRST_BLOCK if pause is None else min(2 * float(pause.value), LONGEST_BLOCK)
 
 
 def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:
@@ -393,27 +335,3 @@ def _limit(value: int | Limit | None, per: float, name: str) -> Limit | None:
         return Limit(value, per=per)
     except ConfigurationError as error:
         raise ConfigurationError(f"{name}: {error}", field=name) from None
-
-
-def _fingerprint(text: str) -> str:
-    """Return the hash under which a project, domain, key or address is counted in a store."""
-    return hashlib.sha256(b"mintlify-async quota\0" + text.encode()).hexdigest()[:20]
-
-
-def _sane(retry_after: float | None, reset: float | None) -> float | None:
-    """Return the first of the two that is positive and finite, at most an hour; None when neither is."""
-    for seconds in (retry_after, reset):
-        if seconds is not None and 0 < seconds < math.inf:
-            return min(seconds, LONGEST_BLOCK)
-    return None
-
-
-def _refusal(verdict: QuotaVerdict) -> QuotaExceededError:
-    wait = verdict.wait if verdict.wait < math.inf else None
-    when = "there will never be one" if wait is None else f"the next slot is in {wait:.1f} s"
-    why = "the service asked for a pause" if verdict.blocked else "no slot is free"
-    return QuotaExceededError(
-        f"quota {verdict.limit or 'of the service'}: {why}; {when}; nothing was sent",
-        retry_after=wait,
-        limit=verdict.limit,
-    )

@@ -8,18 +8,20 @@ Every view of an answer's text is made by :class:`ReadableText`, so that no two 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
-from ..messages import Message, TextPart, clean_text
+from attrs import evolve
+
+from ..messages import Message, MessagePart, TextPart, clean_text
 from .sources import Suggestion, suggestions_in
 
-_FENCE: Final = r" {0,3}(`{3,}|~{3,})(.*)"
-_LATER_FENCE: Final = re.compile(r"\n {0,3}(?:```|~~~)[^\n]*")  # of a line that is not the first
-_MAY_BE_FENCE: Final = re.compile(r"( {0,3}(?:`{0,2}\Z|~{0,2}\Z|~~~|```(?=`*([^`]?)[^`]*\Z)))")
-# Matches the beginning of a line that may still become a fence. Its groups are a few characters that
-# replace the whole beginning: with the rest of the line they are a fence exactly when the line is. So the
-# time per piece does not grow with the line.
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_MAY_OPEN_BLOCK: Final = re.compile(r" {0,3}(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[ \t]*([a-z]*)[ \t\r]*)\Z")
+_MAY_BE_FENCE: Final = re.compile(r" {0,3}(?:`{0,2}\Z|~{0,2}\Z|```|~~~)")
+_FENCE_CHARACTERS: Final = 100
+"""How much of a line is read to see whether it opens or closes a block."""
 _SPACE: Final = " \t\r\n"
 _LINKS: Final = re.compile(r"`+|\n|\]\((?=/[^/\s])")
 _MAY_BE_LINK: Final = re.compile(r"(?:`+|\](?:\(/?)?)\Z")
@@ -39,6 +41,29 @@ def text_of(message: Message, *, site: str | None = None) -> str:
     return "".join([text.feed(part) + text.end_part() for part in _texts(message)])
 
 
+def shorten(message: Message, characters: int, site: str | None = None) -> Message:
+    """Return *message* up to where *characters* of its text, as :func:`text_of` returns it, are complete.
+
+    Args:
+        message: An assistant's message.
+        characters: How many characters of its text stay.
+        site: The documentation's address, as for the text.
+    """
+    for at, part in enumerate(message.parts):
+        if not isinstance(part, TextPart):
+            continue
+        before = message.parts[:at]
+
+        def read(end: int, part: TextPart = part, before: tuple[MessagePart, ...] = before) -> int:
+            cut = evolve(message, parts=(*before, evolve(part, text=part.text[:end])))
+            return len(text_of(cut, site=site))
+
+        if read(len(part.text)) >= characters:
+            end = bisect_left(range(len(part.text) + 1), characters, key=read)
+            return evolve(message, parts=(*before, evolve(part, text=part.text[:end])))
+    return message
+
+
 def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggestion]:
     """Return the pages that an assistant's message suggests, each once.
 
@@ -48,8 +73,8 @@ def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggest
     """
     pages: dict[str, Suggestion] = {}
     for part in _texts(message):
-        for found in suggestions_in(_hidden_lines(part), site):
-            pages.setdefault(found.path, found)
+        for suggestion in suggestions_in(_hidden_lines(part), site):
+            pages.setdefault(suggestion.path, suggestion)
     return list(pages.values())
 
 
@@ -74,7 +99,7 @@ def _texts(message: Message) -> Iterator[str]:
 def _hidden_lines(text: str) -> Iterator[str]:
     """Yield the lines of *text* that belong to a ``suggestions`` block."""
     blocks = _Blocks()
-    return (line for line in re.findall(r"[^\n]*\n|[^\n]+", text) if blocks.hides(line))
+    return (line for line in text.split("\n") if blocks.hides(line))
 
 
 class _Blocks:
@@ -92,22 +117,17 @@ class _Blocks:
         self.inside = False
 
     def hides(self, line: str) -> bool:
-        """Take the next whole line; return whether it belongs to a ``suggestions`` block."""
+        """Take the next complete line; return whether it belongs to a ``suggestions`` block."""
         was_inside = self.inside
-        mark, word = _fence_of(line)
+        match = _FENCE.match(line[:_FENCE_CHARACTERS])
+        # Not part of the expression: looking for the end after ``.*`` takes quadratic time.
+        mark, word = (match[1], match[2].strip(" \t\r")) if match else ("", "")
         if self.fence:
             if mark.startswith(self.fence) and not word:
                 self.fence, self.inside = "", False
         elif mark and not (mark[0] == "`" and "`" in word):
             self.fence, self.inside = mark, word == "suggestions"
         return was_inside or self.inside
-
-
-def _fence_of(line: str) -> tuple[str, str]:
-    """Return the fence that *line* is, and the word after it; empty strings when it is no fence."""
-    found = re.match(_FENCE, line)
-    # Not part of the expression: looking for the end after ``.*`` takes quadratic time.
-    return (found[1], found[2].strip(" \t\r")) if found else ("", "")
 
 
 class _Links:
@@ -123,18 +143,18 @@ class _Links:
     def feed(self, text: str, *, in_block: bool) -> str:
         """Return what is certain of *text*; *in_block* says that it belongs to a code block."""
         text = self._held + text
-        held = _MAY_BE_LINK.search(text)
-        end = held.start() if held else len(text)
+        match = _MAY_BE_LINK.search(text)
+        end = match.start() if match else len(text)
         self._held = text[end:]
         return text[:end] if in_block else _LINKS.sub(self._complete, text[:end])
 
     def close(self) -> str:
         """Return what was held back; the next piece begins another part."""
-        held, self._held, self._code = self._held, "", ""
-        return held
+        text, self._held, self._code = self._held, "", ""
+        return text
 
-    def _complete(self, found: re.Match[str]) -> str:
-        mark = found[0]
+    def _complete(self, match: re.Match[str]) -> str:
+        mark = match[0]
         if mark == "\n":
             self._code = ""
         elif mark == "](":
@@ -148,9 +168,9 @@ class ReadableText:
     """Turns the text parts of an answer into what people read.
 
     Feed the pieces of a part, then end it. What is returned, joined, does not depend on how the parts
-    were cut. The beginning of a line is held back only while it may still open a block, half a surrogate
-    pair until its other half arrives, and line ends until text follows them; with *site*, what may begin
-    a link, too.
+    were cut. The beginning of a line is held back only while it may still open a ``suggestions`` block, half
+    a surrogate pair until its other half arrives, and line ends until text follows them; with *site*, what
+    may begin a link, too.
     """
 
     def __init__(self, site: str | None = None) -> None:
@@ -160,27 +180,34 @@ class ReadableText:
 
     def _begin_part(self) -> None:
         self._half = ""
-        self._line: list[str] = []  # the pieces held back; none of a line that cannot be a fence
-        self._beginning: str | None = ""  # represents them; None when the line cannot be a fence
+        self._line = ""  # the beginning of the present line
+        self._held = ""  # of this line, what is not shown because it may open a suggestions block
+        self._in_line = False  # whether text without a line end is shown as it is
         self._blocks = _Blocks()
         self._space: list[str] = []  # the line ends held back, and the blanks after them
         self._apart = True  # whether a blank line belongs between the text before and what follows
-        self._in_line = False  # whether text without a line end is shown as it is
 
     def feed(self, piece: str) -> str:
         """Return the text to show, of *piece* and of what was held back."""
         if self._half or not piece.isascii():
-            piece = self._whole_characters(piece)
-        if self._in_line and "\n" not in piece and "\r" not in piece:
-            return self._linked(piece)  # most deltas
-        shown = self._lines(piece)
-        self._in_line = self._beginning is None and not (self._blocks.inside or self._space or self._apart)
-        return shown
+            text = self._half + piece
+            self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+            piece = clean_text(text, streaming=True)
+        if self._in_line and "\n" not in piece and "\r" not in piece:  # most deltas
+            return self._linked(piece)
+        *lines, rest = piece.split("\n")
+        shown = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
+        shown.append(self._show(self._rest_of_line(rest)))
+        held = self._blocks.inside or self._apart or bool(self._space)
+        self._in_line = not held and not _MAY_BE_FENCE.match(self._line)
+        return "".join(shown)
 
     def end_part(self) -> str:
         """Return the text to show of what was still held back. The next piece begins another part."""
-        half = self._piece("\ufffd") if self._half else ""
-        shown = self._show(half) + self._show(self._end_line(""))
+        text = self._rest_of_line("\ufffd") if self._half else ""
+        if not self._blocks.hides(self._line):
+            text += self._held
+        shown = self._show(text)
         if self._links is not None:
             shown += self._links.close()
         self._begin_part()
@@ -192,78 +219,30 @@ class ReadableText:
             self._links.close()
         self._begin_part()
 
-    def _linked(self, text: str) -> str:
-        return text if self._links is None else self._links.feed(text, in_block=bool(self._blocks.fence))
-
-    def _whole_characters(self, piece: str) -> str:
-        text = self._half + piece
-        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        return clean_text(text, streaming=True)
-
-    def _plain(self, text: str) -> str:
-        """Return what to show of *text*, which has no fence, when nothing is held back of its first line."""
-        end = text.rfind("\n") + 1
-        if end:
-            self._beginning = ""
-        last = text[end:]
-        if self._beginning is None or not last:
-            return text
-        if last.strip(" ") or len(last) > 3:
-            self._beginning = None
-            return text
-        self._beginning = last
-        self._line.append(last)
-        return text if self._blocks.fence else text[:end]
-
-    def _lines(self, text: str) -> str:
-        """Return what to show of *text*: the rest of a line, whole lines, the beginning of a line."""
-        if not (self._line or self._blocks.inside or "`" in text or "~" in text):
-            return self._show(self._plain(text))  # a third of the time, for most line ends
-        at = text.find("\n") + 1
-        if not at:
-            return self._show(self._piece(text))
-        shown = [self._show(self._piece(text[:at]))]
-        end = text.rfind("\n") + 1
-        for fence in _LATER_FENCE.finditer(text, at - 1, end):
-            if not self._blocks.inside:
-                shown.append(self._show(text[at : fence.start() + 1]))
-            at = fence.end() + 1
-            shown.append(self._show(self._whole_line(text[fence.start() + 1 : at])))
-        if not self._blocks.inside:
-            shown.append(self._show(text[at:end]))
-        shown.append(self._show(self._piece(text[end:])))
-        return "".join(shown)
-
-    def _piece(self, piece: str) -> str:
-        """Return what to show of *piece*, which is part of one line."""
-        if not piece:
+    def _rest_of_line(self, piece: str) -> str:
+        """Return what to show of *piece*, which belongs to one line and has no line end."""
+        if len(self._line) < _FENCE_CHARACTERS:
+            self._line += piece[:_FENCE_CHARACTERS]
+            if self._blocks.inside:
+                return ""
+            match = None if self._blocks.fence else _MAY_OPEN_BLOCK.match(self._line)
+            if match and "suggestions".startswith(match[1] or ""):
+                self._held += piece
+                return ""
+        elif self._blocks.inside:
             return ""
-        self._line.append(piece)
-        if piece.endswith("\n"):
-            return self._end_line(piece)
-        found = None if self._beginning is None else _MAY_BE_FENCE.match(self._beginning + piece)
-        self._beginning = found[1] + (found[2] or "") if found else None
-        held = self._take() if found is None else ""
-        return "" if self._blocks.inside else piece if self._blocks.fence else held
+        text, self._held = self._held + piece, ""
+        return text
 
-    def _end_line(self, piece: str) -> str:
-        """Return what to show at the end of a line, whose last piece is *piece*."""
-        line, may_be_fence, self._beginning = self._take(), self._beginning is not None, ""
-        shown = piece if self._blocks.fence else line  # inside another block nothing was held back
-        return self._whole_line(line if may_be_fence else "", shown)
-
-    def _take(self) -> str:
-        line = "".join(self._line)
-        self._line.clear()
-        return line
-
-    def _whole_line(self, line: str, shown: str | None = None) -> str:
-        """Return what to show of *line*; *shown* is what is left of it to show."""
-        if self._blocks.hides(line):
-            self._space.clear()
-            self._apart = True
-            return ""
-        return line if shown is None else shown
+    def _end_line(self) -> str:
+        """Return what is left to show of a line that ends, with its end."""
+        held, hidden = self._held, self._blocks.hides(self._line)
+        self._line = self._held = ""
+        if not hidden:
+            return f"{held}\n"
+        self._space.clear()
+        self._apart = True
+        return ""
 
     def _show(self, text: str) -> str:
         """Return *text* without the line ends at its end, after those that were held back."""
@@ -277,14 +256,17 @@ class ReadableText:
             text = "".join([*self._space, text])
             body = text.rstrip(_SPACE)
             self._space.clear()
-        before = ""
+        gap = ""
         if self._apart:
             blank = text.rfind("\n", 0, len(text) - len(text.lstrip(_SPACE))) + 1
-            before = "\n\n" if self._begun else ""
+            gap = "\n\n" if self._begun else ""
             text, body = text[blank:], body[blank:]
             self._begun, self._apart = True, False
         rest = text[len(body) :]
         blanks = len(rest) - len(rest.lstrip(" \t"))
         if blanks < len(rest):
             self._space.append(rest[blanks:])
-        return self._linked(before + body + rest[:blanks])
+        return self._linked(gap + body + rest[:blanks])
+
+    def _linked(self, text: str) -> str:
+        return text if self._links is None else self._links.feed(text, in_block=bool(self._blocks.fence))

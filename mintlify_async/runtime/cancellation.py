@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from .clock import Clock, Timer
 
-__all__ = ["Deadline", "cancel_requests", "finish_shielded", "is_unsent", "mark_unsent"]
+__all__ = ["Deadline", "cancel_requests", "finish_shielded"]
 
 T = TypeVar("T")
 LATE = 0.05  # seconds late: the loop was blocked, and an answer may have arrived meanwhile
@@ -159,13 +159,3 @@ def cancel_requests() -> int:
     """Return how often the running task was cancelled; more than before means that code swallowed one."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0
-
-
-def mark_unsent(error: BaseException) -> None:
-    """Note on *error*, which may be a cancellation, that nothing was sent."""
-    error.__dict__["nothing_sent"] = True
-
-
-def is_unsent(error: BaseException) -> bool:
-    """Return whether :func:`mark_unsent` noted that nothing was sent."""
-    return "nothing_sent" in error.__dict__

@@ -6,11 +6,11 @@ No other module reads the time or sleeps, so that a test can put a virtual clock
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from . import dates
 from .timers import queue_of
 
 __all__ = ["Clock", "SystemClock", "Timer"]
@@ -56,13 +56,13 @@ class SystemClock:
 
     __slots__ = ()
 
-    # Not wrapped in a method: each read of a stream calls it.
-    now = staticmethod(time.monotonic)
-    """The monotonic clock that asyncio's loops use, in seconds."""
+    def now(self) -> float:
+        """Return the running loop's time, in seconds."""
+        return asyncio.get_running_loop().time()
 
     def wall(self) -> float:
         """Return seconds since the epoch."""
-        return time.time()
+        return dates.now()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for *seconds* on the running loop."""
@@ -70,7 +70,7 @@ class SystemClock:
 
     def deadline(self, at: float | None) -> AbstractAsyncContextManager[object]:
         """Return an ``asyncio.timeout`` that ends when :meth:`now` reaches *at*."""
-        return asyncio.timeout(None if at is None else at - time.monotonic())
+        return asyncio.timeout_at(at)
 
     def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
         """Call *callback* on the running loop when :meth:`now` reaches *at*, in an empty context."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-import time
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from weakref import ReferenceType, WeakValueDictionary, ref
@@ -59,7 +58,7 @@ class TimerQueue:
         return len(self._heap)
 
     def add(self, at: float, callback: Callable[[], object]) -> TimerEntry:
-        """Call *callback* when ``time.monotonic()`` reaches *at*; use it on the loop's own thread."""
+        """Call *callback* when the loop's time reaches *at*; use it on the loop's own thread."""
         if len(self._heap) > self._sweep_above:
             self._heap = [item for item in self._heap if item[2].callback is not None]
             heapify(self._heap)
@@ -75,13 +74,13 @@ class TimerQueue:
         if self._handle is not None:
             self._handle.cancel()
         self._next_at = at
-        delay = max(0.0, at - time.monotonic())
+        delay = max(0.0, at - self.loop.time())
         # An empty context, or the timers would carry the variables of the task that set the first one.
         self._handle = self.loop.call_later(delay, self._run_due, context=contextvars.Context())
 
     def _run_due(self) -> None:
         # It is due by the loop's clock; this package's clock may read a moment less.
-        now = max(time.monotonic(), self._next_at)
+        now = max(self.loop.time(), self._next_at)
         self._handle, self._next_at = None, math.inf
         try:
             while self._heap and (self._heap[0][0] <= now or self._heap[0][2].callback is None):

@@ -1,41 +1,45 @@
-"""What outlives a process: creation claims and conversations. Each step happens whole or not at all.
+"""What outlives a process: claims, conversations and quotas. Each step happens completely or not at all.
 
-A store of your own implements :class:`Ledger` or :class:`ConversationStore`.
+A store of your own implements :class:`Store`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .format_version import unknown_version
-from .ledger import Claim, Ledger, MemoryLedger, SQLiteLedger, check_job_id, check_name, no_open_claim
+from .memory import MemoryStore
+from .store import (
+    Record,
+    Snapshot,
+    Store,
+    TakeResult,
+    Usage,
+    Window,
+    change,
+    check_keep,
+    check_seconds,
+    check_store,
+    damaged_record,
+    new_version,
+)
 
 if TYPE_CHECKING:
-    from .conversations import (
-        ConversationStore,
-        MemoryConversationStore,
-        SQLiteConversationStore,
-        StoredConversation,
-        StoredTurn,
-        check_revision,
-        first_revision,
-        store_conflict,
-    )
+    from .sqlite_store import SQLiteStore
 
 __all__ = [
-    "Claim",
-    "ConversationStore",
-    "Ledger",
-    "MemoryConversationStore",
-    "MemoryLedger",
-    "SQLiteConversationStore",
-    "SQLiteLedger",
-    "StoredConversation",
-    "StoredTurn",
-    "check_job_id",
-    "check_name",
-    "check_revision",
-    "first_revision",
-    "no_open_claim",
-    "store_conflict",
+    "MemoryStore",
+    "Record",
+    "SQLiteStore",
+    "Snapshot",
+    "Store",
+    "TakeResult",
+    "Usage",
+    "Window",
+    "change",
+    "check_keep",
+    "check_seconds",
+    "check_store",
+    "damaged_record",
+    "new_version",
     "unknown_version",
 ]
 
@@ -43,6 +47,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import conversations  # loaded on first use: a session needs the ledgers alone
+    from . import sqlite_store  # loaded on first use: few programs need it
 
-    return getattr(conversations, name)
+    return getattr(sqlite_store, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import StateError, printable
 
 
-def unknown_version(what: str, found: object, known: int, *, instead: str) -> StateError:
+def unknown_version(what: str, found: object, known: object, *, instead: str = "another file") -> StateError:
     """Return the error for stored data in a form that this version of the package does not read.
 
     Args:

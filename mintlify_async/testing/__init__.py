@@ -33,7 +33,6 @@ _NAMES_BY_MODULE = {
     "request_log": ("RecordedRequest", "RequestLog"),
     "script": ("Rule", "Script"),
     "script_file": ("load_script",),
-    "service_process": ("serve",),
     "virtual_clock": ("VirtualClock",),
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}

@@ -37,5 +37,4 @@ from .request_log import RequestLog as RequestLog
 from .script import Rule as Rule
 from .script import Script as Script
 from .script_file import load_script as load_script
-from .service_process import serve as serve
 from .virtual_clock import VirtualClock as VirtualClock

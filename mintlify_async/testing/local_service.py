@@ -33,6 +33,7 @@ from .rate_limits import Limits
 from .replay import replay_rules
 from .request_log import RecordedRequest, RequestLog
 from .script import Rule, Script, replace_fields
+from .virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
@@ -47,7 +48,7 @@ PREFLIGHT_HEADERS = {
 }
 
 
-_FOR_A_SESSION = ("base_url", "project_id", "domain", "admin_key", "assistant_key", "clock")
+_FOR_A_SESSION = ("base_url", "project_id", "domain", "admin_key", "assistant_key")
 
 
 @lru_cache(maxsize=8)  # each folder is read once per process; an index never changes
@@ -266,6 +267,8 @@ class LocalService:
         if self._web is not None:
             raise StateError("the service is started already")
         self._stopping = False
+        if isinstance(self.clock, VirtualClock):
+            self.clock.join()
         self._web = web.Server(
             self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
         )

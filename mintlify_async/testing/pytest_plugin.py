@@ -90,12 +90,11 @@ def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalServ
 def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
     """The ``mintlify_service``, for an app that makes its ``MintlifySession()`` itself.
 
-    It sets the environment variables (address, keys, project, domain), and makes the service's clock that of
-    sessions that are given none. A session that was made before, when a module was imported, is not changed.
+    It sets the environment variables (address, keys, project, domain).
+    A session that was made before, when a module was imported, is not changed.
     """
     for name, value in mintlify_service.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("mintlify_async.session.SystemClock", lambda: mintlify_service.clock)
     return mintlify_service
 
 

@@ -43,8 +43,10 @@ class RawWire:
         self._transport.write(data)
         await let_client_read()
         # Polled, because only the protocol that owns the transport is told when there is room again.
-        while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.001)
+        seconds = 0.001
+        while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:
+            await asyncio.sleep(seconds)
+            seconds = min(1.0, 2 * seconds)
 
     async def send_all(self, pieces: Iterable[Piece]) -> None:
         """Write each piece by itself; wait where a piece is a :class:`Pause`."""

@@ -17,15 +17,16 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import aiohttp
 from attrs import define, evolve, field
 from cattrs import Converter
 
 from ..http.failures import FOREIGN_ERRORS
-from ..protocol.requests import Request
-from ..runtime.clock import Clock
+from ..protocol.calls import Call
+from ..runtime.clock import Clock, SystemClock
+from ..session import MintlifySession, record_requests
 from ..version import __version__
 from .redaction import BodyRedactor, redact_header, redact_path, secrets_in
 
@@ -121,15 +122,23 @@ CONVERTER.register_unstructure_hook(float, partial(round, ndigits=6))  # microse
 class ExchangeRecorder:
     """Records each exchange of a session and hands it to :meth:`keep`, with everything secret in it."""
 
-    def begin(self, request: Request, headers: Mapping[str, str], clock: Clock) -> Tape:
+    clock: Clock = SystemClock()
+
+    def record(self, session: MintlifySession) -> Self:
+        """Record every request of *session* from now on, and of those that share its connections."""
+        record_requests(session, self)
+        return self
+
+    def begin(self, call: Call, headers: Mapping[str, str]) -> Tape:
         """Begin with a request that is about to be sent; the session calls this."""
+        clock = self.clock
         exchange = Exchange(
-            operation=request.operation,
-            method=request.method,
-            path=request.path,
-            route=request.route,
+            operation=call.operation,
+            method=call.method,
+            path=call.path,
+            route=call.route,
             request_headers={name.lower(): str(value) for name, value in headers.items()},
-            request_body=request.body or b"",
+            request_body=call.body or b"",
             at=clock.now(),
         )
         return Tape(self, clock, exchange, exchange.at)
@@ -144,7 +153,8 @@ class Recorder(ExchangeRecorder):
 
     ::
 
-        async with MintlifySession(recorder=Recorder("answer.jsonl")) as session:
+        async with MintlifySession() as session:
+            Recorder("answer.jsonl").record(session)
             await session.ask("How do I log in?")
 
     API keys and threads' keys are never written. Prompts, answers, titles, paths, addresses, the project and

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async.assistant.answer import TextStream
+from mintlify_async.assistant.reply import growing_text
 from mintlify_async.assistant.stream import MessageStream
 from mintlify_async.errors import StreamInterruptedError
 from mintlify_async.events import ResetStep, StartStep, TextDelta, TextEnd, TextStart
@@ -89,7 +90,7 @@ async def test_every_view_reads_the_same(service, session, events, text):
     assert [edit.text async for edit in session.ask("x").edits(every=0)][-1] == text
     assert answer_markdown(answer).startswith(text)
     async with session.ask("x") as reply:
-        growing = reply.growing_text()
+        growing = growing_text(reply)
         pieces = [growing.after(event) async for event in reply]
         assert growing.before + "".join(pieces) + growing.close() == text
     assert all(event["delta"] in answer.message.text for event in events if event["type"] == "text-delta")
@@ -98,11 +99,11 @@ async def test_every_view_reads_the_same(service, session, events, text):
 async def test_suggestions_in_a_part_of_their_own_are_links(service, session):
     """Whatever part they stand in: on the answer, the reply, and below a chat message."""
     service.script.ask(events=SUGGESTED, times=None)
-    reply = session.ask("x", site="https://docs.acme.com")
+    reply = session.with_options(site="https://docs.acme.com").ask("x")
     answer = await reply
     assert [(one.title, one.path) for one in answer.suggestions] == [("SSO", "https://docs.acme.com/sso")]
     assert reply.suggestions == answer.suggestions
-    edits = session.ask("x", site="https://docs.acme.com").edits(every=0, tail=extras_markdown)
+    edits = session.with_options(site="https://docs.acme.com").ask("x").edits(every=0, tail=extras_markdown)
     below = "**See also**\n\n- [SSO](https://docs.acme.com/sso)"
     assert [edit.text async for edit in edits][-1] == f"Press it.\n\n{below}"
 

@@ -7,22 +7,21 @@ import json
 
 import anyio
 import pytest
+from observer_watch import Watch
 from secret_guard import Keys
 
-from mintlify_async import Quota, StreamInterruptedError
+from mintlify_async import MemoryStore, Quota, StreamInterruptedError
 from mintlify_async.errors import StreamStateError
-from mintlify_async.quota.memory_store import MemoryQuotaStore
 from mintlify_async.testing import Keys as ServiceKeys
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
 
 KEYS = Keys()
 
 
-async def test_after_done_there_is_one_second_in_all(service):
+async def test_after_done_there_is_one_second_in_all(virtual):
     """After ``[DONE]`` the connection is closed within one second, even if comments keep arriving."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service:
+    async with LocalService() as service:
         service.script.ask(
             chunks=[
                 b'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\n',
@@ -32,15 +31,14 @@ async def test_after_done_there_is_one_second_in_all(service):
             ]
         )
         async with service.session() as session:
-            before = clock.now()
+            before = virtual.now()
             await session.ask("x")
-            assert clock.now() - before < 2.5
+            assert virtual.now() - before < 2.5
 
 
-async def test_after_finish_comments_do_not_hold_the_answer_open():
+async def test_after_finish_comments_do_not_hold_the_answer_open(virtual):
     """After ``finish``, one second without an event ends the answer; comments do not count."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service:
+    async with LocalService() as service:
         service.script.ask(
             chunks=[
                 b'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\n',
@@ -48,9 +46,9 @@ async def test_after_finish_comments_do_not_hold_the_answer_open():
             ]
         )
         async with service.session() as session:
-            before = clock.now()
+            before = virtual.now()
             await session.ask("x")
-            assert clock.now() - before < 2.5
+            assert virtual.now() - before < 2.5
 
 
 async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
@@ -78,7 +76,9 @@ async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_to
     """Closing a reply between two attempts, and then its session, raises nothing in the reader."""
     service.script.ask(status=429, headers={"Retry-After": "30"}, times=None)
     retried = asyncio.Event()
-    session = service.session(on_retry=lambda event: retried.set())
+    watch = Watch()
+    watch.event = lambda name, _: retried.set() if name == "retry" else None
+    session = service.session(observer=watch)
     reply = session.ask("x")
 
     async def read():
@@ -96,22 +96,22 @@ async def test_a_reply_that_was_closed_ends_quietly_though_its_session_closes_to
 
 async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(service):
     """Closing a reply does not wait for a slow quota store, and no retry is reported for it."""
-    told, giving_back = [], asyncio.Event()
+    watch, giving_back = Watch(), asyncio.Event()
 
-    class Slow(MemoryQuotaStore):
+    class Slow(MemoryStore):
         async def refund(self, *args, **kwargs):
             giving_back.set()
             await asyncio.sleep(3600)
 
-    quota = Quota.interface(store=Slow())
-    async with service.refusing(), service.session(quota=quota, on_retry=told.append) as session:
+    quota = Quota(store=Slow())
+    async with service.refusing(), service.session(quota=quota, observer=watch) as session:
         reply = session.ask("x")
         reader = asyncio.create_task(reply.__aenter__())
         await giving_back.wait()
         await reply.close()
         with anyio.fail_after(2):
             assert await reader is reply
-    assert told == []
+    assert watch.count("retry") == 0
 
 
 async def test_an_error_event_that_repeats_the_key_shows_it_nowhere(service):

@@ -11,11 +11,12 @@ import ssl
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable
 
 import aiohttp
 import pytest
 import trustme
+from attrs import evolve
+from observer_watch import Watch
 from secret_guard import Keys
 
 from mintlify_async import (
@@ -32,11 +33,12 @@ from mintlify_async import (
     StreamInterruptedError,
     TextDelta,
     Thread,
+    Timeouts,
 )
+from mintlify_async.assistant.reply import more_received
 from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
-from mintlify_async.runtime.clock import SystemClock, Timer
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb, Reset
 
 KEYS = Keys()
@@ -80,15 +82,15 @@ async def test_iterating_gives_typed_events_and_the_text_so_far(service, session
     assert reply.response.status == 200
 
 
-async def test_what_is_at_hand_needs_no_waiting(service, session):
-    """Each step but the one that waits is a step with an event at hand; the announced end is none."""
+async def test_whether_more_was_received_is_known(service, session):
+    """Each step but the one that waits has its event already; the announced end is none."""
     whole = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER) + "data: [DONE]\n\n"
     service.script.ask(body=whole)
     reply = session.ask("q")
-    assert not reply.at_hand
-    seen = [reply.at_hand async for _ in reply]
-    assert seen == [True] * (len(ANSWER) - 1) + [False]
-    assert not reply.at_hand
+    assert not more_received(reply)
+    received = [more_received(reply) async for _ in reply]
+    assert received == [True] * (len(ANSWER) - 1) + [False]
+    assert not more_received(reply)
 
 
 async def test_text_stream_never_hands_out_half_a_character(service, session):
@@ -106,15 +108,6 @@ async def test_a_lone_half_at_the_end_is_replaced(service, session):
         pieces = [piece async for piece in reply.text_stream]
     assert pieces == ["Hello ", "w", "\ufffd"]
     assert reply.text == "Hello w\ufffd"
-
-
-async def test_snapshots_are_the_message_after_each_change(service, session):
-    """As many as there are writes; the last is the final message."""
-    service.script.ask(events=ANSWER)
-    reply = session.ask("x")
-    snapshots = [message async for message in reply.snapshots()]
-    assert [message.text for message in snapshots] == ["", "", "Hello ", "Hello w", TEXT, TEXT]
-    assert snapshots[-1] == (await reply).message == reply.message
 
 
 async def test_awaiting_in_a_task_and_in_a_group(service, session):
@@ -167,25 +160,26 @@ async def test_an_assistant_message_at_the_end_is_continued(service, session):
 
 
 @pytest.mark.parametrize(
-    ("settings", "body"),
+    ("what", "body"),
     [
-        ({"max_event_bytes": 1000}, b"data: " + b"x" * 2000),
-        ({"max_event_bytes": 1000}, b"data: {}\ndata: " * 500),
-        ({"max_reply_bytes": 5000}, b": comment\n\n" * 1000),
+        ("an event", b"data: " + b"x" * 2000),
+        ("an event", b"data: {}\ndata: " * 500),
+        ("the answer", b": comment\n\n" * 1000),
     ],
 )
-async def test_an_answer_that_is_too_large(service, settings, body):
-    """A typed error that names the setting, and bounded memory."""
+async def test_an_answer_that_is_too_large(service, session, monkeypatch, what, body):
+    """A typed error that names the limit, and bounded memory."""
+    monkeypatch.setattr("mintlify_async.assistant.sse.MAX_EVENT_BYTES", 1000)
+    monkeypatch.setattr("mintlify_async.assistant.stream.MAX_REPLY_BYTES", 5000)
     service.script.ask(body=body)
-    async with service.session(**settings) as session:
-        with pytest.raises(StreamDecodeError, match=next(iter(settings))):
-            await session.ask("x")
+    with pytest.raises(StreamDecodeError, match=f"{what} is larger than"):
+        await session.ask("x")
 
 
 async def test_a_decompression_bomb_is_bounded(service):
     """100 MB of nothing are counted as they are unpacked."""
     service.script.ask(body=b"x", fault=GzipBomb(100_000_000))
-    async with service.session(max_reply_bytes=2_000_000, max_event_bytes=1_000_000) as session:
+    async with service.session() as session:
         # From 3.13.3 until 3.14, aiohttp itself refuses to unpack so much, before our limit is reached.
         by_aiohttp = (3, 13, 3) <= version_numbers(aiohttp.__version__) < (3, 14)
         expected = StreamInterruptedError if by_aiohttp else (StreamDecodeError, UnexpectedResponseError)
@@ -193,11 +187,12 @@ async def test_a_decompression_bomb_is_bounded(service):
             await session.ask("x")
 
 
-async def test_a_flood_of_comments_ends_at_the_limit(service):
+async def test_a_flood_of_comments_ends_at_the_limit(service, monkeypatch):
     """Nothing but keep-alives, for ever, as fast as they go."""
     service.script.ask(events=ANSWER, fault=Endless(b": x\n\n" * 10_000, pause=0.0))
-    async with service.session(max_reply_bytes=5_000_000) as session:
-        with pytest.raises(StreamDecodeError, match="max_reply_bytes"):
+    monkeypatch.setattr("mintlify_async.assistant.stream.MAX_REPLY_BYTES", 5_000_000)
+    async with service.session() as session:
+        with pytest.raises(StreamDecodeError, match="the answer is larger than 5000000 bytes"):
             await session.ask("x")
 
 
@@ -232,7 +227,7 @@ async def test_the_reply_shows_nothing_in_its_repr(service, session):
     service.script.ask(events=ANSWER)
     reply = session.ask("a secret question")
     answer = await reply
-    assert repr(reply) == "<Reply closed, 7 events>"
+    assert repr(reply) == "<Reply read, 7 events>"
     assert repr(answer) == "<Answer 7 events, finish_reason='stop'>"
 
 
@@ -259,15 +254,15 @@ async def test_tls_with_a_context_that_trusts_the_authority(tls_service, authori
         assert (await session.ask("How do I log in?")).text
 
 
-async def test_a_certificate_that_is_not_trusted_was_not_sent_and_is_not_retried(tls_service):
+async def test_a_certificate_that_is_not_trusted_was_not_sent_and_is_not_retried(tls_service, caplog):
     """Asking again cannot help."""
-    retries = []
-    async with tls_service.session(on_retry=retries.append) as session:
+    caplog.set_level("INFO")
+    async with tls_service.session() as session:
         for call in (session.create_job("x"), session.ask("x").run(), session.job("j").refresh()):
             with pytest.raises(APIConnectionError, match="certificate") as caught:
                 await call
             assert (caught.value.sent, caught.value.reason) == ("no", "certificate")
-    assert retries == []
+    assert "again in" not in caplog.text
     assert tls_service.requests == []
 
 
@@ -280,15 +275,15 @@ async def test_a_proxy_gets_the_request(service):
     assert len(service.requests) == 1
 
 
-@pytest.mark.parametrize("trust_env", [True, False])
-async def test_the_environment_is_trusted_only_on_request(service, monkeypatch, trust_env):
+@pytest.mark.parametrize("proxy", ["environment", None])
+async def test_the_environment_is_trusted_only_on_request(service, monkeypatch, proxy):
     """A proxy of the environment would see the key of a plain-http address."""
     monkeypatch.setenv("http_proxy", service.base_url)
     monkeypatch.delenv("no_proxy", raising=False)
-    async with service.session(base_url="http://localhost:9", trust_env=trust_env) as session:
+    async with service.session(base_url="http://localhost:9", proxy=proxy) as session:
         with pytest.raises((APIStatusError, APIConnectionError)):
             await session.create_job("x")
-    assert len(service.requests) == (1 if trust_env else 0)
+    assert len(service.requests) == (1 if proxy else 0)
 
 
 async def test_a_proxy_that_is_not_there_was_not_sent(service):
@@ -329,35 +324,11 @@ def test_replies_and_errors_are_of_our_tree():
     assert not issubclass(OutcomeUnknownError, APIConnectionError)
 
 
-class BreakingClock(SystemClock):
-    """The system's clock until it breaks."""
-
-    broken = False
-
-    def call_at(self, at: float, callback: Callable[[], object]) -> Timer:
-        """Refuse every timer once it is broken."""
-        if self.broken:
-            raise RuntimeError("my clock is broken")
-        return super().call_at(at, callback)
-
-
-async def test_a_defect_is_not_taken_for_a_lost_connection(service):
-    """What a user's own clock raises goes through; only what aiohttp raises is the connection's."""
-    clock = BreakingClock()
-    async with service.session(clock=clock) as session, session.ask("x") as reply:
-        clock.broken = True
-        with pytest.raises(RuntimeError, match="my clock is broken"):
-            await anext(reply)
-        clock.broken = False
-        await reply
-        assert reply.complete
-
-
 @pytest.mark.parametrize("fault", [BrokenChunking(), Cut(at=100), Reset()])
-async def test_no_frame_of_an_error_holds_what_aiohttp_raised(fault):
+async def test_no_frame_of_an_error_holds_what_aiohttp_raised(virtual, fault):
     """Tools that print the locals of each frame show none of its objects."""
     expected = APIConnectionError if isinstance(fault, Reset) else StreamInterruptedError
-    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         service.script.ask(events=ANSWER, fault=fault)
         with pytest.raises(expected) as caught:
             await session.ask("x")
@@ -372,14 +343,9 @@ async def test_no_frame_of_an_error_holds_what_aiohttp_raised(fault):
 
 @pytest.mark.parametrize("limits", [{}, {"timeout": 60.0}])
 async def test_a_reply_that_is_kept_keeps_nothing_of_its_session(service, limits):
-    """A program may keep answers for long: its hooks, and what has the keys, go with the session."""
-
-    class Hook:
-        def __call__(self, sent):
-            """Listen."""
-
-    hook = Hook()
-    async with service.session(on_request=hook) as session:
+    """A program may keep answers for long: its observer, and what has the keys, go with the session."""
+    hook = Watch()
+    async with service.session(observer=hook) as session:
         reply = await session.ask("How do I log in?", **limits)
         gone = [weakref.ref(session), weakref.ref(hook), weakref.ref(session._agent)]
     del session, hook
@@ -391,7 +357,6 @@ async def test_a_reply_that_is_kept_keeps_nothing_of_its_session(service, limits
 READS = {
     "the reply": lambda reply: reply,
     "text_stream": lambda reply: reply.text_stream,
-    "snapshots": lambda reply: reply.snapshots(),
     "edits": lambda reply: reply.edits(every=0.0),
 }
 
@@ -403,13 +368,12 @@ def text_of(item) -> str:
 
 @pytest.mark.parametrize("view", READS)
 @pytest.mark.parametrize("step", ["a task each", "wait_for"])
-async def test_each_step_may_run_in_a_task_of_its_own(view, step):
+async def test_each_step_may_run_in_a_task_of_its_own(virtual, view, step):
     """``wait_for`` before 3.12 makes such tasks, too; the answer arrives whole."""
     words = ["Hello ", "there ", "my ", "friend"]
     deltas = [{"type": "text-delta", "id": "0", "delta": word} for word in words]
     paused = [step for delta in deltas for step in (0.5, delta)]
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         service.script.ask(events=[*ANSWER[:2], *paused, *ANSWER[-2:]])
         items = READS[view](session.ask("x"))
         seen = []
@@ -440,12 +404,14 @@ AFTERWARDS = {
 
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("what", AFTERWARDS)
-async def test_nothing_after_the_end_harms_a_whole_answer(service, what, done):
+async def test_nothing_after_the_end_harms_a_whole_answer(service, monkeypatch, what, done):
     """Whatever follows ``finish`` or ``[DONE]``: the answer has arrived."""
     frames = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER)
     body = frames.encode() + (b"data: [DONE]\n\n" if done else b"") + AFTERWARDS[what]
     service.script.ask(body=body)
-    async with service.session(max_event_bytes=4000, max_reply_bytes=20_000) as session:
+    monkeypatch.setattr("mintlify_async.assistant.sse.MAX_EVENT_BYTES", 4000)
+    monkeypatch.setattr("mintlify_async.assistant.stream.MAX_REPLY_BYTES", 20_000)
+    async with service.session() as session:
         reply = session.ask("x")
         events = [event async for event in reply]
         assert reply.text == TEXT
@@ -454,9 +420,9 @@ async def test_nothing_after_the_end_harms_a_whole_answer(service, what, done):
 
 
 @pytest.mark.parametrize("fault", [Cut(at=-1, how="rst"), Cut(at=-1), BrokenChunking(at=-1, how="fin")])
-async def test_a_connection_lost_after_the_end_harms_nothing(fault):
+async def test_a_connection_lost_after_the_end_harms_nothing(virtual, fault):
     """The end was announced."""
-    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         service.script.ask(events=ANSWER, done=False, fault=fault)
         assert (await session.ask("x")).text == TEXT
 
@@ -476,16 +442,16 @@ async def test_an_error_event_after_the_end_is_yielded_and_does_not_raise(servic
 
 @pytest.mark.parametrize(("done", "seconds"), [(False, 5.0), (True, 1.0)])
 @pytest.mark.parametrize("noise", ["events", "comments"])
-async def test_an_answer_that_is_held_open_after_its_end_is_let_go(done, seconds, noise):
+async def test_an_answer_that_is_held_open_after_its_end_is_let_go(virtual, done, seconds, noise):
     """After ``finish`` 1 s of silence or 5 s in all, after ``[DONE]`` 1 s in all."""
-    clock = VirtualClock()
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in ANSWER).encode()
     more = b'data: {"type":"data-x","data":1}\n\n' if noise == "events" else b": still here\n\n"
     limit = seconds if noise == "events" else 1.0
-    async with LocalService(clock=clock) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         service.script.ask(chunks=[body + b"data: [DONE]\n\n" * done, *[0.2, more] * 100])
+        started = virtual.now()
         assert (await session.ask("x")).text == TEXT
-        assert limit - 0.3 <= clock.now() <= limit + 0.3
+        assert limit - 0.3 <= virtual.now() - started <= limit + 0.3
 
 
 # The answer as a value -------------------------------------------------------------------------
@@ -508,6 +474,20 @@ async def test_awaiting_gives_the_answer_as_a_value(service, session):
     assert (answer.finish_reason, answer.aborted, answer.abort_reason) == ("stop", False, None)
     assert (answer.response.status, answer.events_seen) == (200, 7)
     assert await reply is answer is reply.answer is await reply.run()
+
+
+async def test_an_answer_is_a_key_of_a_dict(service, session):
+    """Equal answers have equal hashes, whatever their message holds."""
+    output = {"type": "tool-output-available", "toolCallId": "c", "output": {"results": [1]}}
+    call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": {}}
+    service.script.ask(
+        events=[*ANSWER[:-1], call, output, {**ANSWER[-1], "messageMetadata": {"n": 1}}], times=2
+    )
+    answer = await session.ask("x")
+    again = evolve(answer, message=Message.from_wire(answer.message.to_wire()))
+    assert again == answer
+    assert {answer: 1}[again] == 1
+    assert len({answer, evolve(answer, events_seen=1)}) == 2
 
 
 async def test_a_pickled_answer_has_no_key(session):
@@ -609,7 +589,7 @@ async def test_stopping_in_the_middle_and_going_on(service, session, view):
             seen.append(item)
             if len(seen) == most:
                 break
-    whole = view in ("edits", "snapshots")
+    whole = view == "edits"
     assert (text_of(seen[-1]) if whole else "".join(map(text_of, seen))).replace("\ud83d\ude00", "😀") == TEXT
 
 
@@ -660,7 +640,7 @@ async def test_aclosing_closes_a_reply(service, session):
     await reply.aclose()
 
 
-@pytest.mark.parametrize("view", ["text_stream", "snapshots", "edits"])
+@pytest.mark.parametrize("view", ["text_stream", "edits"])
 async def test_aclosing_a_view_closes_its_reply(service, session, view):
     """Leaving the block of a view frees the connection, as leaving the reply's block does."""
     service.script.ask(events=[*ANSWER[:3], 60.0])
@@ -682,3 +662,93 @@ async def test_the_id_of_the_request(service, session):
     answer = await reply
     assert reply.request_id == answer.request_id == pickle.loads(pickle.dumps(answer)).request_id == "req_1"
     assert (await session.ask("Hm?")).request_id is None
+
+
+# A step that was cancelled ------------------------------------------------------------------------
+
+
+PAUSED = [*ANSWER[:3], 300.0, *ANSWER[3:]]
+
+
+@pytest.mark.parametrize("entered", [False, True])
+async def test_a_reply_is_closed_when_nobody_reads_on_after_a_cancelled_step(virtual, service, entered):
+    """After 5 s, whatever keeps it alive; a step after that says so, with what had arrived."""
+    service.script.ask(events=PAUSED)
+    async with service.session(timeouts=Timeouts(idle=None)) as session, contextlib.AsyncExitStack() as block:
+        reply = session.ask("x")
+        if entered:
+            await block.enter_async_context(reply)
+        for _ in range(3):
+            await anext(reply)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(reply), 1)
+        await asyncio.sleep(4.9)
+        assert service.answering == 1
+        await asyncio.sleep(0.2)
+        if entered:  # the end of its block closes it
+            assert service.answering == 1
+            assert (await anext(reply)).type == "text-delta"
+            return
+        assert reply.closed
+        assert service.answering == 0
+        for read_on in (lambda: anext(reply), lambda: reply, reply.run):
+            with pytest.raises(StreamInterruptedError, match="nobody read on within 5 s") as caught:
+                await read_on()
+            assert (caught.value.text, caught.value.events_seen) == ("Hello ", 3)
+        with pytest.raises(StreamInterruptedError):
+            aiter(reply)
+
+
+async def test_short_waits_for_each_step_read_the_whole_answer(virtual, service, session):
+    """``wait_for(anext(reply), 5)`` again and again, with a second of other work between two steps."""
+    service.script.ask(events=[step for event in ANSWER for step in (12.0, event)])
+    reply, texts = session.ask("x"), []
+    while not reply.closed:
+        try:
+            event = await asyncio.wait_for(anext(reply), 5)
+        except (TimeoutError, StopAsyncIteration):
+            event = None
+        if isinstance(event, TextDelta):
+            texts.append(event.delta)
+        await asyncio.sleep(1)
+    assert len(texts) == 3
+    assert reply.answer.text == TEXT
+
+
+async def test_a_reply_that_is_dropped_after_a_cancelled_step_is_closed_at_once(virtual, service, session):
+    """Nothing else keeps it alive for the five seconds."""
+    service.script.ask(events=PAUSED)
+    reply = session.ask("x")
+    await anext(reply)
+    await anext(reply)
+    await anext(reply)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(anext(reply), 1)
+    gone = weakref.ref(reply)
+    del reply
+    gc.collect()
+    assert gone() is None
+    await asyncio.sleep(0.5)
+    assert service.answering == 0
+
+
+async def test_a_turn_whose_step_was_cancelled_lets_the_next_begin(virtual, service, session):
+    """After five seconds, though a variable keeps the reply of the first one."""
+    service.script.ask(events=PAUSED)
+    chat = session.conversation()
+    reply = chat.ask("first")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(drain(reply), 1)
+    started = virtual.now()
+    service.script.ask(events=ANSWER)
+    await asyncio.sleep(6)
+    assert (await chat.ask("second")).text == TEXT
+    assert virtual.now() - started < 7
+    assert [message.text for message in chat.messages] == ["second", TEXT]
+    assert reply.closed
+
+
+async def drain(reply) -> None:
+    """Read all of *reply*, step by step."""
+    async for _ in reply:
+        pass

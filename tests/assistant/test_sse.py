@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from oracle_data import framing
 
-from mintlify_async.assistant.sse import SSEDecoder, whole_events
-from mintlify_async.errors import StreamDecodeError
+from mintlify_async.assistant import sse
+from mintlify_async.assistant.sse import SSEDecoder
 
 CASES = framing()
 
 
-def decode(*pieces: bytes, **options: int) -> tuple[list[str], str | None]:
-    decoder = SSEDecoder(**options)
+def decode(*pieces: bytes) -> tuple[list[str], str | None]:
+    decoder = SSEDecoder()
     events = [event for piece in pieces for event in decoder.feed(piece)]
     return events, decoder.close()
 
@@ -69,15 +71,6 @@ def test_random_bytes_split_alike(pieces: list[bytes], data: st.DataObject | Non
         assert decode(body[:at], body[at:]) == whole
 
 
-@pytest.mark.parametrize("named", ["event: message\n", "id: {}\nevent: message\n", ": ping\nretry: 9\n"])
-def test_named_events_are_whole_events(named: str) -> None:
-    """Events with names, ids or comments are split at once, as plain ones are, not line by line."""
-    events = [f"{{{number}}}" for number in range(9)]
-    before = "".join(f"{named.format(event)}data: {event}\n\n" for event in events).encode()
-    behind = "".join(f"data: {event}\n{named.format(event)}\n" for event in events).encode()
-    assert whole_events(before, 1000) == whole_events(behind, 1000) == events
-
-
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_never_raise(body: bytes) -> None:
     """Whatever comes, the decoder reads on."""
@@ -110,50 +103,70 @@ def test_invalid_utf8_becomes_the_replacement_character() -> None:
     assert decode(b"data: \xe2", b"\x82x\xff\n\n")[0] == ["\ufffdx\ufffd"]
 
 
+@pytest.fixture
+def bound(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function that sets the largest size of an event."""
+    return lambda size: monkeypatch.setattr(sse, "MAX_EVENT_BYTES", size)
+
+
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_a_line_over_the_bound_is_an_error(size: int) -> None:
-    """What came before is still handed out; then the decoder refuses to go on, whatever the reads."""
-    decoder = SSEDecoder(max_event_bytes=100)
-    events: list[str] = []
-    with pytest.raises(StreamDecodeError, match=r"max_event_bytes \(100 bytes\)"):  # noqa: PT012
-        for piece in in_reads_of(b"data: 1\n\ndata: " + b"x" * 200 + b"\n\ndata: 2\n\n", size):
-            events += decoder.feed(piece)
-        decoder.close()
-    assert events == ["1"]
+@pytest.mark.parametrize("line", [b"data: " + b"x" * 200, b"data: " + "é".encode() * 60])
+def test_a_line_over_the_bound_is_too_large(bound: Callable[[int], None], size: int, line: bytes) -> None:
+    """What came before is still handed out; then the decoder reads nothing more, whatever the reads."""
+    bound(100)
+    decoder = SSEDecoder()
+    body = b"data: 1\n\n" + line + b"\n\ndata: 2\n\n"
+    assert [event for piece in in_reads_of(body, size) for event in decoder.feed(piece)] == ["1"]
     assert decoder.too_large
+    assert decoder.feed(b"\n\ndata: 3\n\n") == []
+    assert decoder.close() is None
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-def test_many_lines_over_the_bound_are_an_error(size: int) -> None:
+def test_many_lines_over_the_bound_are_too_large(bound: Callable[[int], None], size: int) -> None:
     """The bound is on an event's lines together; empty ones count, too."""
+    bound(100)
     body = b"data: 1\n\n" + b"data:\n" * 100 + b"\n"
-    decoder = SSEDecoder(max_event_bytes=100)
-    events = [
-        event for piece in in_reads_of(body, size) if not decoder.too_large for event in decoder.feed(piece)
-    ]
-    assert events == ["1"]
+    decoder = SSEDecoder()
+    assert [event for piece in in_reads_of(body, size) for event in decoder.feed(piece)] == ["1"]
     assert decoder.too_large
 
 
-def test_an_event_of_exactly_the_bound_passes() -> None:
+@pytest.mark.parametrize("last", [b"", b"\n"])
+def test_a_last_line_over_the_bound_is_too_large(bound: Callable[[int], None], last: bytes) -> None:
+    """Bytes that are not UTF-8 become characters of three bytes each, the last ones at the end only."""
+    bound(10)
+    decoder = SSEDecoder()
+    assert decoder.feed(b"data: 12\xe2\x82" + last) == []
+    assert decoder.close() is None
+    assert decoder.too_large
+
+
+def test_an_event_of_exactly_the_bound_passes(bound: Callable[[int], None]) -> None:
     """The bound is the largest size that is accepted: a line, its field name included."""
-    assert decode(b"data: 1234\n\n", max_event_bytes=10)[0] == ["1234"]
-    with pytest.raises(StreamDecodeError):
-        decode(b"data: 12345\n\n", max_event_bytes=10)
+    bound(10)
+    assert decode(b"data: 1234\n\n") == (["1234"], None)
+    assert decode(b"data: 12345\n\n") == ([], None)
+    assert decode(b"data\ndata\n\n") == (["\n"], None)
+    assert decode(b"data\ndata:\ndata\n\n") == ([], None)
+    assert decode(b"data\n: 345\n\n") == ([""], None)
+    assert decode(b"data\n: 3456\n\n") == ([], None)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 11, 12])
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_an_event_of_exactly_the_bound_passes_however_it_is_split(end: bytes, size: int) -> None:
+def test_an_event_of_exactly_the_bound_passes_however_it_is_split(
+    bound: Callable[[int], None], end: bytes, size: int
+) -> None:
     """A read may hold nothing but the second half of a line end."""
-    decoder = SSEDecoder(max_event_bytes=10)
-    pieces = in_reads_of(b"data: 1234" + end + end, size)
-    assert [event for piece in pieces for event in decoder.feed(piece)] == ["1234"]
+    bound(10)
+    assert decode(*in_reads_of(b"data: 1234" + end + end, size)) == (["1234"], None)
 
 
-def test_comments_and_empty_lines_take_no_memory() -> None:
+def test_comments_and_empty_lines_take_no_memory(bound: Callable[[int], None]) -> None:
     """Ten megabytes of comments and a million empty lines leave nothing behind."""
-    decoder = SSEDecoder(max_event_bytes=1000)
+    bound(1000)
+    decoder = SSEDecoder()
     for _ in range(100):
         assert decoder.feed(b": keep-alive\n" * 8000) == []
         assert decoder.feed(b"\n" * 10_000) == []

@@ -72,10 +72,9 @@ def test_a_code_block_is_one_block():
 
 
 async def answered(terminal: Terminal, pieces: list[str]) -> None:
-    view = terminal.answer()
-    for piece in pieces:
-        view.feed(piece)
-    view.close()
+    with terminal.answer(lambda: "waiting") as feed:
+        for piece in pieces:
+            feed(piece)
 
 
 async def test_a_pipe_gets_the_plain_text():
@@ -114,24 +113,13 @@ async def test_a_dumb_terminal_gets_plain_text():
 
 
 def test_notes_go_to_standard_error():
-    """Standard output carries the answer alone."""
+    """Standard output carries the answer alone; a note is one line, whatever its text."""
     out, err = io.StringIO(), io.StringIO()
     terminal = Terminal(out=out, err=err, environ={})
-    terminal.note("[bold]as it is[/bold]")
-    with terminal.progress("job") as progress:
-        progress("active")
+    with terminal.progress("job"):
+        terminal.note("[bold]as it is[/bold]\n::error::")
     terminal.error("away")
-    assert (out.getvalue(), err.getvalue()) == ("", "[bold]as it is[/bold]\nactive\nmintlify-async: away\n")
-
-
-def test_progress_on_a_terminal_keeps_each_change():
-    """What has happened stays on the screen above the line that moves."""
-    err = FakeTerminal()
-    with Terminal(out=io.StringIO(), err=err, environ={"TERM": "xterm"}).progress("job j1") as progress:
-        progress("j1  active")
-        progress("j1  completed")
-    assert "j1  active" in err.getvalue()
-    assert "j1  completed" in err.getvalue()
+    assert (out.getvalue(), err.getvalue()) == ("", "[bold]as it is[/bold] ::error::\nmintlify-async: away\n")
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}])
@@ -150,8 +138,7 @@ async def test_a_pipe_gets_no_control_characters_either():
     out, err = io.StringIO(), io.StringIO()
     terminal = Terminal(out=out, err=err, environ={})
     await answered(terminal, ["a\x1b[2Jb\r\n", "\tc\n"])
-    with terminal.progress("job") as progress:
-        progress("\x1b[2Jactive")
+    terminal.note("\x1b[2Jactive")
     assert (out.getvalue(), err.getvalue()) == ("a[2Jb\n\tc\n", "[2Jactive\n")
 
 
@@ -165,8 +152,9 @@ def test_json_is_what_the_service_sent():
 def test_progress_cannot_steer_the_terminal():
     """What a job's record says is shown as text, and is no markup of rich's."""
     err = FakeTerminal()
-    with Terminal(out=io.StringIO(), err=err, environ={"TERM": "xterm"}).progress("job [red]\x1b[2J") as tell:
-        tell("j1\x1b[2J [red]active")
+    terminal = Terminal(out=io.StringIO(), err=err, environ={"TERM": "xterm"})
+    with terminal.progress("job [red]\x1b[2J"):
+        terminal.note("j1\x1b[2J [red]active")
     assert "\x1b[2J" not in err.getvalue()
     assert "[red]active" in err.getvalue()
 
@@ -177,7 +165,7 @@ WORDS = [f"word{number:02}" for number in range(40)]
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("moment", range(4, 41, 4))
 async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
-    """Notes between the pieces of a growing paragraph stand above it, and a cut leaves it once."""
+    """Notes between the pieces of a growing paragraph stand above it, and an interruption leaves it once."""
     regions: list[Live] = []
 
     class Region(Live):
@@ -190,13 +178,12 @@ async def test_every_line_is_on_the_screen_once(width, moment, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
     terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm"})
-    view = terminal.answer()
-    for number, word in enumerate(WORDS[:moment]):
-        view.feed(word + ("\n\n" if number % 17 == 16 else " "))
-        if number % 3 == 0:
-            regions[0].refresh()  # as its timer does
-            terminal.note(f"note{number:02}")
-    view.close()
+    with terminal.answer(lambda: "waiting") as feed:
+        for number, word in enumerate(WORDS[:moment]):
+            feed(word + ("\n\n" if number % 17 == 16 else " "))
+            if number % 3 == 0:
+                regions[0].refresh()  # as its timer does
+                terminal.note(f"note{number:02}")
     left = "\n".join(lines_left(screen.getvalue(), width))
     assert re.findall(r"word\d\d", left) == WORDS[:moment]
     assert re.findall(r"note\d\d", left) == [f"note{number:02}" for number in range(0, moment, 3)]
@@ -206,26 +193,26 @@ async def test_a_growing_answer_is_drawn_without_a_thread(monkeypatch):
     """A thread that draws between the two halves of a print leaves lines on the screen."""
     monkeypatch.setenv("TERM", "xterm-256color")
     screen = FakeTerminal()
-    before = set(threading.enumerate())
-    view = Terminal(out=screen, err=screen, environ={"TERM": "xterm"}).answer()
-    view.feed("Let me ")
-    assert set(threading.enumerate()) == before
-    assert "Let me" not in screen.getvalue()
-    while "Let me" not in screen.getvalue():  # although nothing follows
-        await asyncio.sleep(0.01)
-    view.close()
+    threads = set(threading.enumerate())
+    with Terminal(out=screen, err=screen, environ={"TERM": "xterm"}).answer(lambda: "search: login") as feed:
+        while "search: login  1 s" not in screen.getvalue():  # a long wait shows what it waits for
+            await asyncio.sleep(0.01)
+        feed("Let me ")
+        assert set(threading.enumerate()) == threads
+        while "Let me" not in screen.getvalue():  # although nothing follows
+            await asyncio.sleep(0.01)
+    assert [line for line in lines_left(screen.getvalue(), 80) if line] == ["Let me"]
 
 
-def test_a_note_does_not_stand_in_a_line_of_the_answer():
+async def test_a_note_does_not_stand_in_a_line_of_the_answer():
     """On one screen, a plain answer's line ends before a note; a pipe gets the answer as it is."""
     screen, pipe = FakeTerminal(), io.StringIO()
     for out in (screen, pipe):
         terminal = Terminal(plain=True, out=out, err=screen, environ={})
-        view = terminal.answer()
-        view.feed("Let me look.")
-        terminal.note("search: login")
-        view.feed("It is here.")
-        view.close()
+        with terminal.answer(lambda: "waiting") as feed:
+            feed("Let me look.")
+            terminal.note("search: login")
+            feed("It is here.")
     assert screen.getvalue().startswith("Let me look.\nsearch: login\nIt is here.\n")
     assert pipe.getvalue() == "Let me look.It is here.\n"
 
@@ -295,6 +282,6 @@ async def test_without_rich_everything_is_plain(monkeypatch):
     terminal = Terminal(out=out, err=err, environ={"TERM": "xterm"})
     await answered(terminal, split(ANSWER, 3))
     terminal.note("a note")
-    with terminal.progress("job") as progress:
-        progress("active")
+    with terminal.progress("job"):
+        terminal.note("active")
     assert (out.getvalue(), err.getvalue()) == (ANSWER, "a note\nactive\n")

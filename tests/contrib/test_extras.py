@@ -28,7 +28,8 @@ sys.meta_path.insert(0, Without())
         ("cryptography", "from mintlify_async.contrib.relay.seal import ThreadSeal", "relay"),
         (
             "fastapi",
-            "from mintlify_async.contrib.relay.adapters import fastapi_router; fastapi_router([], '/', None)",
+            "from mintlify_async import MintlifySession; from mintlify_async.contrib.relay import Relay; "
+            "Relay(MintlifySession(domain='d'), secrets=['s' * 32], user=print).router()",
             "relay",
         ),
         ("opentelemetry", "import mintlify_async.contrib.otel", "otel"),

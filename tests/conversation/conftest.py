@@ -1,20 +1,21 @@
-"""A service and a session on a virtual clock, for the tests of conversations."""
+"""A service and a session in virtual time, for the tests of conversations."""
 
 from __future__ import annotations
 
 import pytest
 
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 
 
-@pytest.fixture
-async def clock():
-    return VirtualClock()
+@pytest.fixture(autouse=True)
+def clock(virtual):
+    """Every test here runs in virtual time."""
+    return virtual
 
 
 @pytest.fixture
 async def service(clock):
-    async with LocalService(clock=clock) as service:
+    async with LocalService() as service:
         yield service
 
 

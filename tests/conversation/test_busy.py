@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from conversation_kit import answer, body, roles, sent
 
-from mintlify_async import APITimeoutError, Timeouts
+from mintlify_async import APITimeoutError, Conversation, MemoryStore
+from mintlify_async.conversation.turn_lock import shared_lock
 from mintlify_async.errors import StateError, StreamInterruptedError
-from mintlify_async.storage import MemoryConversationStore
 from mintlify_async.testing import LocalService
 
 
@@ -202,8 +202,8 @@ async def test_a_reply_that_the_next_question_closed_says_so(service, session):
 
 async def test_a_nested_question_is_told(service, session):
     """In its own turn's block, a task that asks, or changes the conversation, would wait for itself."""
-    store = MemoryConversationStore()
-    chat = session.conversation(busy="queue", store=store, id="c")
+    store = MemoryStore()
+    chat = session.conversation(busy="queue", fp="u", store=store, id="c")
     for step in (lambda: chat.ask("Nested").run(), chat.undo, chat.save, chat.delete):
         async with chat.ask("How do I install it?") as reply:
             await anext(reply)
@@ -219,7 +219,7 @@ async def test_a_nested_question_is_told(service, session):
     assert "Nested" not in [text for n in range(5) for _, text in sent(service, n)]
 
 
-@pytest.mark.parametrize("options", [{"timeout": 5.0}, {"timeouts": Timeouts(total=5.0)}])
+@pytest.mark.parametrize("options", [{"timeout": 5.0}])
 async def test_the_timeout_limits_the_wait_in_line(service, session, clock, options):
     """What is left of it is the limit on the answer; a turn that was not sent leaves no trace."""
     chat = session.conversation(busy="queue")
@@ -237,7 +237,7 @@ async def test_the_timeout_limits_the_wait_in_line(service, session, clock, opti
     async with chat.ask("Third") as third:
         await anext(third)
         late = asyncio.create_task(chat.ask("Fourth", **options).run())
-        await clock.sleep(3.0)
+        await asyncio.sleep(3.0)
     service.script.ask(events=[*answer("Half")[:-2], 1000.0])
     with pytest.raises(StreamInterruptedError):
         await late
@@ -248,7 +248,7 @@ async def test_the_timeout_limits_the_wait_in_line(service, session, clock, opti
 
 async def test_changes_wait_in_line(service, session):
     """undo, save and delete begin when the turns before them are over, also those of other objects."""
-    store = MemoryConversationStore()
+    store = MemoryStore()
     chats = [session.conversation(busy="queue", store=store, id="c", owner="ada") for _ in range(2)]
     for step in ("save", "undo", "delete"):
         async with chats[0].ask("First") as first:
@@ -266,15 +266,45 @@ async def test_changes_wait_in_line(service, session):
             assert isinstance(results[1], list | StateError)
         else:
             assert results == [True, False]
-    assert await store.ids(owner="ada") == []
+    assert await Conversation.ids(store, owner="ada") == []
 
 
 async def test_a_change_is_refused_without_a_queue(service, session):
     """By default nothing waits."""
-    chat = session.conversation(store=MemoryConversationStore(), id="c")
+    chat = session.conversation(fp="u", store=MemoryStore(), id="c")
     async with chat.ask("First") as first:
         for step in (chat.undo, chat.save, chat.delete):
             with pytest.raises(StateError, match="busy with another turn"):
                 await asyncio.create_task(step())
         await first
     assert len(chat.messages) == 2
+
+
+@pytest.mark.parametrize("busy", ["raise", "queue"])
+def test_a_loop_that_was_closed_does_not_hold_a_conversation(busy):
+    """Its pending tasks will never end their turns."""
+    store = MemoryStore()
+    lock = shared_lock(store, "ada", "c")
+    loop = asyncio.new_event_loop()
+
+    async def begin(take) -> None:
+        await take
+        await asyncio.Event().wait()
+
+    def release_if_over(self) -> bool:
+        return False
+
+    turn = type("Turn", (), {"release_if_over": release_if_over})()
+    task = loop.create_task(begin(lock.acquire(turn.release_if_over, queue=True)))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert lock.locked
+    loop.close()
+
+    async def next_turn() -> None:
+        async with lock.hold(queue=busy == "queue"):
+            pass
+
+    asyncio.run(next_turn())
+    assert not lock.locked
+    task.get_coro().close()
+    task._log_destroy_pending = False

@@ -22,7 +22,7 @@ from mintlify_async.errors import (
     StoreConflictError,
     StreamError,
 )
-from mintlify_async.storage import SQLiteConversationStore
+from mintlify_async.storage import SQLiteStore
 from mintlify_async.testing import LocalService, VirtualClock
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
 
@@ -124,7 +124,7 @@ async def test_twenty_turns_in_trouble_and_on_in_another_process(tmp_path, seed)
     """Only the finished turns remain, with their ids and the thread; another process goes on knowing them."""
     path = str(tmp_path / "chats.sqlite")
     async with LocalService(clock=VirtualClock()) as service, service.session() as session:
-        chat = session.conversation(fp="ada", store=SQLiteConversationStore(path), id="help")
+        chat = session.conversation(fp="ada", store=SQLiteStore(path), id="help")
         await chat.ask("What is the first question?")
         trouble = Trouble(service, chat, seed)
         trouble.finished.append("What is the first question?")
@@ -171,7 +171,7 @@ async def test_two_processes_with_one_conversation(tmp_path):
     """Both loaded the same: one wins; the other is told, loads, and asks again."""
     path = str(tmp_path / "chats.sqlite")
     async with LocalService() as service, service.session() as session:
-        chat = session.conversation(fp="ada", store=SQLiteConversationStore(path), id="help")
+        chat = session.conversation(fp="ada", store=SQLiteStore(path), id="help")
         await chat.ask("How do I install it?")
         children = [await start_child(service, path, f"Question {n}?") for n in range(2)]
         for child in children:

@@ -12,56 +12,64 @@ from pathlib import Path
 import pytest
 from conversation_kit import answer, sent
 
-from mintlify_async.contrib.redis import RedisConversationStore
-from mintlify_async.errors import ConfigurationError, StateError, StoreConflictError
+from mintlify_async.contrib.redis import RedisStore
+from mintlify_async.conversation.turns import ConversationKeys
+from mintlify_async.errors import StateError, StoreConflictError
 from mintlify_async.messages import Message, ToolPart
-from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore, StoredTurn
-from mintlify_async.testing import VirtualClock
+from mintlify_async.storage import MemoryStore, SQLiteStore
 
 RESULTS = {"results": [{"path": "/p", "content": "word " * 200}] * 20}  # 20 KB
 
 
-@pytest.fixture
-async def clock():
-    return VirtualClock(grace=0.005)  # Redis and SQLite work elsewhere
+@pytest.fixture(autouse=True)
+def clock():
+    """Real time: Redis is another process."""
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 async def store(request, tmp_path):
     if request.param == "memory":
-        yield MemoryConversationStore()
+        yield MemoryStore()
     elif request.param == "sqlite":
-        yield SQLiteConversationStore(tmp_path / "chats.sqlite")
+        yield SQLiteStore(tmp_path / "chats.sqlite")
     else:
         async with request.getfixturevalue("redis_server").client() as client:
-            yield RedisConversationStore(client, timeout=10)
+            yield RedisStore(client, timeout=10)
 
 
 class Counted:
     """A store that counts the turns and the characters that go in and out."""
 
     def __init__(self, store) -> None:
-        self.store = store
-        self.ids, self.delete = store.ids, store.delete
+        self.store, self.keep = store, store.keep
+        self.keys = store.keys
         self.clear()
 
     def clear(self) -> None:
-        self.loads, self.saves, self.characters = [], [], 0
+        self.loads, self.saves, self.characters = 0, [], 0
+
+    async def take(self, *args, **options):
+        return await self.store.take(*args, **options)
 
     def __repr__(self) -> str:
         return "Counted()"
 
-    async def load(self, id, *, owner, last=None):
-        found = await self.store.load(id, owner=owner, last=last)
-        if found is not None:
-            self.loads.append(len(found.turns))
-            self.characters += len(found.head) + sum(len(turn.data) for turn in found.turns)
-        return found
+    async def read(self, keys):
+        snapshot = await self.store.read(keys)
+        self.loads += sum("/turns-" in key for key in snapshot.records)
+        self.characters += sum(len(record.value) for record in snapshot.records.values())
+        return snapshot
 
-    async def save(self, id, head, turns, **options):
-        self.saves.append(len(turns))
-        self.characters += len(head) + sum(len(turn.data) for turn in turns)
-        return await self.store.save(id, head, turns, **options)
+    async def write(self, changes, **options):
+        self.saves.append(sum("/turns-" in key for key, value in changes.items() if value is not None))
+        self.characters += sum(len(value or b"") for value in changes.values())
+        return await self.store.write(changes, **options)
+
+
+async def turn_numbers(store, id: str = "c") -> list[int]:
+    """Return the numbers of the turns that the store has."""
+    keys = {ConversationKeys("ada", id).turn(number): number for number in range(40)}
+    return [keys[key] for key in sorted((await store.read(list(keys))).records)]
 
 
 def searched(text: str, *, id: str = "m", results: object = RESULTS) -> list[dict]:
@@ -95,10 +103,9 @@ async def test_a_turn_costs_the_same_however_many_there_were(service, session, s
         await take_turns(service, [chat], 1, number)
         costs.append(counted.characters)
         assert counted.saves == [1]
-        assert counted.loads == ([] if number == 0 else [min(number, 4)] if fresh else [0])
+        assert counted.loads == (min(number, 4) if fresh else 0)
         assert len(sent(service)) == min(7, 2 * number + 1)
     assert costs[-1] <= 1.01 * costs[4]
-    assert not fresh or not chat.complete
     assert [message.id for message in (await chat.load()).messages if message.role == "assistant"] == [
         f"a{number}" for number in range(30)
     ]
@@ -133,51 +140,6 @@ async def test_large_parts_are_written_once_and_off_the_loop(service, session, s
     assert chat.messages == again.messages[:10]
 
 
-async def test_older_turns_are_read_when_they_are_asked_for(service, session, store):
-    """load(last=…) reads that many messages or a few more; what needs the whole history says so."""
-    options = {"store": store, "id": "c", "owner": "ada"}
-    chat = session.conversation(**options)
-    await take_turns(service, [chat], 6)
-    for last, expected in [(1, 2), (2, 2), (3, 4), (12, 12), (13, 12), (None, 12)]:
-        shown = await session.conversation(**options).load(last=last)
-        assert shown.messages == chat.messages[12 - expected :]
-        assert shown.complete == (expected == 12)
-    part = await session.conversation(**options).load(last=4)
-    for step in (part.fork, part.to_dict):
-        with pytest.raises(StateError, match=r"`await chat.load\(\)` first"):
-            step()
-    assert part.thread == chat.thread
-    await part.load()
-    assert part.fork(id="other").messages == chat.messages
-    assert part.to_dict() == chat.to_dict()
-    for wrong in (0, -1, True, "2"):
-        with pytest.raises(ConfigurationError) as caught:
-            await part.load(last=wrong)
-        assert caught.value.field == "last"
-
-
-async def test_turns_that_send_little_are_read_until_enough(service, session):
-    """Bounds by characters, and answers without text: more is read until what is sent is the same."""
-    store = Counted(MemoryConversationStore())
-    whole = session.conversation(store=store, id="c", owner="ada")
-    for number in range(40):
-        events = [{"type": "start", "messageId": f"a{number}"}, {"type": "finish"}]
-        service.script.ask(events=events)
-        await whole.ask(f"Question {number:02}?")  # 12 characters; the answer has none
-    for bounds, loads in [
-        ({"max_messages": 11}, [6, 12]),
-        ({"max_characters": 12 * 21}, [8, 16, 32]),
-        ({"max_characters": 12 * 90}, [8, 16, 32, 40]),
-    ]:
-        store.clear()
-        chat = session.conversation(store=store, id="c", owner="ada", **bounds)
-        count = bounds.get("max_messages") or min(bounds["max_characters"] // 12, 41)
-        async with chat.ask("Question 40?") as reply:
-            await anext(reply)
-        assert store.loads == loads
-        assert [text for _, text in sent(service)] == [f"Question {n:02}?" for n in range(41 - count, 41)]
-
-
 async def test_undo_takes_the_last_turn_from_the_store(service, session, store):
     """Also of a conversation that is read in part, and again, until nothing is left."""
     options = {"store": store, "id": "c", "owner": "ada", "max_messages": 2}
@@ -186,8 +148,7 @@ async def test_undo_takes_the_last_turn_from_the_store(service, session, store):
     for left in (3, 2, 1, 0):
         (question,) = await chat.undo()
         assert question.text == f"Question {left}?"
-        stored = await store.load("c", owner="ada")
-        assert [turn.number for turn in stored.turns] == [0, 2, 4, 6][:left]
+        assert await turn_numbers(store) == [0, 1, 2, 3][:left]
     with pytest.raises(StateError, match="no turn"):
         await chat.undo()
     await take_turns(service, [chat], 1, 9)
@@ -195,41 +156,10 @@ async def test_undo_takes_the_last_turn_from_the_store(service, session, store):
     assert [message.text for message in again.messages] == ["Question 9?", "Answer 9 "]
 
 
-async def test_undo_past_what_has_no_question(session):
-    """What was said before the first question is no turn; a turn behind it is read to be taken back."""
-    store = MemoryConversationStore()
-    first = session.conversation(
-        store=store, id="c", owner="ada", messages=[Message.user("Hi"), Message.system("Be brief.")]
-    )
-    await first.save()
-    stored = await store.load("c", owner="ada")
-    greeting = StoredTurn(number=2, data='[{"role": "assistant", "id": "g", "parts": []}]')
-    options = {"owner": "ada", "revision": stored.revision, "keep": range(2)}
-    await store.save("c", stored.head, [greeting], **options)
-    chat = session.conversation(store=store, id="c", owner="ada", max_messages=1)
-    assert [message.text for message in await chat.undo()] == ["Hi"]
-    assert chat.messages == ()
-    assert (await store.load("c", owner="ada")).turns == ()
-
-
-async def test_kept_messages_bound_the_store(service, session, store):
-    """keep_messages drops the oldest turns from the store, without reading them."""
-    counted = Counted(store)
-    options = {"store": counted, "id": "c", "owner": "ada", "max_messages": 2, "keep_messages": 7}
-    for number in range(10):
-        counted.clear()
-        await take_turns(service, [session.conversation(**options)], 1, number)
-        assert counted.loads == ([1] if number else [])
-        stored = await store.load("c", owner="ada")
-        assert [turn.number for turn in stored.turns] == [*range(0, 2 * number + 1, 2)][-3:]
-    chat = await session.conversation(**options).load()
-    assert [message.id for message in chat.messages if message.role == "assistant"] == ["a7", "a8", "a9"]
-
-
 async def test_system_messages_are_sent_however_old(service, session, store):
     """Those of the history go before every question, when their turn is not read, or not kept any more."""
     seeds = [Message.system("Be brief.", id="s"), Message.user("Hi", id="u")]
-    options = {"store": store, "id": "c", "owner": "ada", "max_messages": 2, "keep_messages": 4}
+    options = {"store": store, "id": "c", "owner": "ada", "max_messages": 2}
     chat = session.conversation(**options, messages=seeds)
     await take_turns(service, [chat], 1)
     for number in range(1, 5):
@@ -237,11 +167,9 @@ async def test_system_messages_are_sent_however_old(service, session, store):
         await take_turns(service, [chat], 1, number)
         assert sent(service) == [("system", "Be brief."), ("user", f"Question {number}?")]
     await chat.load()
-    assert [message.role for message in chat.messages] == ["user", "assistant"] * 2
     copy = chat.fork()
     await copy.ask("And then?")
     assert sent(service)[0] == ("system", "Be brief.")
-    assert [message["id"] for message in copy.to_dict()["messages"]][:2] == ["s", chat.messages[2].id]
 
 
 async def test_what_comes_after_finish_replaces_the_turn_in_the_store(service, session, store):
@@ -250,13 +178,15 @@ async def test_what_comes_after_finish_replaces_the_turn_in_the_store(service, s
     service.script.ask(events=[*searched("Hello"), *late])
     chat = session.conversation(store=store, id="c", owner="ada")
     await chat.ask("Hi")
-    (turn,) = (await store.load("c", owner="ada")).turns
-    assert [part["type"] for part in json.loads(turn.data)[1]["parts"]][-1] == "data-thread"
+    key = ConversationKeys("ada", "c").turn(0)
+    turn = json.loads((await store.read([key])).records[key].value)
+    assert await turn_numbers(store) == [0]
+    assert [part["type"] for part in turn[1]["parts"]][-1] == "data-thread"
     assert (await session.conversation(store=store, id="c", owner="ada").load()).messages == chat.messages
 
 
 async def test_what_is_sent_is_read_first(service, session, store):
-    """After undo() or load(last=…) less is here than a question is sent with: the rest is read before."""
+    """After undo() less is here than a question is sent with: the rest is read before."""
     options = {"store": store, "id": "c", "owner": "ada", "max_messages": 5}
     await take_turns(service, [session.conversation(**options)], 6)
     chat = session.conversation(**options)
@@ -265,7 +195,6 @@ async def test_what_is_sent_is_read_first(service, session, store):
     await chat.ask("And now?")
     asked = [text for role, text in sent(service) if role == "user"]
     assert asked == ["Question 1?", "Question 2?", "And now?"]
-    await chat.load(last=1)
     await chat.ask("And then?")
     assert [text for role, text in sent(service) if role == "user"] == [*asked[1:], "And then?"]
 
@@ -283,8 +212,8 @@ async def test_a_fork_is_saved_whole(service, session, store):
     fork.forget_thread()
     await fork.save()
     assert counted.saves == [4, 0, 0]
-    assert len((await store.load("fork", owner="ada")).turns) == 4
-    assert len((await store.load("c", owner="ada")).turns) == 3
+    assert await turn_numbers(store, "fork") == [0, 1, 2, 3]
+    assert await turn_numbers(store) == [0, 1, 2]
 
 
 async def test_in_line_two_objects_share_a_long_conversation(service, session, store):
@@ -309,32 +238,34 @@ async def test_a_conflict_is_told_before_older_turns_are_read(service, session, 
     counted.clear()
     with pytest.raises(StoreConflictError):
         await two.ask("Late?")
-    assert (counted.loads, counted.saves) == ([0], [])
+    assert (counted.loads, counted.saves) == (0, [])
 
 
 SAVE_FOREVER = """
 import asyncio, sys
-from mintlify_async.storage import SQLiteConversationStore, StoredTurn
+from mintlify_async import Message, SQLiteStore
+from mintlify_async.conversation.history import Contents
+from mintlify_async.conversation.transcript import Transcript
 
 async def main():
-    store = SQLiteConversationStore(sys.argv[1])
-    found = await store.load("c", owner="ada")
-    revision, count = (found.revision, len(found.turns)) if found else (0, 0)
+    store = SQLiteStore(sys.argv[1])
+    chat = Transcript("c", "ada", "ada", Contents(), system=None, store=store, max_messages=None)
+    await chat.check_store()
     while True:
-        turn = StoredTurn(number=count, data=str(count) + " " * 60_000)
-        keep = range(count)
-        revision = await store.save("c", str(count + 1), [turn], owner="ada", revision=revision, keep=keep)
-        count += 1
-        print(count, flush=True)
+        before = chat.contents
+        question = [Message.user(str(before.end) + " " * 60_000)]
+        answer = Message(id=f"a{before.end}", role="assistant")
+        await chat.save(before.with_turn(question, answer, None), changed=before.end)
+        print(chat.contents.end, flush=True)
 
 asyncio.run(main())
 """
 
 
-async def test_a_killed_process_loses_no_turn(tmp_path: Path):
+@pytest.mark.real
+async def test_a_killed_process_loses_no_turn(tmp_path: Path, session):
     """Killed at any moment: head and turns are of one step, and what was saved is there."""
     path = tmp_path / "chats.sqlite"
-    store = SQLiteConversationStore(path)
     for seconds in (0.0, 0.003, 0.007, 0.011):
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-c", SAVE_FOREVER, str(path), stdout=asyncio.subprocess.PIPE
@@ -343,7 +274,10 @@ async def test_a_killed_process_loses_no_turn(tmp_path: Path):
             await child.stdout.readline()
         await asyncio.sleep(seconds)
         child.kill()
-        told = (await child.communicate())[0].split()
-        found = await store.load("c", owner="ada")
-        assert [turn.data.strip() for turn in found.turns] == [str(n) for n in range(int(found.head))]
-        assert int(found.head) >= int(told[-1] if told else 0)
+        saved = (await child.communicate())[0].split()
+        store = SQLiteStore(path)
+        chat = await session.conversation(store=store, id="c", owner="ada").load()
+        await store.close()
+        numbers = [int(message.text) for message in chat.messages if message.role == "user"]
+        assert numbers == [*range(len(numbers))]
+        assert len(numbers) >= int(saved[-1] if saved else 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from conversation_kit import answer, body, roles, sent
 
 from mintlify_async.messages import FilePart, Message, TextPart
-from mintlify_async.storage.conversations import MemoryConversationStore
 
 
 async def test_bounds_on_the_messages_sent(service, session):
@@ -23,17 +22,6 @@ async def test_bounds_on_the_messages_sent(service, session):
     assert len(chat.messages) == 8
 
 
-async def test_bounds_on_the_characters_sent(service, session):
-    """The question itself is always sent whole."""
-    chat = session.conversation(max_characters=60)
-    for n in range(3):
-        service.script.ask(events=answer("x" * 19, id=f"a{n}"))
-        await chat.ask("y" * 15)
-    assert [len(text) for _, text in sent(service)] == [15, 20, 15]
-    await chat.ask("z" * 500)
-    assert [len(text) for _, text in sent(service)] == [500]
-
-
 async def test_half_a_character_of_the_service_does_not_end_a_conversation(service, session):
     """It is kept as it came and sent again as U+FFFD, because no request may hold half a character."""
     chat = session.conversation()
@@ -44,37 +32,17 @@ async def test_half_a_character_of_the_service_does_not_end_a_conversation(servi
     assert [text for _, text in sent(service)] == ["One", "a\ufffd ", "Two"]
 
 
-async def test_only_words_are_sent_again(service, session):
-    """Tool results are not sent again, a user's file is; ``history_parts=None`` sends all parts."""
-    for parts, expected in (
-        (None, {"step-start", "tool-search", "source-url", "text"}),
-        (..., {"source-url", "text"}),
-    ):
-        chat = session.conversation(**({} if parts is ... else {"history_parts": parts}))
-        picture = FilePart(media_type="image/png", url="data:image/png;base64,AA==")
-        question = Message(id="q", role="user", parts=(TextPart(text="How do I install it?"), picture))
-        await chat.ask(question)
-        await chat.ask("And then?")
-        asked, answered, _ = body(service)["messages"]
-        assert asked == question.to_wire()
-        assert {part["type"] for part in answered["parts"]} == expected
-        assert set(answered) == {"id", "role", "parts"}
-
-
-async def test_a_conversation_without_an_end_may_forget(service, session):
-    """Beyond ``keep_messages`` the oldest whole turns are dropped, in the store, too; the thread stays."""
-    store = MemoryConversationStore()
-    chat = session.conversation(store=store, id="help", keep_messages=5)
-    for n in range(5):
-        await chat.ask(f"Question {n}?")
-        assert len(chat.messages) <= 5
-    assert [message.text for message in chat.messages if message.role == "user"] == [
-        "Question 3?",
-        "Question 4?",
-    ]
-    again = await session.conversation(store=store, id="help").load()
-    assert (again.messages, again.thread) == (chat.messages, chat.thread)
-    assert len(service.threads) == 1
+async def test_text_files_and_links_are_sent_again(service, session):
+    """Tool results are not sent again, a user's file is."""
+    chat = session.conversation()
+    picture = FilePart(media_type="image/png", url="data:image/png;base64,AA==")
+    question = Message(id="q", role="user", parts=(TextPart(text="How do I install it?"), picture))
+    await chat.ask(question)
+    await chat.ask("And then?")
+    asked, answered, _ = body(service)["messages"]
+    assert asked == question.to_wire()
+    assert {part["type"] for part in answered["parts"]} == {"source-url", "text"}
+    assert set(answered) == {"id", "role", "parts"}
 
 
 async def test_system_messages_go_first(service, session):

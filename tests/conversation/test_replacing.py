@@ -7,15 +7,16 @@ from attrs import evolve
 from conversation_kit import answer, body, sent
 
 from mintlify_async import ConfigurationError, Message, StoreConflictError
+from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.errors import ServerError, StreamInterruptedError
-from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
+from mintlify_async.storage import MemoryStore, SQLiteStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
     if request.param == "memory":
-        return MemoryConversationStore()
-    return SQLiteConversationStore(tmp_path / "chats.sqlite")
+        return MemoryStore()
+    return SQLiteStore(tmp_path / "chats.sqlite")
 
 
 async def three_turns(service, session, store):
@@ -110,33 +111,23 @@ async def test_a_replacement_meets_a_newer_turn(service, session, store):
     assert ids(await chat.load())[-2] == "q4"
 
 
-async def test_only_what_is_sent_is_read(service, session):
-    """Replacing in a long conversation reads up to the named message, and what goes before it."""
-    reads: list[int | None] = []
-
-    class Counting(MemoryConversationStore):
-        async def load(self, id, *, owner, last=None):
-            reads.append(last)
-            return await super().load(id, owner=owner, last=last)
-
-    store = Counting()
+async def test_a_long_conversation_is_searched_for_the_message_to_replace(service, session):
+    """Also when a turn reads only the newest turns."""
+    store = MemoryStore()
     chat = session.conversation(fp="ada", store=store, id="help")
     for number in range(30):
         await chat.ask([Message.user(f"question {number}", id=f"q{number}")])
-    reads.clear()
     chat = session.conversation(fp="ada", store=store, id="help", max_messages=4)
     await chat.ask([Message.user("edited", id="q24")], replacing="q24")
-    assert reads == [2, 4, 8]
     assert [text for role, text in sent(service) if role == "user"] == ["question 23", "edited"]
     assert ids(await chat.load())[::2] == [f"q{number}" for number in range(25)]
 
 
-async def test_the_answer_is_committed_as_the_caller_wants_it(service, session, store):
-    """kept= gives the answer another id and other parts, in the history and in the store."""
+async def test_the_relay_commits_what_its_page_has(service, session, store):
+    """The answer gets another id and other parts, in the history and in the store."""
     chat = session.conversation(fp="ada", store=store, id="help")
     service.script.ask(events=answer("one", id="m"))
-    reply = chat.ask("q", kept=lambda message: evolve(message, id="mine", parts=message.parts[:1]))
-    answered = await reply
-    assert answered.message.id == "m"
+    reply = ask_with(chat, "q", lambda message: evolve(message, id="mine", parts=message.parts[:1]))
+    assert (await reply).message.id == "m"
     assert ids(chat)[-1] == "mine"
     assert ids(await session.conversation(fp="ada", store=store, id="help").load())[-1] == "mine"

@@ -9,21 +9,18 @@ import pickle
 import pytest
 from conversation_kit import sent
 
-from mintlify_async.errors import ServerError, StateError, StoreConflictError
+from mintlify_async import Conversation, MemoryStore, SQLiteStore
+from mintlify_async.conversation.turns import ConversationKeys
+from mintlify_async.errors import ConfigurationError, ServerError, StateError, StoreConflictError
 from mintlify_async.events import Finish
-from mintlify_async.storage.conversations import (
-    MemoryConversationStore,
-    SQLiteConversationStore,
-    StoredConversation,
-    StoredTurn,
-)
+from mintlify_async.storage import new_version
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
     if request.param == "memory":
-        return MemoryConversationStore()
-    return SQLiteConversationStore(tmp_path / "chats.sqlite")
+        return MemoryStore()
+    return SQLiteStore(tmp_path / "chats.sqlite")
 
 
 async def test_a_stored_conversation_goes_on(service, session, store):
@@ -49,14 +46,17 @@ async def test_owners_are_apart(service, session, store):
     assert "How do I install it?" not in reply.text
     assert [message.text for message in ada.messages if message.role == "user"] == ["How do I install it?"]
     assert ada.thread != bob.thread
-    assert (await store.ids(owner="ada"), await store.ids(owner="bob")) == (["help"], ["help"])
+    assert (await Conversation.ids(store, owner="ada"), await Conversation.ids(store, owner="bob")) == (
+        ["help"],
+        ["help"],
+    )
     shared = session.conversation(fp="ada-on-the-phone", owner="ada", store=store, id="help")
     assert (await shared.load()).messages == ada.messages
 
 
 async def test_a_stale_conversation_is_told_before_it_asks(service, session, store):
     """If another object saved in between, nothing is sent; after load() the conversation goes on."""
-    one, two = (session.conversation(store=store, id="help") for _ in range(2))
+    one, two = (session.conversation(fp="u", store=store, id="help") for _ in range(2))
     await one.ask("How do I install it?")
     await two.load()
     await one.ask("And then?")
@@ -74,9 +74,9 @@ async def test_a_stale_conversation_is_told_before_it_asks(service, session, sto
 
 async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
     """Of two processes with a running turn, the second to finish gets a conflict and keeps its answer."""
-    chat = session.conversation(store=store, id="help")
+    chat = session.conversation(fp="u", store=store, id="help")
     await chat.ask("How do I install it?")
-    stored = await store.load("help", owner="anonymous")
+    head = (await store.read([HELP.head])).records[HELP.head].value
     seen = []
 
     async def read(reply) -> None:
@@ -85,8 +85,7 @@ async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
 
     async with chat.ask("And then?") as reply:
         # What another process does has its own objects and no gate of ours.
-        keep, revision = range(2), stored.revision
-        await store.save("help", stored.head, [], owner="anonymous", revision=revision, keep=keep)
+        await put(store, head)
         with pytest.raises(StoreConflictError):
             await read(reply)
     assert isinstance(seen[-1], Finish)
@@ -102,12 +101,12 @@ async def test_of_two_at_once_one_wins(service, session, store, tmp_path):
 
 async def test_a_conflict_shows_when_the_block_is_left_at_finish(service, session):
     """A reader that stops at ``finish`` gets the conflict at the end of its block."""
-    store = MemoryConversationStore()
-    chat = session.conversation(store=store, id="help")
+    store = MemoryStore()
+    chat = session.conversation(fp="u", store=store, id="help")
 
     async def stop_at_finish() -> None:
         async with chat.ask("Hi") as reply:
-            await store.save("help", "{}", [], owner="anonymous", revision=0, keep=range(0))
+            await put(store, b"{}")
             async for event in reply:
                 if isinstance(event, Finish):
                     break
@@ -122,11 +121,11 @@ async def test_two_objects_of_one_process_take_turns(service, session, store):
     """A new object for each message of a chat loses no turn and has no conflict."""
     await asyncio.gather(
         *(
-            session.conversation(store=store, id="help", busy="queue").ask(f"Question {n}?").run()
+            session.conversation(fp="u", store=store, id="help", busy="queue").ask(f"Question {n}?").run()
             for n in range(5)
         )
     )
-    chat = await session.conversation(store=store, id="help").load()
+    chat = await session.conversation(fp="u", store=store, id="help").load()
     assert [message.text for message in chat.messages if message.role == "user"] == [
         f"Question {n}?" for n in range(5)
     ]
@@ -135,7 +134,7 @@ async def test_two_objects_of_one_process_take_turns(service, session, store):
 
 async def test_in_line_a_turn_begins_with_what_the_store_has(service, session, store):
     """Two objects of one queued conversation are never stale."""
-    one, two = (session.conversation(store=store, id="help", busy="queue") for _ in range(2))
+    one, two = (session.conversation(fp="u", store=store, id="help", busy="queue") for _ in range(2))
     for n, chat in enumerate((one, two, one, two)):
         await chat.ask(f"Question {n}?")
     assert len(two.messages) == 8
@@ -145,7 +144,7 @@ async def test_in_line_a_turn_begins_with_what_the_store_has(service, session, s
 
 async def test_loading_while_another_object_has_its_turn(service, session, store):
     """load() is refused only during a turn of the same object."""
-    one, two = (session.conversation(store=store, id="help") for _ in range(2))
+    one, two = (session.conversation(fp="u", store=store, id="help") for _ in range(2))
     await one.ask("How do I install it?")
     async with one.ask("And then?") as reply:
         await anext(reply)
@@ -156,42 +155,42 @@ async def test_loading_while_another_object_has_its_turn(service, session, store
 
 async def test_a_failed_turn_writes_nothing(service, session, store):
     """The store has the finished turns only."""
-    chat = session.conversation(store=store, id="help")
+    chat = session.conversation(fp="u", store=store, id="help")
     service.script.ask(status=500)
     with pytest.raises(ServerError):
         await chat.ask("Hi")
-    assert await store.load("help", owner="anonymous") is None
+    assert not (await store.read([HELP.head])).records
     await chat.retry()
-    (turn,) = (await store.load("help", owner="anonymous")).turns
-    assert json.loads(turn.data)[0]["id"]
+    (turn,) = await stored_turns(store)
+    assert turn[0]["id"]
 
 
 async def test_undo_forget_and_delete_reach_the_store(service, session, store):
     """undo(), forget_thread() and delete() change the store, too."""
-    chat = session.conversation(store=store, id="help")
+    chat = session.conversation(fp="u", store=store, id="help")
     await chat.ask("How do I install it?")
     await chat.ask("And then?")
     await chat.undo()
-    assert len((await session.conversation(store=store, id="help").load()).messages) == 2
+    assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
     chat.forget_thread()
     await chat.save()
-    assert (await session.conversation(store=store, id="help").load()).thread is None
+    assert (await session.conversation(fp="u", store=store, id="help").load()).thread is None
     fork = chat.fork(id="other")
     await fork.ask("And on a Mac?")
-    assert await store.ids(owner="anonymous") == ["help", "other"]
+    assert await Conversation.ids(store, owner="u") == ["help", "other"]
     assert await chat.delete()
     assert chat.messages == ()
-    assert await store.ids(owner="anonymous") == ["other"]
+    assert await Conversation.ids(store, owner="u") == ["other"]
     await chat.ask("How do I install it?")
-    assert len((await session.conversation(store=store, id="help").load()).messages) == 2
+    assert len((await session.conversation(fp="u", store=store, id="help").load()).messages) == 2
 
 
 async def test_the_system_message_is_stored(service, session, store):
     """The system message of the code replaces the stored one; the same words keep their id."""
-    first = session.conversation(store=store, id="help", system="Be brief.")
+    first = session.conversation(fp="u", store=store, id="help", system="Be brief.")
     await first.ask("Hi")
     for system, expected in ((None, "Be brief."), ("Be brief.", "Be brief."), ("Be long.", "Be long.")):
-        chat = await session.conversation(store=store, id="help", system=system).load()
+        chat = await session.conversation(fp="u", store=store, id="help", system=system).load()
         assert chat.system.text == expected
         assert (chat.system.id == first.system.id) == (expected == "Be brief.")
 
@@ -206,13 +205,30 @@ async def test_without_a_store_there_is_nothing_to_load(session):
 
 async def test_a_fork_needs_what_the_store_has(session):
     """A stored conversation must be loaded before it can be forked."""
-    chat = session.conversation(store=MemoryConversationStore(), id="help")
+    chat = session.conversation(fp="u", store=MemoryStore(), id="help")
     with pytest.raises(StateError, match="load"):
         chat.fork()
 
 
+HELP = ConversationKeys("u", "help")
+
+
+async def stored_turns(store) -> list:
+    """Return the messages of each stored turn."""
+    keys = [HELP.turn(number) for number in range(9)]
+    records = (await store.read(keys)).records
+    return [json.loads(records[key].value) for key in keys if key in records]
+
+
+async def put(store, head: bytes, *turns: bytes) -> None:
+    """Write what another process might have written."""
+    record = (await store.read([HELP.head])).records.get(HELP.head)
+    changes = {HELP.head: head, **{HELP.turn(number): turn for number, turn in enumerate(turns)}}
+    assert await store.write(changes, expected={HELP.head: record and record.version}, version=new_version())
+
+
 KEY = '"thread": {"threadId": "t", "threadKey": "thread_key_test_k1L2m3N4o5P6"}'
-READABLE = '{"version": 1, ' + KEY + "}"
+READABLE = '{"version": 1, "turns": 1, ' + KEY + "}"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +239,8 @@ READABLE = '{"version": 1, ' + KEY + "}"
         ("", None, "has no format version"),
         ("[]", None, "has no format version"),
         ("[" * 100_000, None, "has no format version"),
-        ('{"version": 1, "system": 7, ' + KEY + "}", None, "cannot be read"),
+        ('{"version": 1, ' + KEY + "}", None, "cannot be read"),
+        ('{"version": 1, "turns": 0, "system": 7, ' + KEY + "}", None, "cannot be read"),
         (READABLE, "", "cannot be read"),
         (READABLE, "{}", "cannot be read"),
         (READABLE, '[{"role": 7}]', "cannot be read"),
@@ -232,12 +249,11 @@ READABLE = '{"version": 1, ' + KEY + "}"
 )
 async def test_what_is_no_conversation_in_the_store(service, session, head, turn, problem):
     """Unreadable stored data is an error that says what to do, before anything is sent; the turn is freed."""
-    store = MemoryConversationStore()
-    turns = [StoredTurn(number=0, data=turn)] if turn is not None else []
-    await store.save("help", head, turns, owner="anonymous", revision=0, keep=range(0))
-    chat = session.conversation(store=store, id="help")
+    store = MemoryStore()
+    await put(store, head.encode(), *([turn.encode()] if turn is not None else []))
+    chat = session.conversation(fp="u", store=store, id="help")
     for _ in range(2):
-        with pytest.raises(StateError, match=f"'help' in <MemoryConversationStore.*{problem}") as caught:
+        with pytest.raises(StateError, match=f"'help' in <MemoryStore.*{problem}") as caught:
             await chat.ask("Hi")
         assert "`await chat.delete()`" in str(caught.value)
     assert not service.requests
@@ -246,20 +262,20 @@ async def test_what_is_no_conversation_in_the_store(service, session, head, turn
     await chat.ask("Hi")
 
 
-class Broken(MemoryConversationStore):
+class Broken(MemoryStore):
     """A store that cannot save."""
 
     def __init__(self, error: Exception | None = None) -> None:
         super().__init__()
         self.error = error or OSError("the disk is full")
 
-    async def save(self, *args, **options) -> int:
+    async def write(self, *args, **options) -> bool:
         raise self.error
 
 
 async def test_a_store_that_fails_is_told(service, session):
     """If the store fails, its error is raised, the answer stays readable and the turn is not committed."""
-    chat = session.conversation(store=Broken(), id="help")
+    chat = session.conversation(fp="u", store=Broken(), id="help")
     reply = chat.ask("Hi")
     for _ in range(2):
         with pytest.raises(OSError, match="disk is full"):
@@ -272,7 +288,7 @@ async def test_a_store_that_fails_is_told(service, session):
 @pytest.mark.parametrize("error", [OSError("the disk is full"), StateError("the file is locked")])
 async def test_the_error_of_a_store_has_the_answer(service, session, error):
     """With `await chat.ask()` there is no reply to read the answer from: the error has it."""
-    chat = session.conversation(store=Broken(error), id="help")
+    chat = session.conversation(fp="u", store=Broken(error), id="help")
     with pytest.raises(type(error)) as caught:
         await chat.ask("How do I install it?")
     answer = caught.value.answer
@@ -290,7 +306,7 @@ async def test_a_state_error_has_no_answer_otherwise(session):
     assert caught.value.answer is None
 
 
-class Slow(MemoryConversationStore):
+class Slow(MemoryStore):
     """A store whose saving takes a while."""
 
     def __init__(self) -> None:
@@ -299,17 +315,17 @@ class Slow(MemoryConversationStore):
         self.saving = asyncio.Event()
         self.go = asyncio.Event()
 
-    async def save(self, *args, **options) -> int:
+    async def write(self, *args, **options) -> bool:
         self.saves += 1
         self.saving.set()
         await self.go.wait()
-        return await super().save(*args, **options)
+        return await super().write(*args, **options)
 
 
 async def test_cancelled_while_saving(service, session):
     """A save that is cancelled still finishes: store and conversation agree, and no event is lost."""
     store = Slow()
-    chat = session.conversation(store=store, id="help")
+    chat = session.conversation(fp="u", store=store, id="help")
     reply = chat.ask("Hi")
     seen = []
 
@@ -326,9 +342,7 @@ async def test_cancelled_while_saving(service, session):
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(chat.messages) == 2
-    stored = await store.load("help", owner="anonymous")
-    assert isinstance(stored, StoredConversation)
-    assert stored.revision == chat.revision
+    assert len(await stored_turns(store)) == 1
     await read()
     assert isinstance(seen[-1], Finish)
     assert not chat.busy
@@ -362,7 +376,7 @@ async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session
     """The save of a cancelled task is itself cancelled; the turn is rolled back, and the next one runs."""
     store = Slow()
     store.go.set()
-    chat = session.conversation(store=store, id="help")
+    chat = session.conversation(fp="u", store=store, id="help")
     if step is take_back:
         await chat.ask("Before")
     store.go.clear()
@@ -384,7 +398,7 @@ async def test_a_cancelled_save_does_not_wait_for_a_stuck_store(service, session
 async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(service, session):
     """When only one step was cancelled, the turn is saved at the end of the reply."""
     store = Slow()
-    chat = session.conversation(store=store, id="help")
+    chat = session.conversation(fp="u", store=store, id="help")
     reply = chat.ask("Hi")
 
     async def read():
@@ -399,3 +413,12 @@ async def test_a_step_that_was_cancelled_saves_again_when_the_reply_goes_on(serv
     assert chat.messages == ()
     assert isinstance((await read())[-1], Finish)
     assert len(chat.messages) == 2
+
+
+async def test_a_stored_conversation_has_an_owner(session):
+    """With an id of one's own and no user, all users would share it."""
+    with pytest.raises(ConfigurationError, match="all users would share it") as caught:
+        session.conversation(store=MemoryStore(), id="support")
+    assert caught.value.field == "owner"
+    session.conversation(store=MemoryStore())
+    session.conversation(store=MemoryStore(), id="support", owner="anonymous")

@@ -8,6 +8,7 @@ import gc
 import pytest
 from conversation_kit import answer, body, roles, sent
 
+from mintlify_async import MemoryStore
 from mintlify_async.errors import (
     AssistantError,
     RateLimitError,
@@ -18,7 +19,6 @@ from mintlify_async.errors import (
 from mintlify_async.events import Finish, TextDelta
 from mintlify_async.model.question import ContextItem
 from mintlify_async.model.thread import Thread
-from mintlify_async.storage.conversations import MemoryConversationStore
 from mintlify_async.testing.faults import Cut
 
 
@@ -229,8 +229,8 @@ async def test_partial_needs_text(service, session):
 
 async def test_partial_when_cancelled(service, session):
     """With ``commit="partial"`` a cancelled answer's text is kept, in the store, too."""
-    store = MemoryConversationStore()
-    chat = session.conversation(commit="partial", store=store, id="c")
+    store = MemoryStore()
+    chat = session.conversation(commit="partial", fp="u", store=store, id="c")
     service.script.ask(events=[*answer("Half an")[:-2], 100.0])
 
     async def read() -> None:
@@ -242,26 +242,8 @@ async def test_partial_when_cancelled(service, session):
     task = asyncio.create_task(read())
     with pytest.raises(asyncio.CancelledError):
         await task
-    again = await session.conversation(store=store, id="c").load()
+    again = await session.conversation(fp="u", store=store, id="c").load()
     assert [message.text for message in again.messages] == ["Hi", "Half an "]
-
-
-async def test_an_observer_that_fails_ends_the_turn(service):
-    """Nothing was sent, so the turn is rolled back, and the same reply can be started again."""
-
-    class Observer:
-        def start(self, operation, facts):
-            raise ValueError("mine")
-
-    async with service.session(observer=Observer()) as session:
-        chat = session.conversation()
-        reply = chat.ask("Hi")
-        for _ in range(2):
-            with pytest.raises(ValueError, match="mine"):
-                await anext(reply)
-            assert not chat.busy
-            assert chat.unanswered.text == "Hi"
-    assert not service.requests
 
 
 async def test_a_block_begins_when_it_is_awaited(service):
@@ -275,3 +257,27 @@ async def test_a_block_begins_when_it_is_awaited(service):
         await asyncio.create_task(reply.run())
         await asyncio.create_task(chat.ask("And out?").run())
     assert service.requests.count("ask") == 2
+
+
+@pytest.mark.parametrize("leave", ["break", "close"])
+async def test_with_edits_what_was_shown_is_kept(service, session, leave):
+    """The reply is read ahead of what the surface shows; of that, nothing is committed."""
+    words = [f"word{number} " for number in range(60)]
+    service.script.ask(events=[*answer("".join(words))[:-2], 100.0])
+    chat = session.conversation(commit="partial")
+    async with chat.ask("Hi") as reply:
+        edits = reply.edits(every=1.0, limit=200)
+        async for edit in edits:
+            shown = edit.text
+            if len(shown) > 50:
+                break
+        await asyncio.sleep(5)
+        assert len(reply.text) > len(shown)
+        if leave == "close":
+            await edits.close()
+        else:
+            del edits
+            gc.collect()
+            await asyncio.sleep(0.1)
+    assert len(chat.messages) == 2
+    assert chat.messages[-1].text.rstrip() == shown

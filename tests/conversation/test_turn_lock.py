@@ -11,7 +11,7 @@ import pytest
 
 from mintlify_async.conversation.turn_lock import TurnLock, shared_lock
 from mintlify_async.errors import StateError
-from mintlify_async.storage import MemoryConversationStore
+from mintlify_async.storage import MemoryStore
 
 
 class Holder:
@@ -135,9 +135,9 @@ async def test_another_thread_may_leave():
 
 def test_locks_are_shared_by_name():
     """Store, owner and id together; a store that cannot be looked up has a lock for each."""
-    store = MemoryConversationStore()
+    store = MemoryStore()
     lock = shared_lock(store, "ada", "help")
     assert shared_lock(store, "ada", "help") is lock
     assert shared_lock(store, "bob", "help") is not lock
-    assert shared_lock(MemoryConversationStore(), "ada", "help") is not lock
+    assert shared_lock(MemoryStore(), "ada", "help") is not lock
     assert shared_lock({}, "ada", "help") is not shared_lock({}, "ada", "help")

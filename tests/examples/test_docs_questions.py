@@ -10,6 +10,8 @@ import pytest
 import mintlify_async
 from mintlify_async.testing import LocalService
 
+pytestmark = pytest.mark.real
+
 SAMPLE = Path(docs_questions.__file__).with_suffix(".yaml")
 DOCS = Path(mintlify_async.__file__).parent / "docs"
 
@@ -51,42 +53,3 @@ async def test_what_is_lost_fails(service, tmp_path, capsys, question, says):
     assert f"LOST\n      Hm\n      {says}\n" in out
     assert "ok    Hm\n" in out
     assert out.endswith("1 of 2 questions are answered\n")
-
-
-async def test_a_page_is_the_same_with_site_section_and_slash(service, tmp_path):
-    """What counts is its path."""
-    service.script.ask(text="Press it.", sources=["https://docs.acme.com/login#by-sso"])
-    assert await check(tmp_path, "- {ask: Hm, says: [press], cites: [/login/]}") == 0
-
-
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        ({"error": "overloaded"}, "AssistantError: "),
-        ({"events": [{"type": "start"}, {"type": "finish"}]}, "has no text"),
-        ({"events": [{"type": "start"}, {"type": "abort"}]}, "was ended early"),
-    ],
-)
-async def test_an_answer_that_is_none_fails(service, tmp_path, capsys, answer, says):
-    """It is a lost one, with the reason, whatever is expected of it."""
-    service.script.ask(**answer)
-    assert await check(tmp_path, "- ask: Hm") == 1
-    assert says in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "says"),
-    [
-        ("", SystemExit, "has no questions"),
-        ("- {aks: Hm}", TypeError, "aks"),
-        ("- {ask: Hm, says: press}", TypeError, "says"),
-        ("- {ask: Hm, cites:}", TypeError, "cites"),
-        ("- Hm", TypeError, "mapping"),
-        ("ask: Hm", TypeError, "mapping"),
-    ],
-)
-async def test_a_file_that_asks_nothing_fails(service, tmp_path, text, error, says):
-    """A slip of the pen does not switch the check off; nothing was sent."""
-    with pytest.raises(error, match=says):
-        await check(tmp_path, text)
-    assert not service.requests

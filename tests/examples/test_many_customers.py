@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import sys
 
 import pytest
@@ -11,6 +10,8 @@ from child_process import child_environment
 from program_kit import EXAMPLES
 
 from mintlify_async.testing import Keys, LocalService
+
+pytestmark = pytest.mark.real
 
 KEYS = {"acme": "mint_dsc_of_acme_0123456789", "globex": "mint_dsc_of_globex_0123456789"}
 
@@ -54,29 +55,3 @@ async def test_each_customer_has_its_own_key(service):
         request.params["domain"]: (request.key, request.json["fp"]) for request in service.requests.of("ask")
     }
     assert seen == {f"{name}-docs": (key, f"{name}-1") for name, key in KEYS.items()}
-
-
-async def test_one_customer_without_a_key_does_not_concern_the_others(service):
-    """It is logged with its cause, nothing is sent for it, and the status says so."""
-    status, output, errors = await ask_all(service, CUSTOMER_KEY_GLOBEX=KEYS["globex"])
-    assert status == 1
-    assert "# globex" in output
-    assert "no answer for acme" in errors
-    assert "ConfigurationError" in errors
-    assert len(service.requests) == 1
-
-
-async def test_many_at_once_are_not_mixed_up(service, monkeypatch):
-    """Also when the answers of two customers overlap in one task after the other."""
-    program = importlib.import_module("many_customers")
-    for name, key in KEYS.items():
-        monkeypatch.setenv(f"CUSTOMER_KEY_{name.upper()}", key)
-    async with service.session(assistant_key=program.current_key) as session:
-        for _ in range(3):
-            await asyncio.gather(
-                *(program.ask(session, customer, "Hm?", "1") for customer in program.CUSTOMERS * 5)
-            )
-    for request in service.requests.of("ask"):
-        name = request.params["domain"].removesuffix("-docs")
-        assert request.key == KEYS[name]
-    assert len(service.requests) == 30

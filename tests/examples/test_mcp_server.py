@@ -16,6 +16,8 @@ from mcp import Client, StdioServerParameters
 
 from mintlify_async.testing import JobLife, LocalService
 
+pytestmark = pytest.mark.real
+
 PROGRAM = Path(mcp_server.__file__).read_bytes()
 PAGES = Path(__file__).parents[1] / "support" / "pages"
 
@@ -48,17 +50,6 @@ async def test_an_answer_has_its_sources(service):
     assert tools["ask_docs"].output_schema["required"] == ["text", "sources"]
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_agent_session_has_a_thread(service, mode):
-    """The second question goes on in the first one's thread; another session begins its own."""
-    for _ in range(2):
-        async with Client(mcp_server.server, mode=mode) as client:
-            for question in ("How do I log in?", "And by SSO?"):
-                await call(client, "ask_docs", question=question)
-    sent = [request.json.get("threadId") for request in service.requests.of("ask")]
-    assert sent == [None, "thread_1", None, "thread_2"]
-
-
 async def test_cancelling_the_call_stops_the_answer(service):
     """The connection to the service is closed, and the next question is answered."""
     service.script.ask(text="word " * 500, pause=0.05)
@@ -88,31 +79,6 @@ async def test_a_repeated_call_creates_no_second_job(service):
     assert "job_1 completed: https://" in str(results[0])
     prompts = [request.json["prompt"] for request in service.requests.of("create_job")]
     assert prompts == ["Fix the typos", "Explain SSO"]
-
-
-async def test_a_job_that_takes_longer_is_looked_at_by_the_next_call(service, monkeypatch):
-    """No call waits longer than a client does."""
-    monkeypatch.setattr(mcp_server, "PATIENCE", 0.2)
-    service.script.job(seconds=1000)
-    async with Client(mcp_server.server) as client:
-        _, said = await call(client, "change_docs", instruction="Fix the typos")
-        assert "job_1 is at work; call again with the same instruction" in str(said)
-        service.script.get_job(fields={"status": "completed"})
-        _, said = await call(client, "change_docs", instruction="Fix the typos")
-        assert "job_1 completed" in str(said)
-    assert service.requests.count("create_job") == 1
-
-
-async def test_what_fails_is_told_to_the_model(service):
-    """As a result that says so, without a traceback; an unknown outcome is not sent again."""
-    service.script.ask(status=429, headers={"Retry-After": "86400"})
-    service.script.create_job(status=500)
-    async with Client(mcp_server.server) as client:
-        failed, said = await call(client, "ask_docs", question="Hm?")
-        assert (failed, "RateLimitError" in said) == (True, True)
-        failed, said = await call(client, "change_docs", instruction="Fix it")
-        assert (failed, "may have been accepted, so it was not sent again" in said) == (True, True)
-    assert service.requests.count("create_job") == 1
 
 
 async def test_it_runs_over_stdio(service, tmp_path):

@@ -8,14 +8,15 @@ import pytest
 
 pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed")
 
-import pydantic_ai_tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai_tool import Request, agent
 
-from mintlify_async import SQLiteLedger
+from mintlify_async import SQLiteStore
 from mintlify_async.testing import LocalService, VirtualClock
+
+pytestmark = pytest.mark.real
 
 PAGES = Path(__file__).parents[1] / "support" / "pages"
 
@@ -28,7 +29,7 @@ async def service():
 
 @pytest.fixture
 async def session(service, tmp_path):
-    async with service.session(ledger=SQLiteLedger(tmp_path / "requests.sqlite")) as session:
+    async with service.session(ledger=SQLiteStore(tmp_path / "requests.sqlite")) as session:
         yield session
 
 
@@ -63,19 +64,6 @@ async def test_the_frameworks_own_test_model_calls_both_tools(session, service):
     assert [service.requests.count(name) for name in ("ask", "create_job")] == [1, 1]
 
 
-async def test_an_answer_has_its_pages_and_its_thread(session, service):
-    """The second question of a run goes on in the thread of the first."""
-    first, second = await run(
-        session,
-        ("ask_docs", {"question": "How do I wait for a job?"}),
-        ("ask_docs", {"question": "And for many?"}),
-    )
-    assert "Wait for a job" in first["text"]
-    assert "https://docs.example/agent-jobs" in first["pages"]
-    assert "Earlier in this thread" in second["text"]
-    assert [r.json.get("threadId") for r in service.requests.of("ask")] == [None, "thread_1"]
-
-
 async def test_no_repetition_creates_a_second_job(session, service):
     """Neither a repeated call, nor one in other words, nor a repeated run; another request has its own."""
     fix = ("change_docs", {"instruction": "Explain SSO"})
@@ -85,39 +73,3 @@ async def test_no_repetition_creates_a_second_job(session, service):
     assert "has a job already" in reworded
     await run(session, fix, name="ticket-18")
     assert service.requests.count("create_job") == 2
-
-
-async def test_what_fails_is_told_to_the_model(session, service):
-    """As text: a tool that raises would be called again."""
-    service.script.ask(error="overloaded")
-    service.script.create_job(status=500)
-    asked, changed, blank = await run(
-        session,
-        ("ask_docs", {"question": "Hm?"}),
-        ("change_docs", {"instruction": "Fix it"}),
-        ("change_docs", {"instruction": ""}),
-    )
-    assert "overloaded" in asked["failed"]
-    assert changed.startswith("failed, do not repeat it: create_job: 500")
-    assert blank.startswith("nothing was done: prompt is empty")
-    assert service.requests.count("create_job") == 1
-
-
-async def test_a_job_that_takes_longer_is_named(session, service):
-    """Its reference is for another day."""
-    service.script.job(seconds=5000)
-    (said,) = await run(session, ("change_docs", {"instruction": "Fix it"}))
-    assert said.startswith("still at work; its reference is mintlify-job:")
-
-
-async def test_the_program(service, bare, tmp_path, capsys):
-    """It takes its settings from the environment, and the model by name."""
-    bare.chdir(tmp_path)
-    for name, value in service.environment.items():
-        bare.setenv(name, value)
-    bare.setenv("MODEL", "test")
-    async with LocalService() as real:
-        bare.setenv("MINTLIFY_BASE_URL", real.base_url)
-        real.script.job("completed")
-        await pydantic_ai_tool.main("ticket-17", "Go")
-    assert "completed: https://" in capsys.readouterr().out

@@ -19,6 +19,8 @@ from redis_server import RedisServer
 
 from mintlify_async.testing import JobLife, LocalService
 
+pytestmark = pytest.mark.sweep
+
 pytest.importorskip("saq", reason="saq is not installed")
 pytest.importorskip("streaq", reason="streaq is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
@@ -201,40 +203,3 @@ async def test_looks_that_come_back_later_lose_nothing(
         await looks.queue.disconnect()
         await looks.redis.aclose()
     check(service, [job.id for job in jobs], results)
-
-
-@pytest.mark.filterwarnings("ignore:Call to deprecated setex:DeprecationWarning")  # SAQ's own call
-async def test_what_saq_loses_is_handed_over_again(
-    recipe: Callable[[str], ModuleType], redis_client: Any, service: LocalService
-):
-    """A sweeper that dies between its two steps leaves a task in no list; the recipe puts it back."""
-    jobs = recipe("saq_jobs")
-    async with web(jobs.app) as client:
-        await create_twice(client, 1)
-        queue = jobs.queue
-        task = await queue.dequeue(timeout=1)
-        await task.update(status="active")
-        await queue.abort(task, "swept")  # the first step; the second, a retry, never comes
-        assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [0, 0, 0]
-        await redis_client.delete(task.abort_id)  # lasts five seconds
-        await jobs.hand_over({})
-        await jobs.hand_over({})
-        assert [await queue.count(kind) for kind in ("queued", "active", "incomplete")] == [1, 0, 1]
-
-
-async def test_repeating_the_request_does_nothing_more(
-    recipe: Callable[[str], ModuleType], redis_client: Any, service: LocalService
-):
-    """However often the browser asks, there is one POST and one task; after the result, no new one."""
-    jobs = recipe("saq_jobs")
-    async with web(jobs.app) as client:
-        job_id = await create_twice(client, 1)
-        assert (await client.get(f"/jobs/{job_id}")).status_code == 404
-        task = await jobs.queue.dequeue(timeout=1)
-        assert task.kwargs["ref"] in {ref.decode() for ref in await redis_client.smembers("open-jobs")}
-        assert await jobs.queue.count("queued") == 0
-        await redis_client.hset("job-results", job_id, "{}")
-        await redis_client.delete("open-jobs")
-        assert await create_twice(client, 1) == job_id
-        assert await redis_client.scard("open-jobs") == 0
-    assert service.requests.count("create_job") == 1

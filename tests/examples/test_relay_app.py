@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_app.app import create_app
+from relay_desk import HEAD, TURN
 from relay_kit import SECRET, Page, events, serving, until
-from relay_resume_kit import HELD, Gate
 
 from mintlify_async.testing import LocalService
 
@@ -28,11 +28,10 @@ def page_folder(tmp_path):
 async def test_a_deployment_cuts_no_answer(page_folder):
     """From SIGTERM on new questions are refused, and the answer that runs goes on to its end."""
     earlier = signal.signal(signal.SIGTERM, lambda *_: None)  # in place of the server's
-    gate = Gate()
     env = {"RELAY_SECRET": SECRET, "CHATS": str(page_folder / "chats.sqlite")}
     try:
-        async with LocalService(clock=gate) as service:
-            service.script.ask(events=HELD)
+        async with LocalService() as service:
+            service.script.ask(events=[*HEAD, 1.0, *TURN[3:]])
             app = create_app(service.session(), env, page_folder)
             jar: Any = aiohttp.CookieJar(unsafe=True)  # also for an address without a name
             async with serving(app) as address, aiohttp.ClientSession(cookie_jar=jar) as http:
@@ -44,8 +43,22 @@ async def test_a_deployment_cuts_no_answer(page_folder):
                     signal.raise_signal(signal.SIGTERM)
                     await asyncio.sleep(0.05)  # the drain begins with the loop's next turn
                     assert (await page.post())[0] == 503
-                    gate.open.set()
                     assert events(head + await response.read())[-1]["type"] == "finish"
                 await until(lambda: not service.answering)
     finally:
         signal.signal(signal.SIGTERM, earlier)
+
+
+async def test_a_verdict_is_taken(page_folder):
+    """From a page of the app only, and only 1 or -1."""
+    env = {"RELAY_SECRET": SECRET, "CHATS": str(page_folder / "chats.sqlite")}
+    async with LocalService() as service:
+        app = create_app(service.session(), env, page_folder)
+        jar: Any = aiohttp.CookieJar(unsafe=True)
+        async with serving(app) as address, aiohttp.ClientSession(cookie_jar=jar) as http:
+            verdict = {"chatId": "c", "messageId": "m", "value": -1}
+            url = f"{address}/api/chat/feedback"
+            assert (await http.post(url, json=verdict)).status == 401
+            await (await http.get(address)).read()
+            assert (await http.post(url, json=verdict)).status == 204
+            assert (await http.post(url, json={**verdict, "value": 2})).status == 422

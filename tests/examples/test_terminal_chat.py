@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,8 @@ from program_kit import EXAMPLES
 from terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 from mintlify_async.testing import LocalService
+
+pytestmark = pytest.mark.real
 
 PROGRAM = str(EXAMPLES / "terminal_chat.py")
 
@@ -70,46 +70,3 @@ async def test_ctrl_c_stops_an_answer(service: LocalService, folder: Path):
         assert "Traceback" not in screen.output
     assert [len(request.json["messages"]) for request in service.requests.of("ask")] == [1, 1]
     assert service.requests[0].client_left
-
-
-async def test_a_failure_is_said_and_logged(service: LocalService, folder: Path):
-    """In a sentence on the terminal, with its cause in the log; the chat goes on."""
-    service.script.ask(status=503)
-    async with on_terminal(PROGRAM, env=child_environment(service)) as screen:
-        await screen.until("> ")
-        screen.press("How do I log in?\n")
-        await screen.until("Sorry, there is no whole answer: ")
-        await screen.until("> ")
-        screen.press("How do I install it?\n")
-        await screen.until("**Sources**")
-        await screen.until("> ")
-        screen.press(CTRL_D)
-        assert await ended(screen) == 0
-        assert "Traceback" not in screen.output
-    assert "ServerError" in (folder / "terminal_chat.log").read_text("utf-8")
-
-
-@pytest.mark.parametrize("question", ["", "How do I log in?\n"])
-async def test_sigterm_ends_the_program(service: LocalService, folder: Path, question: str):
-    """With status 0, at the prompt and in the middle of an answer."""
-    words = [{"type": "text-start", "id": "0"}, {"type": "text-delta", "id": "0", "delta": "Well, "}]
-    service.script.ask(events=[*words, 3600.0])
-    async with on_terminal(PROGRAM, env=child_environment(service)) as screen:
-        await screen.until("> ")
-        screen.press(question)
-        await screen.until("Well, " if question else "")
-        while screen.process.returncode is None:
-            # Python's readline misses a signal between its showing the prompt and its waiting for keys.
-            screen.process.send_signal(signal.SIGTERM)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(screen.process.wait(), 1)
-        assert await ended(screen) == 0
-        assert "Traceback" not in screen.output
-        assert "Unclosed" not in screen.output
-
-
-async def test_missing_settings_are_named(folder: Path):
-    """Before the first question."""
-    async with on_terminal(PROGRAM, env=child_environment()) as screen:
-        assert await ended(screen) == 1
-        assert "MINTLIFY_DOMAIN" in screen.output

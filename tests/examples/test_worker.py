@@ -15,6 +15,8 @@ from child_process import child_environment
 from mintlify_async import JobRef
 from mintlify_async.testing import JobLife, LocalService
 
+pytestmark = pytest.mark.real
+
 PROGRAM = Path(worker.__file__)
 TASKS = "typos: Fix the typos\nlogin: Explain SSO: what it is, and how to log in\n\n"
 
@@ -77,16 +79,6 @@ async def test_it_ends_with_the_references_and_goes_on(tasks, number):
         assert service.requests.count("create_job") == 2
         prompts = {request.json["prompt"] for request in service.requests.of("create_job")}
         assert prompts == {"Fix the typos", "Explain SSO: what it is, and how to log in"}
-
-
-async def test_a_creation_on_its_way_is_finished(tasks):
-    """SIGTERM leaves no job behind that is not known; its reference is printed."""
-    async with LocalService(life=JobLife(seconds=1000)) as service:
-        service.script.create_job(delay=0.5, times=None)
-        process = await start(service, tasks)
-        await until(lambda: service.requests.count("create_job") == 2)
-        said = await end(process)
-        assert sorted(jobs_in(said)) == sorted(service.jobs) == ["job_1", "job_2"]
 
 
 async def test_what_cannot_be_done_is_told_and_stops_nothing_else(tasks):

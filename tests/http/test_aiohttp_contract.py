@@ -11,10 +11,10 @@ import logging
 import aiohttp
 import pytest
 
-from mintlify_async.http.failures import known_flaw, log_known_flaw, translate
-from mintlify_async.http.timeouts import AttemptLimit
+from mintlify_async.http.failures import AttemptLimit, known_flaw, log_known_flaw, translate
+from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
-from mintlify_async.runtime.clock import SystemClock
+from mintlify_async.protocol.calls import CallDefaults, create_job_call
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Close, Reset
 
@@ -32,14 +32,14 @@ async def test_aiohttp_never_sends_a_post_twice(service, fault):
     async with aiohttp.ClientSession() as client:
         with pytest.raises(aiohttp.ClientError):
             await client.post(
-                f"{service.base_url}/v2/agent/acme/job", data=RequestBody(b'{"prompt": "x"}', SystemClock())
+                f"{service.base_url}/v2/agent/acme/job", data=RequestBody(b'{"prompt": "x"}', Sending())
             )
     assert len(service.requests) == 1
 
 
 async def test_the_body_is_written_before_the_headers_leave(service):
     """So that a body that was never written means that nothing was sent."""
-    sent_headers = []
+    sent_headers, sending = [], Sending()
 
     class Watched(RequestBody):
         async def write(self, writer):
@@ -50,7 +50,7 @@ async def test_the_body_is_written_before_the_headers_leave(service):
             await super().write(writer)
 
     async with aiohttp.ClientSession() as client:
-        body = Watched(b'{"prompt": "x"}', SystemClock())
+        body = Watched(b'{"prompt": "x"}', sending)
         async with client.post(
             f"{service.base_url}/v2/agent/acme/job",
             data=body,
@@ -58,7 +58,7 @@ async def test_the_body_is_written_before_the_headers_leave(service):
         ) as response:
             assert response.status == 201
     assert sent_headers == [0]
-    assert body.sent_at is not None
+    assert sending.sent_at is not None
 
 
 async def test_nothing_is_on_the_wire_before_the_body():
@@ -86,9 +86,7 @@ async def test_nothing_is_on_the_wire_before_the_body():
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, aiohttp.ClientSession() as client:
-        response = await client.post(
-            f"http://127.0.0.1:{port}/", data=Late(b'{"prompt": "x"}', SystemClock())
-        )
+        response = await client.post(f"http://127.0.0.1:{port}/", data=Late(b'{"prompt": "x"}', Sending()))
         assert response.status == 200
     assert before == [b""]
     assert received.startswith(b"POST / HTTP/1.1\r\n")
@@ -126,11 +124,12 @@ async def test_the_flaw_is_logged_once_per_process(service, monkeypatch, caplog,
 
 async def test_a_body_knows_that_it_was_not_written():
     """No server listens, so nothing was handed to a connection."""
-    body = RequestBody(b"{}", SystemClock())
+    sending = Sending()
+    body = RequestBody(b"{}", sending)
     async with aiohttp.ClientSession() as client:
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.post("http://127.0.0.1:1/", data=body)
-    assert body.sent_at is None
+    assert sending.sent_at is None
 
 
 async def test_bytes_behind_an_error_can_be_taken_back(service):
@@ -167,6 +166,7 @@ async def test_closing_a_response_wakes_its_reader(service):
 
 def test_foreign_errors_are_translated_to_the_most_specific():
     """Failures that no server on loopback can play."""
+    create = create_job_call(CallDefaults(project_id="p"), "x")
     limit = AttemptLimit(None, 60.0, "request")
     key = aiohttp.client_reqrep.ConnectionKey("host", 443, True, True, None, None, None)
     cases = [
@@ -180,5 +180,5 @@ def test_foreign_errors_are_translated_to_the_most_specific():
         (TimeoutError(), "timeout", "maybe"),
     ]
     for foreign, reason, sent in cases:
-        ours = translate(foreign, "create_job", written=sent == "maybe", limit=limit, connect=10.0)
+        ours = translate(foreign, create, written=sent == "maybe", limit=limit)
         assert (ours.reason, ours.sent) == (reason, sent), foreign

@@ -16,21 +16,16 @@ from mintlify_async import (
     Timeouts,
 )
 from mintlify_async.errors import PermissionDeniedError, UnexpectedResponseError
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenGzip, Cut, Endless
 
 JOB = {"id": "job_1", "status": "active"}
 
 
 @pytest.fixture
-async def clock():
-    return VirtualClock()
-
-
-@pytest.fixture
-async def service(clock):
-    """A service with one finished job, on a virtual clock."""
-    async with LocalService(clock=clock) as service:
+async def service(virtual):
+    """A service with one finished job, in virtual time."""
+    async with LocalService() as service:
         async with service.session() as session:
             await (await session.create_job("first")).wait()
         yield service
@@ -128,13 +123,13 @@ async def test_an_error_page_without_end_is_cut_and_its_status_kept(session, ser
 
 
 @pytest.mark.parametrize("operation", ALL)
-async def test_an_error_page_that_stalls_is_not_waited_for(session, service, clock, operation):
+async def test_an_error_page_that_stalls_is_not_waited_for(session, service, virtual, operation):
     """An error page that stalls is read for two seconds; its status decides the error."""
     script(service, operation, status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"))
-    before = clock.now()
+    before = virtual.now()
     error, _ = await failure(session, service, operation)
     assert type(error) is PermissionDeniedError
-    assert clock.now() - before <= 10
+    assert virtual.now() - before <= 10
 
 
 @pytest.mark.parametrize("name", STREAM_CUTS)
@@ -211,17 +206,17 @@ async def test_a_success_that_is_no_stream(session, service, name):
     assert NOT_STREAMS[name].decode()[:20] in error.excerpt
 
 
-async def test_comments_do_not_replace_the_first_event(session, service, clock):
+async def test_comments_do_not_replace_the_first_event(session, service, virtual):
     """A service that only says that it is alive is given up after the first-event timeout."""
     service.script.ask(body=BODY, fault=Endless())
-    before = clock.now()
+    before = virtual.now()
     error, _ = await failure(session, service, "ask")
     assert isinstance(error, APITimeoutError)
     assert error.phase == "first_event"
-    assert clock.now() - before < 62
+    assert virtual.now() - before < 62
 
 
-async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, clock):
+async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, virtual):
     """By default a comment ends a silence; with comments_are_activity=False it does not."""
     pieces = [BODY[:WHOLE_EVENTS], *([100.0, b": alive\n\n"] * 4), BODY[WHOLE_EVENTS:]]
     async with service.session() as session:
@@ -229,16 +224,16 @@ async def test_comments_keep_a_stream_alive_unless_told_otherwise(service, clock
         assert (await session.ask("Hi")).text == "Hello world"
         service.script.ask(chunks=pieces)
         with pytest.raises(StreamInterruptedError, match="idle"):
-            await session.ask("Hi", timeouts=Timeouts(comments_are_activity=False))
+            await session.with_options(timeouts=Timeouts(comments_are_activity=False)).ask("Hi")
 
 
-async def test_a_total_limit_bounds_the_whole_answer(session, service, clock):
+async def test_a_total_limit_bounds_the_whole_answer(session, service, virtual):
     """The total limit ends an answer even if data keeps arriving."""
     service.script.ask(chunks=[BODY[:WHOLE_EVENTS], *([1.0, b": alive\n\n"] * 100)])
-    before = clock.now()
+    before = virtual.now()
     with pytest.raises(StreamInterruptedError, match="total") as caught:
         await session.ask("Hi", timeout=10)
-    assert clock.now() - before <= 11
+    assert virtual.now() - before <= 11
     assert caught.value.text == "Hello "
     assert isinstance(caught.value.__cause__, APITimeoutError)
     assert caught.value.__cause__.phase == "total"

@@ -11,7 +11,6 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from fault_catalogue import ALL, call, script
@@ -21,27 +20,32 @@ from wire_kit import JOB
 from mintlify_async import (
     APITimeoutError,
     MintlifyError,
+    MintlifySession,
     OutcomeUnknownError,
     RetryPolicy,
     StateError,
     Timeouts,
 )
-from mintlify_async.runtime.clock import SystemClock
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
+from mintlify_async.testing.virtual_time import virtual_time
+
+HERE = "127.0.0.1"
 
 
 @pytest.fixture
-async def clock():
-    return VirtualClock()
+async def time_of_test():
+    """Virtual time, before anything is open and until everything is closed."""
+    with virtual_time() as time_of_test:
+        yield time_of_test
 
 
 @pytest.fixture
-async def service(clock):
-    """A service with one finished job, on a virtual clock."""
-    async with LocalService(clock=clock) as service:
+async def service(time_of_test):
+    """A service with one finished job, in virtual time."""
+    async with LocalService() as service:
         async with service.session() as session:
-            await (await session.create_job("first")).wait()
+            await session.create_job("first")
         yield service
 
 
@@ -63,38 +67,15 @@ async def test_no_frame_of_an_error_holds_a_key(service, operation, fault):
         assert service.assistant_key not in shown
 
 
-class HeldClock(SystemClock):
-    """Stands still until the test moves it; then every timer that is due runs at once, before any I/O."""
-
-    def __init__(self):
-        self.at, self.timers = 1000.0, []
-
-    def now(self):
-        return self.at
-
-    def call_at(self, at, callback):
-        timer = SimpleNamespace(at=at, callback=callback)
-        timer.cancel = lambda: self.timers.remove(timer) if timer in self.timers else None
-        self.timers.append(timer)
-        return timer
-
-    def jump(self, seconds):
-        """Move as if the process had stood still for *seconds*."""
-        self.at += seconds
-        for timer in [timer for timer in self.timers if timer.at <= self.at]:
-            self.timers.remove(timer)
-            timer.callback()
-
-
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 FIRST = b'data: {"type":"start"}\n\n'
 REST = b'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "in the answer"])
-async def test_a_loop_that_stood_still_reads_before_it_gives_up(service, begun):
+async def test_a_loop_that_stood_still_reads_before_it_gives_up(begun):
     """The limits are checked only after received data was read; they still end a real silence."""
-    clock, writers = HeldClock(), []
+    writers = []
     arrived = asyncio.Event()
 
     async def answer(reader, writer):
@@ -102,10 +83,16 @@ async def test_a_loop_that_stood_still_reads_before_it_gives_up(service, begun):
         writers.append(writer)
         arrived.set()
 
+    server = await asyncio.start_server(answer, HERE, 0)
+    port = server.sockets[0].getsockname()[1]
+    limits = Timeouts(first_event=0.3, idle=0.3)
     async with (
-        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
-        service.session(
-            base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", clock=clock
+        server,
+        MintlifySession(
+            base_url=f"http://{HERE}:{port}",
+            domain="d",
+            assistant_key="mint_dsc_test_key",
+            timeouts=limits,
         ) as session,
     ):
         reply = session.ask("x")
@@ -113,26 +100,48 @@ async def test_a_loop_that_stood_still_reads_before_it_gives_up(service, begun):
         await arrived.wait()
         if begun:
             writers[0].write(HEAD + FIRST)
-            while not (reply.events_seen and clock.timers):
+            while not reply.events_seen:
                 await asyncio.sleep(0)
         writers[0].write((b"" if begun else HEAD + FIRST) + REST)
         writers.pop().close()
-        clock.jump(1000)
+        time.sleep(0.5)  # noqa: ASYNC251 - user code that blocks the loop
         await reading
         assert reply.complete
 
         arrived.clear()
         silent = asyncio.create_task(session.ask("x").run())
         await arrived.wait()
-        clock.jump(1000)
-        clock.jump(0.01)
         with pytest.raises(APITimeoutError, match="first_event"):
             await silent
         writers.pop().close()
 
 
+async def test_a_job_whose_answer_lies_in_the_socket_is_no_unknown_outcome():
+    """The loop was blocked past the limit of a POST that was answered."""
+    writers = []
+
+    async def answer(reader, writer):
+        await reader.readuntil(b'{"prompt":"x"}')
+        writers.append(writer)
+
+    server = await asyncio.start_server(answer, HERE, 0)
+    address = f"http://{HERE}:{server.sockets[0].getsockname()[1]}"
+    async with (
+        server,
+        MintlifySession(base_url=address, project_id="p", admin_key="mint_test_admin_key") as session,
+    ):
+        task = asyncio.create_task(session.create_job("x", timeout=0.3))
+        while not writers:
+            await asyncio.sleep(0.001)
+        body = json.dumps(JOB).encode()
+        writers[0].write(b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        time.sleep(0.5)  # noqa: ASYNC251 - user code that blocks the loop
+        assert (await task).id
+        writers[0].close()
+
+
 @pytest.mark.parametrize("retry", [RetryPolicy(), RetryPolicy(attempts=1)], ids=["retried", "once"])
-async def test_a_half_open_connection_costs_a_read_half_of_its_limit(clock, service, retry):
+async def test_a_half_open_connection_costs_a_read_half_of_its_limit(time_of_test, service, retry):
     """A GET that a pooled connection swallows is sent again within the limit, on a fresh connection."""
     served = []
 
@@ -155,15 +164,15 @@ async def test_a_half_open_connection_costs_a_read_half_of_its_limit(clock, serv
             timeouts=Timeouts(request=20),
         ) as session,
     ):
-        began = clock.now()
+        began = time_of_test.now()
         assert (await session.job("job_1").refresh()).id == "job_1"
         if retry.attempts == 1:
             with pytest.raises(APITimeoutError):
                 await session.job("job_1").refresh()
-            assert clock.now() - began == pytest.approx(20, abs=0.1)
+            assert time_of_test.now() - began == pytest.approx(20, abs=0.1)
         else:
             assert (await session.job("job_1").refresh()).id == "job_1"
-            assert clock.now() - began <= 11
+            assert time_of_test.now() - began <= 11
             assert served == [2, 1]
 
 
@@ -179,7 +188,7 @@ async def test_connections_are_kept_for_less_than_four_seconds(service):
 
 
 @pytest.mark.parametrize("name", ["create_job", "ask"])
-async def test_a_prompt_that_is_never_read_leaves_no_socket(service, name):
+async def test_a_prompt_that_is_never_read_leaves_no_socket(mintlify_service, name):
     """What is not written when the session closes is given up, not kept until the server reads it."""
     prompt, taken = "x" * 6_000_000, asyncio.get_running_loop().create_future()
 
@@ -188,15 +197,14 @@ async def test_a_prompt_that_is_never_read_leaves_no_socket(service, name):
         taken.set_result((reader, writer))
 
     async with await asyncio.start_server(deaf, "127.0.0.1", 0) as server:
-        session = service.session(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        with service.clock.hold():
-            sending = asyncio.create_task(asyncio.wait_for(getattr(session, name)(prompt), None))
-            reader, writer = await taken
-            for _ in range(50):
-                await asyncio.sleep(0)
-            await session.close()
-            with pytest.raises((OutcomeUnknownError, StateError)):
-                await sending
+        session = mintlify_service.session(base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        sending = asyncio.create_task(asyncio.wait_for(getattr(session, name)(prompt), None))
+        reader, writer = await taken
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await session.close()
+        with pytest.raises((OutcomeUnknownError, StateError)):
+            await sending
         writer.transport.resume_reading()
         read = 0
         with suppress(ConnectionError):
@@ -221,7 +229,9 @@ def sockets_to(port):
 @pytest.mark.parametrize("status", [200, 413])
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("name", ["create_job", "ask"])
-async def test_an_early_answer_to_a_prompt_that_is_never_read_leaves_no_socket(service, name, whole, status):
+async def test_an_early_answer_to_a_prompt_that_is_never_read_leaves_no_socket(
+    mintlify_service, name, whole, status
+):
     """What is not written when the answer ends, or the session closes, is given up as well."""
     prompt, taken = "x" * 6_000_000, asyncio.get_running_loop().create_future()
     kind = "text/event-stream" if name == "ask" else "application/json"
@@ -235,18 +245,50 @@ async def test_an_early_answer_to_a_prompt_that_is_never_read_leaves_no_socket(s
 
     async with await asyncio.start_server(hasty, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        session = service.session(base_url=f"http://127.0.0.1:{port}", retry=RetryPolicy(attempts=1))
-        with service.clock.hold():
-            calling = asyncio.create_task(asyncio.wait_for(getattr(session, name)(prompt), None))
-            writer = await taken
-            await (asyncio.wait([calling]) if whole else asyncio.sleep(0.02))
-            if not whole:
-                await session.close()
-            with pytest.raises(MintlifyError):
-                await calling
-            for _ in range(50):
-                await asyncio.sleep(0)
-            left = sockets_to(port)
+        session = mintlify_service.session(base_url=f"http://127.0.0.1:{port}", retry=RetryPolicy(attempts=1))
+        calling = asyncio.create_task(asyncio.wait_for(getattr(session, name)(prompt), None))
+        writer = await taken
+        await (asyncio.wait([calling]) if whole else asyncio.sleep(0.02))
+        if not whole:
+            await session.close()
+        with pytest.raises(MintlifyError):
+            await calling
+        for _ in range(50):
+            await asyncio.sleep(0)
+        left = sockets_to(port)
         writer.transport.abort()
         await session.close()
     assert left == 0
+
+
+def unsent_bytes(port):
+    """Return how many bytes the kernel still holds for each connection to *port*, if any."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    queues = [int(row[4].split(":")[0], 16) for row in rows if row[2].endswith(f":{port:04X}")]
+    return [queue for queue in queues if queue]
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads Linux's table of connections")
+@pytest.mark.parametrize("size", [300_000, 8_000_000])
+@pytest.mark.parametrize("how", ["limit", "cancelled"])
+async def test_an_upload_to_a_server_that_never_reads_leaves_nothing_in_the_kernel(size, how):
+    """Closing the socket leaves what was not sent with the kernel, which tries for minutes to send it."""
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    listener.bind((HERE, 0))
+    listener.listen()
+    port = listener.getsockname()[1]
+    session = MintlifySession(
+        base_url=f"http://{HERE}:{port}", admin_key="mint_test_admin_key", project_id="docs"
+    )
+    with listener:
+        async with session:
+            timeout = 0.3 if how == "limit" else None
+            task = asyncio.ensure_future(session.create_job("x" * size, timeout=timeout))
+            if how == "cancelled":
+                await asyncio.sleep(0.3)
+                task.cancel()
+            with pytest.raises((OutcomeUnknownError, asyncio.CancelledError)):
+                await task
+        await asyncio.sleep(0.05)
+        assert not unsent_bytes(port)

@@ -15,7 +15,6 @@ from mintlify_async import (
     StateError,
     Timeouts,
 )
-from mintlify_async.quota.memory_store import MemoryQuotaStore
 from mintlify_async.testing import LocalService
 
 
@@ -51,7 +50,7 @@ async def test_a_retry_after_closing_opens_nothing():
 
 async def test_closing_wakes_who_waits_for_the_quota(service):
     """Closing the session ends a call that waits for the quota."""
-    quota = Quota.interface(create_job=1, mode="wait")
+    quota = Quota(create_job=1, mode="wait")
     session = service.session(quota=quota, timeouts=Timeouts(request=7200))
     await session.create_job("x")
     task = asyncio.create_task(session.create_job("y"))
@@ -59,37 +58,6 @@ async def test_closing_wakes_who_waits_for_the_quota(service):
     await session.close()
     with anyio.fail_after(2), pytest.raises(StateError, match="closed"):
         await task
-
-
-class SlowStore(MemoryQuotaStore):
-    """A store that suspends where a real one does."""
-
-    async def block(self, gate, seconds, *, clock):
-        await asyncio.sleep(0)
-
-    async def learn(self, gate, remaining, reset, *, clock):
-        self.learning = True
-        await asyncio.Event().wait()
-
-
-async def test_a_question_cancelled_while_its_quota_learns_leaves_no_connection(service):
-    """A question that is cancelled between the answer's head and its reader closes its connection."""
-    store = SlowStore()
-    service.script.ask(
-        events=[{"type": "start"}, 60.0],
-        headers={"X-RateLimit-Remaining": "5", "X-RateLimit-Reset": "60", "X-RateLimit-Limit": "100"},
-    )
-    async with service.session(quota=Quota.interface(store=store)) as session:
-        task = asyncio.create_task(session.ask("x").run())
-        with anyio.fail_after(5):
-            while not getattr(store, "learning", False):
-                await asyncio.sleep(0.001)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        with anyio.fail_after(2):
-            while service.connections:
-                await asyncio.sleep(0.001)
 
 
 async def test_a_5xx_with_the_rate_limit_headers_of_every_answer_is_retried(service):
@@ -119,7 +87,7 @@ async def test_no_attempt_begins_later_than_the_policy_allows(
 
 async def test_a_waiting_quota_waits_no_longer_than_the_policy_allows(mintlify_service, mintlify_clock):
     """In the mode "wait" a slot that is free later is refused at once, with the time until it is free."""
-    quota = Quota.interface(create_job=1, mode="wait")
+    quota = Quota(create_job=1, mode="wait")
     policy = RetryPolicy(within=2)
     async with mintlify_service.session(
         quota=quota, retry=policy, timeouts=Timeouts(request=7200)

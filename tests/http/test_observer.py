@@ -1,41 +1,86 @@
-"""Observers and hooks: when they are called, and what their errors do."""
+"""Observers: what they are told, and that their errors harm nothing."""
 
 from __future__ import annotations
 
-import sys
+import logging
+from contextlib import contextmanager
 
 import pytest
-from secret_guard import Keys
+from observer_watch import Watch
 
 from mintlify_async import APIConnectionError, MintlifySession, RetryPolicy
 
-KEYS = Keys()
+
+class Failing(Watch):
+    """An observer whose *method* raises."""
+
+    def __init__(self, method):
+        super().__init__()
+        setattr(self, method, self.fail)
+
+    def fail(self, *arguments):
+        raise ValueError("mine")
 
 
-async def test_hooks_are_called_outside_of_any_error():
-    """Hooks run outside of any except block, so that their errors have no context of ours."""
-    contexts = []
+async def test_an_observer_sees_each_attempt(service):
+    """Answers and retries, with ids, status, attempt and duration."""
+    watch = Watch()
+    service.script.create_job(status=429, headers={"Retry-After": "0", "X-Request-Id": "r1"})
+    async with service.session(observer=watch) as session:
+        await session.create_job("x")
+    (first, refused), (second, retry), (third, answer) = watch.events
+    assert (first, second, third) == ("attempt", "retry", "attempt")
+    assert (refused["attempt"], refused["status"], refused["request_id"]) == (1, 429, "r1")
+    assert refused["seconds"] >= 0
+    assert retry == {"attempt": 1, "delay": 0}
+    assert (answer["attempt"], answer["status"]) == (2, 201)
+    assert (watch.operation, watch.error) == ("create_job", None)
+
+
+async def test_an_attempt_without_an_answer_has_its_error():
+    """Its class alone: its text is for people."""
+    watch = Watch()
     async with MintlifySession(
         domain="acme",
-        assistant_key=KEYS.assistant,
+        assistant_key="mint_dsc_test_key",
         base_url="http://127.0.0.1:9",
         retry=RetryPolicy(attempts=1),
-        on_response=lambda event: contexts.append(sys.exc_info()),
+        observer=watch,
     ) as session:
         with pytest.raises(APIConnectionError):
             await session.ask("x")
-    assert contexts == [(None, None, None)]
+    [(name, attempt)] = watch.events
+    assert (name, attempt["error"]) == ("attempt", "APIConnectionError")
+    assert isinstance(watch.error, APIConnectionError)
 
 
-async def test_an_observer_that_fails_does_not_lock_the_reply(service):
-    """Each try to read raises the observer's error, and none says that another task reads."""
+@pytest.mark.parametrize("method", ["start", "active", "set", "event", "end"])
+async def test_an_observer_that_fails_harms_nothing(service, caplog, method):
+    """D8: a job that was created must not be lost to what watches it. The error is logged."""
+    async with service.session(observer=Failing(method)) as session:
+        job = await session.create_job("x")
+        answer = await session.ask("x")
+    assert job.id
+    assert answer.text
+    failures = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert {record.getMessage() for record in failures} == {"the session's observer failed"}
+    assert "mine" in caplog.text
 
-    class Observer:
-        def start(self, operation, facts):
+
+async def test_a_block_of_an_observer_that_fails_at_its_end_harms_nothing(service):
+    """The answer was there by then; and the error of a request is not replaced."""
+
+    @contextmanager
+    def block():
+        try:
+            yield
+        finally:
             raise ValueError("mine")
 
-    async with service.session(observer=Observer()) as session:
-        reply = session.ask("x")
-        for _ in range(2):
-            with pytest.raises(ValueError, match="mine"):
-                await anext(reply)
+    watch = Watch()
+    watch.active = block
+    async with service.session(observer=watch) as session:
+        assert (await session.create_job("x")).id
+        service.script.create_job(status=400)
+        with pytest.raises(Exception, match="400"):
+            await session.create_job("x")

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mintlify_async import APIStatusError, APITimeoutError, StreamInterruptedError, Timeouts
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async import (
+    APIStatusError,
+    APITimeoutError,
+    MintlifySession,
+    StreamInterruptedError,
+    Timeouts,
+)
+from mintlify_async.http.response_body import LiveResponse
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut, Raw
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -26,130 +37,172 @@ DELTA = chunk({"type": "text-delta", "id": "0", "delta": "x"})
 FINISH = chunk({"type": "text-end", "id": "0"}, {"type": "finish"}) + b"0\r\n\r\n"
 
 
-class CountingClock:
-    """A session's view of *clock*, which counts the timers that are set and those that still wait."""
+class Alarms:
+    """The alarms that bodies set on the running loop."""
 
-    def __init__(self, clock):
-        self.clock, self.timers = clock, list[Any]()
+    def __init__(self, loop: asyncio.AbstractEventLoop, patch: pytest.MonkeyPatch) -> None:
+        self.handles: list[asyncio.TimerHandle] = []
+        self._loop, self._call_at = loop, loop.call_at
+        patch.setattr(loop, "call_at", self.call_at)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.clock, name)
-
-    def call_at(self, at: float, callback: Callable[[], object]) -> Any:
-        """Set a timer."""
-        self.timers.append(self.clock.call_at(at, callback))
-        return self.timers[-1]
-
-    @property
-    def set_timers(self) -> int:
-        """How many timers were set."""
-        return len(self.timers)
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any, **options: Any) -> Any:
+        """Set a timer, and remember it if it is an alarm."""
+        handle = self._call_at(when, callback, *args, **options)
+        if isinstance(getattr(callback, "__self__", None), LiveResponse):
+            self.handles.append(handle)
+        return handle
 
     @property
-    def waiting(self) -> list[Any]:
-        """The timers that have neither gone off nor been cancelled."""
-        return [timer for timer in self.timers if timer.callback is not None]
+    def waiting(self) -> list[asyncio.TimerHandle]:
+        """The alarms that have neither gone off nor been cancelled."""
+        return [
+            handle for handle in self.handles if not handle.cancelled() and handle.when() > self._loop.time()
+        ]
 
-
-async def read_all(*pieces: bytes | float, pause: float = 0.0, **limits: Any) -> CountingClock:
-    """Read an answer sent in *pieces*, with a *pause* after each event; return the session's clock."""
-    clock = VirtualClock()
-    counting = CountingClock(clock)
-    async with LocalService(clock=clock) as service:
-        service.script.ask(fault=Raw([HEAD, START, *pieces], how="hang"))
-        async with service.session(clock=counting, timeouts=Timeouts(**limits)) as session:
-            async with session.ask("x") as reply:
+    async def read(self, *pieces: bytes | float, pause: float = 0.0, **limits: Any) -> int:
+        """Read an answer sent in *pieces*, pausing after each event; return how many alarms were set."""
+        self.handles.clear()
+        async with LocalService() as service:
+            service.script.ask(fault=Raw([HEAD, START, *pieces], how="hang"))
+            async with service.session(timeouts=Timeouts(**limits)) as session, session.ask("x") as reply:
                 async for _ in reply:
                     if pause:
-                        await clock.sleep(pause)
-            assert not counting.waiting
-    return counting
+                        await asyncio.sleep(pause)
+        assert not self.waiting
+        return len(self.handles)
 
 
-async def test_a_silence_costs_nothing_until_its_limit():
-    """A silent stream is looked at when a limit is due, and every two minutes."""
-    silent = await read_all(3600.0, FINISH, idle=4000)
-    assert silent.set_timers <= 3600 / 120 + 4
-    assert (await read_all(100.0, FINISH)).set_timers <= 4
+@pytest.fixture
+async def alarms(virtual, monkeypatch):
+    return Alarms(asyncio.get_running_loop(), monkeypatch)
+
+
+async def test_a_silence_costs_nothing_until_its_limit(alarms):
+    """A silent stream is looked at when a limit is due."""
+    assert await alarms.read(3600.0, FINISH, idle=4000) <= 4
+    assert await alarms.read(3600.0, FINISH, idle=None) <= 4
+    assert await alarms.read(100.0, FINISH) <= 4
 
 
 @pytest.mark.parametrize("wait", [0.0, 1.0, 30.0])
-async def test_a_short_limit_on_silence_counts_from_the_data_on(wait):
+async def test_a_short_limit_on_silence_counts_from_the_data_on(virtual, wait):
     """It ends the answer when it is due, however long the limit on the first event is."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service:
+    async with LocalService() as service:
         service.script.ask(fault=Raw([HEAD, wait, START], how="hang"))
         async with service.session(timeouts=Timeouts(idle=2.0)) as session:
+            started = virtual.now()
             with pytest.raises(StreamInterruptedError, match="idle"):
                 await session.ask("x")
-            assert clock.now() == pytest.approx(wait + 2.0, abs=0.1)
+            assert virtual.now() - started == pytest.approx(wait + 2.0, abs=0.1)
 
 
-async def test_a_tiny_limit_on_silence_does_not_keep_the_loop_busy():
-    """Until the first event, it is looked at a thousand times per second at most."""
-    clock = VirtualClock()
-    counting = CountingClock(clock)
-    async with LocalService(clock=clock) as service:
+async def test_a_tiny_limit_on_silence_does_not_keep_the_loop_busy(alarms):
+    """Until the first event, another limit counts."""
+    async with LocalService() as service:
         service.script.ask(fault=Raw([HEAD], how="hang"))
-        limits = Timeouts(idle=1e-9, first_event=0.1)
-        async with service.session(clock=counting, timeouts=limits) as session:
+        async with service.session(timeouts=Timeouts(idle=1e-9, first_event=0.1)) as session:
             with pytest.raises(APITimeoutError, match="first_event"):
                 await session.ask("x")
-    assert counting.set_timers <= 110
+    assert len(alarms.handles) <= 2
 
 
-async def test_data_that_arrives_sets_no_timer():
-    """However many events there are, and for however long, the timer is set again only when it is due."""
-    busy = await read_all(*[0.05, DELTA] * 200, FINISH)
-    assert busy.set_timers <= 3
-    assert (await read_all(*[2.0, DELTA] * 200, FINISH)).set_timers <= 3 + 400 / 60
+async def test_data_that_arrives_sets_no_alarm(alarms):
+    """However many events there are, and for however long, the alarm is set again only when it is due."""
+    assert await alarms.read(*[0.05, DELTA] * 200, FINISH) <= 3
+    assert await alarms.read(*[2.0, DELTA] * 200, FINISH) <= 3 + 400 / 60
 
 
-async def test_an_answer_that_is_not_read_is_not_watched():
-    """While the program works on an event, no timer goes off again and again."""
-    slow = await read_all(DELTA, FINISH, pause=3600.0)
-    assert slow.clock.now() > 3 * 3600
-    assert slow.set_timers <= 12
+async def test_an_answer_that_is_not_read_is_not_watched(alarms, virtual):
+    """While the program works on an event, no alarm goes off again and again."""
+    started = virtual.now()
+    assert await alarms.read(DELTA, FINISH, pause=3600.0) <= 12
+    assert virtual.now() - started > 3 * 3600
 
 
-async def test_no_timer_outlives_the_body():
-    """When an answer is read, left or broken, its timer is gone: none keeps the loop awake."""
-    assert not (await read_all(FINISH)).waiting
+async def test_no_alarm_outlives_the_body(alarms):
+    """When an answer is read, left or broken, its alarm is gone: none keeps the loop awake."""
+    await alarms.read(FINISH)
     for broken in ([b"zz\r\n"], [30.0]):
-        clock = VirtualClock()
-        counting = CountingClock(clock)
-        async with LocalService(clock=clock) as service:
-            service.script.ask(fault=Raw([HEAD, START, *broken], how="hang"))
-            async with service.session(clock=counting, timeouts=Timeouts(idle=20)) as session:
-                with pytest.raises(StreamInterruptedError):
-                    await session.ask("x")
-                assert not counting.waiting
+        with pytest.raises(StreamInterruptedError):
+            await alarms.read(*broken, idle=20)
+        assert not alarms.waiting
 
 
 @pytest.mark.parametrize("idle", [50.0, None])
 @pytest.mark.parametrize("silence", [0.0, 30.0])
-async def test_a_dead_connection_is_noticed_within_the_limit(silence, idle):
-    """A malformed chunk, which aiohttp does not report, is noticed when the limit on silence is due."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service:
+async def test_a_malformed_chunk_is_noticed_at_once(virtual, silence, idle):
+    """The parser closes the connection and does not tell the body; what had arrived is kept."""
+    async with LocalService() as service:
         service.script.ask(fault=Raw([HEAD, START, silence, b"zz\r\n"], how="hang"))
         async with service.session(timeouts=Timeouts(idle=idle)) as session:
-            with pytest.raises(StreamInterruptedError):
+            started = virtual.now()
+            with pytest.raises(StreamInterruptedError, match="connection") as caught:
                 await session.ask("x")
-            assert clock.now() <= silence + (idle or 120.0)
+            assert virtual.now() - started <= silence + 0.1
+            assert caught.value.events_seen == 2
 
 
-async def test_a_stalled_error_page_does_not_outlast_the_deadline():
+async def test_a_connection_that_serves_many_questions_is_watched_once(service):
+    """The watch ends with each answer; an idle connection that the server resets is reported by nobody."""
+    async with service.session() as session:
+        for _ in range(3):
+            reply = session.ask("How do I log in?")
+            await anext(reply)
+            end = reply._live._connection_end
+            await reply
+            assert len(end._callbacks or ()) <= 1
+
+
+LIMITS = {
+    "first_event, before the headers": ([0.3, HEAD, START, FINISH], {"first_event": 0.1}),
+    "first_event": ([HEAD, 0.3, START, FINISH], {"first_event": 0.1}),
+    "idle": ([HEAD, START, 0.3, FINISH], {"idle": 0.1}),
+    "total": ([HEAD, START, 0.3, FINISH], {"total": 0.1}),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_an_answer_in_the_socket_wins_over_a_limit_that_a_blocked_loop_missed(name):
+    """Bytes that arrived while user code blocked the loop are read before the limit counts."""
+    pieces, limits = LIMITS[name]
+    delay = next(piece for piece in pieces if isinstance(piece, float))
+    received = threading.Event()
+
+    def serve(listener):
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            received.set()
+            for piece in pieces:
+                time.sleep(piece) if isinstance(piece, float) else connection.sendall(piece)
+            connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        account = {"assistant_key": "mint_dsc_x", "domain": "acme"}
+        async with MintlifySession(base_url=address, timeouts=Timeouts(**limits), **account) as session:
+            task = asyncio.create_task(session.ask("x").run())
+            while not received.is_set():
+                await asyncio.sleep(0)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            time.sleep(delay + 0.1)  # noqa: ASYNC251 - past the limit, until the bytes lie in the socket
+            assert (await task).events_seen == 4
+        thread.join()
+
+
+async def test_a_stalled_error_page_does_not_outlast_the_deadline(virtual):
     """Reading an error page takes two seconds at most, and never longer than the call's deadline."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service:
+    async with LocalService() as service:
         service.script.any(status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"), times=None)
         async with service.session(timeouts=Timeouts(request=1, first_event=1)) as session:
             for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
-                before = clock.now()
+                before = virtual.now()
                 with pytest.raises(APIStatusError):
                     await call
-                assert clock.now() - before <= 1
+                assert virtual.now() - before <= 1
 
 
 @pytest.mark.parametrize("depth", [300, 900, 940, 960, 980, 3000, 9000])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 
-import anyio
 import pytest
 
 from mintlify_async import (
@@ -15,8 +14,9 @@ from mintlify_async import (
     OutcomeUnknownError,
     Timeouts,
 )
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Raw
+from mintlify_async.testing.virtual_time import virtual_time
 
 
 @pytest.mark.parametrize("settings", [{"connect": 0}, {"idle": -1}, {"total": True}, {"request": math.nan}])
@@ -30,18 +30,19 @@ def test_timeouts_check_their_numbers(settings):
 @pytest.mark.parametrize("operation", ["create_job", "get_job"])
 async def test_a_key_function_that_hangs_ends_with_the_deadline(operation):
     """The deadline ends a key function that hangs, and the error says that nothing was sent."""
-    clock = VirtualClock()
 
     async def hang():
         await asyncio.Event().wait()
 
-    async with LocalService(clock=clock) as service:
-        async with service.session(admin_key=hang, timeouts=Timeouts(request=5)) as session:
-            call = session.create_job("x") if operation == "create_job" else session.job("j").refresh()
-            with anyio.fail_after(5), pytest.raises(APITimeoutError) as caught:
-                await call
-        assert caught.value.sent == "no"
-        assert len(service.requests) == 0
+    with virtual_time() as time:
+        async with LocalService() as service:
+            async with service.session(admin_key=hang, timeouts=Timeouts(request=5)) as session:
+                call = session.create_job("x") if operation == "create_job" else session.job("j").refresh()
+                with pytest.raises(APITimeoutError) as caught:
+                    await call
+            assert time.now() == pytest.approx(5, abs=0.01)
+            assert caught.value.sent == "no"
+            assert len(service.requests) == 0
 
 
 async def test_infinite_limits_work(service):
@@ -54,15 +55,15 @@ async def test_infinite_limits_work(service):
 
 async def test_endless_interim_answers_end_with_the_deadline():
     """Endless 1xx answers end with the deadline."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service:
-        service.script.any(fault=Raw([b"HTTP/1.1 100 Continue\r\n\r\n", 1.0] * 500), times=None)
-        async with service.session() as session:
-            for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
-                before = clock.now()
-                with pytest.raises((OutcomeUnknownError, APIConnectionError)):
-                    await call
-                assert clock.now() - before < 61
+    with virtual_time() as time:
+        async with LocalService() as service:
+            service.script.any(fault=Raw([b"HTTP/1.1 100 Continue\r\n\r\n", 1.0] * 500), times=None)
+            async with service.session() as session:
+                for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
+                    before = time.now()
+                    with pytest.raises((OutcomeUnknownError, APIConnectionError)):
+                        await call
+                    assert time.now() - before < 61
 
 
 async def test_a_key_function_that_hangs_says_which_limit_ended_it():
@@ -71,9 +72,9 @@ async def test_a_key_function_that_hangs_says_which_limit_ended_it():
     async def hang():
         await asyncio.Event().wait()
 
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service, service.session(assistant_key=hang) as session:
-        for timeout, phase, seconds in ((5, "total", 5), (None, "first_event", 60)):
-            with pytest.raises(APITimeoutError) as caught:
-                await session.ask("x", timeout=timeout)
-            assert (caught.value.phase, caught.value.seconds) == (phase, seconds)
+    with virtual_time():
+        async with LocalService() as service, service.session(assistant_key=hang) as session:
+            for timeout, phase, seconds in ((5, "total", 5), (None, "first_event", 60)):
+                with pytest.raises(APITimeoutError) as caught:
+                    await session.ask("x", timeout=timeout)
+                assert (caught.value.phase, caught.value.seconds) == (phase, seconds)

@@ -1,209 +1,225 @@
-"""A dedupe_key stays usable when nothing was sent, and a wait for another's outcome always ends."""
+"""Claims are changed by pure rules: each is tried on records alone, without a store."""
 
 from __future__ import annotations
 
-import asyncio
-import math
+import itertools
+import random
 
 import pytest
+from attrs import evolve
 
-from mintlify_async import (
-    Limit,
-    MemoryLedger,
-    MintlifySession,
-    OutcomeUnknownError,
-    Quota,
-    StateError,
-    Timeouts,
-)
-from mintlify_async.jobs.create_once import create_once, fingerprint
-from mintlify_async.model.job import Job
-from mintlify_async.storage import Claim
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
+from mintlify_async.jobs import claims
+from mintlify_async.jobs.claims import Claim, check_key, check_same, find, outcome_unknown, request_parts
+from mintlify_async.storage.store import Record, Snapshot
+
+PARTS = request_parts(base_url="https://a", project_id="docs", prompt="Fix it", extra_body={})
+OURS = Claim(key="k", operation="create_job", parts=PARTS, token="ours", lease=65.0)
+OTHERS = evolve(OURS, token="others")
+
+
+class Records:
+    """The records of one key, changed at times of a store."""
+
+    def __init__(self):
+        self.records, self.now, self.versions = {}, 1000.0, itertools.count()
+
+    def run(self, rule, *arguments, **named):
+        snapshot = Snapshot(records=dict(self.records), now=self.now)
+        changes, result = rule(snapshot, *arguments, **named)
+        again = rule(snapshot, *arguments, **named)
+        assert again == (changes, result), "a rule has no effects"
+        for name, value in changes.items():
+            self.records.pop(name, None)
+            if value is not None:
+                self.records[name] = Record(value=value, version=str(next(self.versions)), since=self.now)
+        if changes:
+            unchanged, repeated = rule(
+                Snapshot(records=dict(self.records), now=self.now), *arguments, **named
+            )
+            assert not unchanged, "a rule accepts its own result"
+            assert repeated == result
+        return result
+
+    @property
+    def held(self):
+        return find(Snapshot(records=self.records, now=self.now), "k")
 
 
 @pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
+def records():
+    return Records()
 
 
-def posts(service) -> int:
-    return sum(request.method == "POST" for request in service.requests)
+def test_a_free_key_is_claimed(records):
+    """And nobody else claims it while its lease lasts."""
+    assert records.run(claims.begin, OURS).token == "ours"
+    records.now += 64.9
+    assert records.run(claims.begin, OTHERS).token == "ours"
 
 
-@pytest.mark.parametrize("how", ["cancel", "close"])
-async def test_a_key_is_free_again_when_the_quota_was_still_waited_for(service, how):
-    """Nothing was sent, so the next call with the same key sends its POST."""
-    ledger = MemoryLedger()
-    quota = Quota.interface(create_job=Limit(1, per=300), mode="wait")
-    async with service.session(quota=quota, ledger=ledger, timeouts=Timeouts(request=1e4)) as session:
-        await session.create_job("first")
-        waiting = asyncio.create_task(session.create_job("second", dedupe_key="k"))
-        while await ledger.find("k") is None:
-            await asyncio.sleep(0)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        if how == "cancel":
-            waiting.cancel()
-        else:
-            await session.close()
-        with pytest.raises((asyncio.CancelledError, StateError)):
-            await waiting
-        assert await ledger.find("k") is None
-        assert posts(service) == 1
+def test_an_unused_claim_is_taken_over_when_its_lease_has_ended(records):
+    """By the store's time; the former holder cannot begin to send any more."""
+    records.run(claims.begin, OURS)
+    records.now += 65
+    assert records.run(claims.begin, OTHERS).token == "others"
+    assert not records.run(claims.set_state, OURS, "sending")
+    assert not records.run(claims.record, OURS, "job_1")
+    records.run(claims.release, OURS)
+    assert records.held.token == "others"
+    assert records.run(claims.set_state, OTHERS, "sending")
 
 
-async def test_a_key_is_free_again_when_the_key_function_was_cancelled(service):
-    """The function that makes the API key did not return."""
-    ledger, asked = MemoryLedger(), asyncio.Event()
-
-    async def never() -> str:
-        asked.set()
-        await asyncio.sleep(1e6)
-        return ""
-
-    async with service.session(ledger=ledger, admin_key=never) as session:
-        waiting = asyncio.create_task(session.create_job("hello", dedupe_key="k"))
-        await asked.wait()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert await ledger.find("k") is None
+def test_a_claim_that_is_sending_is_never_taken_over(records):
+    """However long ago that was; and its state has the time of its own writing."""
+    records.run(claims.begin, OURS)
+    records.now += 10
+    records.run(claims.set_state, OURS, "sending")
+    assert records.held.since == 1010
+    assert records.held.seconds_left(1010) == 65 + 60
+    records.now += 1e9
+    held = records.run(claims.begin, OTHERS)
+    assert (held.token, held.state) == ("ours", "sending")
 
 
-async def test_a_key_function_that_swallows_a_cancellation_sends_nothing(service):
-    """The cancellation is raised before the POST, and the quota's slot is free again."""
-    asked = asyncio.Event()
-
-    async def stubborn() -> str:
-        asked.set()
-        try:
-            await asyncio.sleep(1e6)
-        except asyncio.CancelledError:
-            return "mint_stubborn"
-        return ""
-
-    quota = Quota.interface(create_job=1)
-    async with service.session(quota=quota, admin_key=stubborn) as session:
-        task = asyncio.create_task(session.create_job("hello"))
-        await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert posts(service) == 0
-        assert [one.left for one in await session.quota_left("create_job")] == [1]
+def test_before_a_retry_it_is_claimed_again(records):
+    """And then it may be taken over again, after another lease."""
+    records.run(claims.begin, OURS)
+    records.run(claims.set_state, OURS, "sending")
+    records.now += 60
+    assert records.run(claims.set_state, OURS, "claimed")
+    records.now += 64
+    assert records.run(claims.begin, OTHERS).token == "ours"
+    records.now += 1
+    assert records.run(claims.begin, OTHERS).token == "others"
 
 
-async def test_a_follow_up_that_was_not_sent_leaves_no_guard(service):
-    """Cancelled in the quota's line, the job waits for no new turn."""
-    quota = Quota.interface(send_message=Limit(1, per=300), mode="wait")
-    async with service.session(quota=quota, timeouts=Timeouts(request=1e4)) as session:
-        await (await session.create_job("first")).send("one")
-        job = await session.create_job("another")
-        before = str(job.ref)
-        sending = asyncio.create_task(job.send("two"))
-        for _ in range(200):
-            await asyncio.sleep(0.001)
-        count = posts(service)
-        sending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sending
-        assert posts(service) == count
-        assert str(job.ref) == before
+@pytest.mark.parametrize("state", ["claimed", "sending"])
+def test_a_release_frees_the_key(records, state):
+    """Of both states; a second release, and one of a claim that is done, change nothing."""
+    records.run(claims.begin, OURS)
+    records.run(claims.set_state, OURS, state)
+    records.run(claims.release, OURS)
+    records.run(claims.release, OURS)
+    assert records.records == {}
+    records.run(claims.begin, OTHERS)
+    records.run(claims.record, OTHERS, "job_1")
+    records.run(claims.release, OTHERS)
+    assert records.held.result == "job_1"
 
 
-async def test_closing_the_session_wakes_a_wait_for_anothers_lease(service):
-    """The wait ends at once, not with the lease."""
-    ledger = MemoryLedger()
-    session = service.session(ledger=ledger)
-    await ledger.claim(await claim_of(session))
-    waiting = asyncio.create_task(session.create_job("hello", dedupe_key="k"))
-    for _ in range(20):
-        await asyncio.sleep(0)
-    await session.close()
-    with pytest.raises(StateError):
-        async with asyncio.timeout(5):
-            await waiting
+def test_a_result_is_recorded_once_and_for_all(records):
+    """Later calls get it; the open record is gone."""
+    records.run(claims.begin, OURS)
+    records.run(claims.set_state, OURS, "sending")
+    assert records.run(claims.record, OURS, "job_1")
+    assert not records.run(claims.record, OURS, "job_2")
+    assert not records.run(claims.set_state, OURS, "sending")
+    held = records.run(claims.begin, OTHERS)
+    assert (held.state, held.result) == ("done", "job_1")
+    assert list(records.records) == ["claims/done/k"]
 
 
-async def claim_of(session: MintlifySession) -> Claim:
-    """Return the claim that a creation of another process would have made."""
-    seen: list[Claim] = []
-
-    class Spy(MemoryLedger):
-        async def claim(self, claim: Claim) -> Claim:
-            seen.append(claim)
-            raise StateError("seen")
-
-    with pytest.raises(StateError):
-        await session.with_options(ledger=Spy()).create_job("hello", dedupe_key="k")
-    return seen[0]
+def test_people_resolve_and_forget(records):
+    """An open claim gets a result by hand, once; a forgotten key is free."""
+    assert not records.run(claims.resolve, "k", "job_1")
+    records.run(claims.begin, OURS)
+    assert records.run(claims.resolve, "k", "job_1")
+    assert records.run(claims.resolve, "k", "job_1")
+    assert not records.run(claims.resolve, "k", "job_2")
+    records.run(claims.forget, "k")
+    assert records.records == {}
+    assert not records.run(claims.record, OURS, "job_1")
 
 
-async def test_a_claim_that_could_not_be_written_is_not_released():
-    """A ledger that cannot be reached is not asked again."""
-    released = []
-
-    class Away(MemoryLedger):
-        async def claim(self, claim):
-            raise StateError("unreachable")
-
-        async def release(self, claim):
-            released.append(claim)
-
-    async def send() -> Job:
-        raise AssertionError
-
-    with pytest.raises(StateError, match="unreachable"):
-        await create_once(Away(), "k", "print", 65.0, send, VirtualClock())
-    assert not released
-
-
-class SteppedBack(VirtualClock):
-    """Its wall clock was set back by a day after the claim was made."""
-
-    def wall(self) -> float:
-        return super().wall() - 86_400
-
-
-@pytest.mark.parametrize(("lease", "longest"), [(65.0, 66.0), (math.inf, 86_401.0)])
-async def test_a_lease_ends(lease, longest):
-    """Neither an infinite timeout nor a clock that was stepped back makes the others wait for ever."""
-    clock, ledger = SteppedBack(), MemoryLedger()
-    now = VirtualClock().wall()
-    await ledger.claim(
-        Claim(key="k", fingerprint="print", token="other", claimed_at=now, lease_until=now + lease)
-    )
-
-    async def send() -> Job:
-        raise AssertionError
-
-    began = clock.now()
-    with pytest.raises(OutcomeUnknownError):
-        await create_once(ledger, "k", "print", 65.0, send, clock)
-    assert clock.now() - began <= longest
+def test_any_order_of_steps_lets_one_call_send():
+    """Random steps of three calls: never two send without a release or a person between."""
+    for seed in range(300):
+        dice, records, sending = random.Random(seed), Records(), None
+        calls = [evolve(OURS, token=str(number)) for number in range(3)]
+        for _ in range(60):
+            call = dice.choice(calls)
+            match dice.randrange(6):
+                case 0:
+                    records.run(claims.begin, call)
+                case 1:
+                    if records.run(claims.set_state, call, "sending"):
+                        assert sending in (None, call.token)
+                        sending = call.token
+                case 2:
+                    if sending != call.token or dice.random() < 0.1:
+                        records.run(claims.release, call)
+                        sending = None if sending == call.token else sending
+                case 3:
+                    records.now += dice.choice([0, 1, 64, 70, 500])
+                case 4 if sending == call.token and dice.random() < 0.2:
+                    assert records.run(claims.record, call, "job")
+                case _:
+                    pass
 
 
-async def test_a_lease_that_is_written_is_finite():
-    """Whatever the request's timeout."""
-    ledger = MemoryLedger()
-    held = []
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"prompt": "Fix that"}, ["prompt"]),
+        ({"project_id": "other", "prompt": "x"}, ["project", "prompt"]),
+        ({"base_url": "https://b"}, ["base_url"]),
+        ({"extra_body": {"model": "x"}}, ["extra_body"]),
+    ],
+)
+def test_another_request_is_told_what_differs(changes, named):
+    """And never to use another key: that is how a job is created twice."""
+    same = {"base_url": "https://a", "project_id": "docs", "prompt": "Fix it", "extra_body": {}}
+    with pytest.raises(ConfigurationError) as caught:
+        check_same(OURS, evolve(OTHERS, parts=request_parts(**(same | changes))))
+    text = str(caught.value)
+    assert [
+        part for part in ("base_url", "project", "prompt", "extra_body") if f"another {part}" in text
+    ] == sorted(named, key=["base_url", "project", "prompt", "extra_body"].index)
+    assert "another key" not in text
+    assert caught.value.field == "dedupe_key"
+    check_same(OURS, evolve(OTHERS, parts=request_parts(**same)))
 
-    async def send() -> Job:
-        held.append(await ledger.find("k"))
-        return Job(id="job_1", status="active")
 
-    await create_once(ledger, "k", "print", math.inf, send, VirtualClock())
-    assert held[0].lease_until - held[0].claimed_at <= 86_400
+def test_a_creation_is_no_follow_up():
+    """Nor is a follow-up of another job the same."""
+    follow_up = evolve(OURS, operation="send_message", parts={**PARTS, "job": "1"})
+    with pytest.raises(ConfigurationError, match="belongs to a follow-up"):
+        check_same(follow_up, OURS)
+    with pytest.raises(ConfigurationError, match="another job"):
+        check_same(follow_up, evolve(follow_up, parts={**PARTS, "job": "2"}))
 
 
-def test_the_fingerprint_covers_address_and_further_fields():
-    """The same prompt at another service, or with other fields, is another creation."""
-    prints = {
-        fingerprint("docs", "hi"),
-        fingerprint("docs", "hi", base_url="https://staging.example"),
-        fingerprint("docs", "hi", extra_body={"model": "x"}),
-        fingerprint("docs", "hi", extra_body={"model": "y"}),
-    }
-    assert len(prints) == 4
+def test_no_part_can_be_read():
+    """A hash of each; a lone surrogate in a prompt is a part like any other."""
+    assert "Fix it" not in repr(PARTS)
+    assert request_parts(base_url="", project_id="", prompt="\ud800", extra_body={}) != PARTS
+    assert "Fix it" not in repr(OURS)
+    assert "ours" not in repr(OURS)
+
+
+@pytest.mark.parametrize("key", ["", " ", None, 7, "k" * 513, "a\0b", "\ud800"])
+def test_a_key_is_checked(key):
+    """Every store must be able to keep it."""
+    with pytest.raises(ConfigurationError) as caught:
+        check_key(key)
+    assert caught.value.field == "dedupe_key"
+    assert check_key("issue 7/é") == "issue 7/é"
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{}", b"[]", b"\xff", b'{"version": 2}', b'{"version": 1, "odd": 1}']
+)
+def test_a_damaged_record_is_an_error_that_says_so(value):
+    """And nothing is sent."""
+    with pytest.raises(StateError, match="cannot be read"):
+        find(Snapshot(records={"claims/open/k": Record(value=value, version="v", since=0.0)}, now=0.0), "k")
+
+
+@pytest.mark.parametrize("operation", ["create_job", "send_message"])
+def test_an_unknown_outcome_says_what_to_do(operation):
+    """With the operation, and since when."""
+    error = outcome_unknown(evolve(OURS, operation=operation, since=5.0))
+    assert isinstance(error, OutcomeUnknownError)
+    assert (error.operation, error.sent_at, error.reason) == (operation, 5.0, "not_recorded")
+    assert "resolve" in str(error)

@@ -15,24 +15,18 @@ from job_fakes import FakeAgent
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.jobs.handle import Turn
-from mintlify_async.model.job_ref import JobRef
+from mintlify_async.model.job_ref import End, JobRef, Stamp
+from mintlify_async.protocol.calls import CallDefaults
 
+SENT = Stamp(1795324592.125, 1795324591.0)
 REFS = [
     JobRef("docs", "job_1"),
-    JobRef("docs", "job_1", awaiting_turn=True),
-    JobRef("docs", "job_1", awaiting_turn=True, baseline="completed"),
-    JobRef("docs", "job_1", created_at=1795324592.125),
-    JobRef("docs", "job_1", awaiting_turn=True, sent_at=2.5, created_at=1.0),
-    JobRef(
-        "docs",
-        "job_1",
-        awaiting_turn=True,
-        baseline="completed",
-        baseline_pr_link="https://x/pull/1;a=b:c",
-        turn_seen=True,
-        sent_at=1795324592.1,
-    ),
-    JobRef("a:b/c", "job 1?é:=", awaiting_turn=True, baseline="odd=word:x"),
+    JobRef("docs", "job_1", was_final=True),
+    JobRef("docs", "job_1", sent=Stamp(2.5)),
+    JobRef("docs", "job_1", created=Stamp(1795324592.125)),
+    JobRef("docs", "job_1", created=SENT, sent=SENT, was_final=True),
+    JobRef("docs", "job_1", sent=SENT, end=End("odd=word:x;y/z", SENT)),
+    JobRef("a:b/c", "job 1?é:=", sent=SENT),
 ]
 
 
@@ -52,11 +46,13 @@ def sealed(body):
     return f"{body}:{zlib.crc32(body.encode()):08x}"
 
 
-@pytest.mark.parametrize("state", ["armed", "", "Turn", "turn=completed;later=1", "plain;sent=soon"])
+@pytest.mark.parametrize(
+    "state", ["armed", "Final", "final;later=1", "sent=soon", "sent=1/soon", "sent=inf", "end=completed"]
+)
 def test_an_unknown_state_is_an_error(state):
     """A later version's word must not be read as one that guards nothing."""
     with pytest.raises(ConfigurationError):
-        JobRef.parse(sealed(f"mintlify-job:1:docs:job_1:{state}"))
+        JobRef.parse(sealed(f"mintlify-job:2:docs:job_1:{state}"))
 
 
 names = st.text(min_size=1).filter(
@@ -64,21 +60,48 @@ names = st.text(min_size=1).filter(
 )
 
 
-@given(project=names, job=names, baseline=st.none() | names)
-def test_any_identifier_survives_the_text(project, job, baseline):
+@given(project=names, job=names, status=names)
+def test_any_identifier_survives_the_text(project, job, status):
     """Colons, slashes, spaces and letters of any script are encoded, and the text is one ASCII word."""
-    ref = JobRef(project, job, awaiting_turn=True, baseline=baseline)
-    assert JobRef.parse(str(ref)) == ref
+    ref = JobRef(project, job, sent=SENT, end=End(status, SENT))
+    assert JobRef.parse(str(ref)).to_dict() == ref.to_dict()
     assert str(ref).isascii()
     assert not any(character.isspace() for character in str(ref))
 
 
 def test_the_text_is_pinned():
     """References are kept in queues and databases: an old text must stay readable."""
-    assert str(JobRef("docs", "job_1")) == "mintlify-job:1:docs:job_1:plain:6406294b"
-    armed = "mintlify-job:1:docs:job_1:turn=completed:" + str(REFS[2]).rpartition(":")[2]
-    assert str(REFS[2]) == armed
-    assert JobRef.parse(f"  {armed}\n") == REFS[2]
+    assert str(JobRef("docs", "job_1")) == "mintlify-job:2:docs:job_1::" + str(REFS[0]).rpartition(":")[2]
+    armed = sealed(
+        "mintlify-job:2:docs:job_1:final;created=1795324592.125/1795324591.0;sent=1795324592.125/1795324591.0"
+    )
+    assert str(REFS[4]) == armed
+    assert JobRef.parse(f"  {armed}\n") == REFS[4]
+
+
+@pytest.mark.parametrize(
+    ("state", "ref"),
+    [
+        ("plain", JobRef("docs", "job_1")),
+        ("plain;created=1.5", JobRef("docs", "job_1", created=Stamp(1.5))),
+        ("turn=;sent=2.5", JobRef("docs", "job_1", sent=Stamp(2.5))),
+        ("turn=active;sent=2.5;created=1.5", JobRef("docs", "job_1", sent=Stamp(2.5), created=Stamp(1.5))),
+        (
+            "turn=completed;link=x%3Ay;seen=1;sent=2.5",
+            JobRef("docs", "job_1", sent=Stamp(2.5), was_final=True),
+        ),
+        ("turn=completed", None),
+        ("turn", None),
+    ],
+)
+def test_a_text_of_version_0_2_is_read(state, ref):
+    """It keeps its guard; one without the time of its follow-up is refused."""
+    text = sealed(f"mintlify-job:1:docs:job_1:{state}")
+    if ref is None:
+        with pytest.raises(ConfigurationError):
+            JobRef.parse(text)
+    else:
+        assert JobRef.parse(text).to_dict() == ref.to_dict()
 
 
 @pytest.mark.parametrize("ref", REFS)
@@ -108,17 +131,17 @@ def test_a_foreign_text_is_refused(text):
 def test_a_pickle_is_checked_like_the_text():
     """It carries the version, and one that was changed is refused."""
     pickled = pickle.dumps(JobRef("docs", "job_1"), protocol=0)
-    assert b"mintlify-job:1:docs:job_1:plain" in pickled
+    assert b"mintlify-job:2:docs:job_1:" in pickled
     with pytest.raises(ConfigurationError, match="version"):
-        pickle.loads(pickled.replace(b"mintlify-job:1:", b"mintlify-job:2:"))
+        pickle.loads(pickled.replace(b"mintlify-job:2:", b"mintlify-job:3:"))
 
 
 def test_a_newer_version_is_named():
     """A reference from a later release says that, rather than being misread."""
-    with pytest.raises(ConfigurationError, match="version '2'"):
-        JobRef.parse("mintlify-job:2:docs:job_1:plain:00000000")
-    with pytest.raises(ConfigurationError, match="version 2"):
-        JobRef.from_dict({**REFS[0].to_dict(), "version": 2})
+    with pytest.raises(ConfigurationError, match="version '3'"):
+        JobRef.parse("mintlify-job:3:docs:job_1::00000000")
+    with pytest.raises(ConfigurationError, match="version 3"):
+        JobRef.from_dict({**REFS[0].to_dict(), "version": 3})
 
 
 @pytest.mark.parametrize(
@@ -128,9 +151,13 @@ def test_a_newer_version_is_named():
         [],
         "x",
         {},
-        {"version": 1},
-        {"version": 1, "project_id": "p"},
-        {"version": 1, "project_id": 1, "id": "j"},
+        {"version": 2},
+        {"version": 2, "project_id": "p"},
+        {"version": 2, "project_id": 1, "id": "j"},
+        {"version": 2, "project_id": "p", "id": "j", "sent": {"on": 1}},
+        {"version": 2, "project_id": "p", "id": "j", "sent": {"at": "soon"}},
+        {"version": 2, "project_id": "p", "id": "j", "end": {"status": "x"}},
+        {"version": 1, "project_id": "p", "id": "j"},
     ],
 )
 def test_a_foreign_object_is_refused(stored):
@@ -182,7 +209,6 @@ async def test_a_job_is_found_by_any_id(service, job):
     assert [request.path.partition("/job/")[2] for request in service.requests] == [
         "",
         segment,
-        segment,
         f"{segment}/message",
     ]
 
@@ -195,14 +221,6 @@ async def test_an_id_that_no_path_can_name_is_not_sent(service, job):
             await session.job(JobRef("docs", job)).refresh()
     assert caught.value.field == "job_id"
     assert not service.requests
-
-
-def test_only_a_reference_that_awaits_a_turn_has_a_baseline():
-    """A baseline without a guard means nothing."""
-    with pytest.raises(ConfigurationError):
-        JobRef("docs", "job_1", baseline="completed")
-    with pytest.raises(ConfigurationError):
-        JobRef.from_dict({**REFS[0].to_dict(), "awaiting_turn": "yes"})
 
 
 def test_a_reference_is_frozen():
@@ -223,7 +241,24 @@ def test_a_session_takes_every_form():
     assert agent.looks == []
 
 
-@pytest.mark.parametrize("named", ["", "..", "a b", "https://x/y", "{", "mintlify-job:1:docs", None, 7])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "",
+        ".",
+        "..",
+        " ",
+        " job",
+        "job ",
+        "a\nb",
+        "\x7f",
+        "\ud800",
+        '{"version": 2}',
+        "mintlify-job:1:docs",
+        None,
+        7,
+    ],
+)
 def test_a_session_refuses_what_names_no_job(named):
     """The error comes before any request."""
     agent = FakeAgent()
@@ -231,10 +266,16 @@ def test_a_session_refuses_what_names_no_job(named):
         agent.job(named)
 
 
+@pytest.mark.parametrize("named", ["job 7/é", "https://x/y", "{", "a:b", "'job'", "mintlify-jobs"])
+def test_a_session_takes_any_id(named):
+    """The interface does not show the format of a job's id."""
+    assert FakeAgent().job(named).id == named
+
+
 def test_a_bare_id_needs_a_project():
     """Without one there is no path to ask."""
     agent = FakeAgent()
-    agent.project_id = None
+    agent.defaults = CallDefaults()
     with pytest.raises(ConfigurationError) as caught:
         agent.job("job_1")
     assert caught.value.field == "project_id"

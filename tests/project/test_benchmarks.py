@@ -12,6 +12,8 @@ from benchmarks import __main__ as command
 from benchmarks import bodies, growing, measuring, report, rows, server, subjects
 from benchmarks.held import Held
 
+pytestmark = pytest.mark.sweep
+
 SMALL = measuring.Effort(rounds=1, small=True)
 RELAY = ("fastapi", "uvicorn", "cryptography")
 NEEDS = {"relay": RELAY, "hostile": RELAY}

@@ -13,11 +13,12 @@ from secret_guard import Keys
 
 from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
 from mintlify_async.model.job import Job, JobStatus
-from mintlify_async.protocol.requests import (
-    ask_request,
-    create_job_request,
-    get_job_request,
-    send_message_request,
+from mintlify_async.protocol.calls import (
+    CallDefaults,
+    ask_call,
+    create_job_call,
+    get_job_call,
+    send_message_call,
 )
 
 KEYS = Keys()
@@ -26,20 +27,24 @@ MESSAGE = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
 EMOJI = "\U0001f600"
 
 OPERATIONS = {
-    "4.1": (create_job_request, ("p", "x"), "POST", "/v2/agent/p/job", "admin"),
-    "4.2": (send_message_request, ("p", "j", "x"), "POST", "/v2/agent/p/job/j/message", "admin"),
-    "4.3": (ask_request, ("d", "x"), "POST", "/discovery/v2/assistant/d/message", "assistant"),
-    "4.4": (get_job_request, ("p", "j"), "GET", "/v2/agent/p/job/j", "admin"),
+    "4.1": (create_job_call(CallDefaults(project_id="p"), "x"), "POST", "/v2/agent/p/job", "admin"),
+    "4.2": (send_message_call(CallDefaults(), "p", "j", "x"), "POST", "/v2/agent/p/job/j/message", "admin"),
+    "4.3": (
+        ask_call(CallDefaults(domain="d"), "x", {}),
+        "POST",
+        "/discovery/v2/assistant/d/message",
+        "assistant",
+    ),
+    "4.4": (get_job_call(CallDefaults(), "p", "j"), "GET", "/v2/agent/p/job/j", "admin"),
 }
 
 
 @pytest.mark.parametrize("section", OPERATIONS)
 def test_each_operation_has_its_method_path_and_key(section):
     """Sections 4 and 5."""
-    build, arguments, method, path, key = OPERATIONS[section]
-    request = build(Assumptions(), *arguments)
-    assert (request.method, request.path, request.key_kind) == (method, path, key)
-    assert (request.body is None) is (method == "GET")
+    call, method, path, key = OPERATIONS[section]
+    assert (call.method, call.path, call.key_kind) == (method, path, key)
+    assert (call.body is None) is (method == "GET")
 
 
 async def test_each_operation_on_the_wire(service):
@@ -49,6 +54,7 @@ async def test_each_operation_on_the_wire(service):
     async with service.session() as session:
         job = session.job("j")
         await session.create_job("x")
+        await job.refresh()
         await job.send("y")
         await session.ask("z")
     seen = [
@@ -242,7 +248,7 @@ def test_the_kinds_of_keys():
 
 async def test_the_limits_of_use(service):
     """Section 8: two limits of the agent, three of the assistant, each in its window."""
-    async with service.session(quota=Quota.interface()) as session:
+    async with service.session(quota=Quota()) as session:
         left = [
             (limit.limit, limit.amount, limit.per)
             for operation in ("create_job", "send_message", "ask")

@@ -12,21 +12,29 @@ from mintlify_async import (
     APIConnectionError,
     ConfigurationError,
     Limit,
+    MemoryStore,
     MintlifySession,
     OutcomeUnknownError,
     Quota,
     QuotaExceededError,
     RateLimitError,
+    StateError,
     Timeouts,
 )
-from mintlify_async.quota import MemoryQuotaStore, QuotaScope
-from mintlify_async.testing import Limits, LocalService, Reset, VirtualClock
+from mintlify_async.quota.gate import QuotaScope
+from mintlify_async.testing import Limits, LocalService, Reset
+from mintlify_async.testing.virtual_time import virtual_time
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[LocalService]:
-    async with LocalService(clock=VirtualClock()) as service:
-        yield service
+    with virtual_time():
+        async with LocalService() as service:
+            yield service
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def left(quota: Quota, service: LocalService, operation: Any = "create_job") -> int:
@@ -44,7 +52,7 @@ async def test_no_quota_unless_asked_for(service: LocalService):
 
 async def test_the_hundred_and_first_is_not_sent(service: LocalService):
     """The refusal comes before any I/O; follow-ups and polls are still sent."""
-    async with service.session(quota=Quota.interface()) as session:
+    async with service.session(quota=Quota()) as session:
         jobs = [await session.create_job("Fix it") for _ in range(100)]
         with pytest.raises(QuotaExceededError) as refused:
             await session.create_job("Fix it")
@@ -57,7 +65,7 @@ async def test_the_hundred_and_first_is_not_sent(service: LocalService):
 
 async def test_the_session_tells_what_is_left(service: LocalService):
     """By operation, for its own project, domain and key; without a quota there is nothing to tell."""
-    async with service.session(quota=Quota.interface()) as session, service.session() as free:
+    async with service.session(quota=Quota()) as session, service.session() as free:
         await session.create_job("Fix it")
         await session.ask("Hello")
         found = {
@@ -80,7 +88,7 @@ async def test_the_session_tells_what_is_left(service: LocalService):
 
 async def test_polls_take_no_slot(service: LocalService):
     """The interface does not limit looks at a job."""
-    quota = Quota.interface(create_job=1)
+    quota = Quota(create_job=1)
     async with service.session(quota=quota) as session:
         done = await session.run_job("Fix it", timeout=900)
     assert done.status == "completed"
@@ -90,7 +98,7 @@ async def test_polls_take_no_slot(service: LocalService):
 async def test_every_attempt_takes_a_slot(service: LocalService):
     """A POST that was refused and sent again has cost two."""
     service.script.create_job(status=429, headers={"Retry-After": "2"}, times=1)
-    quota = Quota.interface()
+    quota = Quota()
     async with service.session(quota=quota) as session:
         await session.create_job("Fix it")
         assert await left(quota, service) == 98
@@ -99,7 +107,7 @@ async def test_every_attempt_takes_a_slot(service: LocalService):
 
 async def test_what_was_not_sent_gives_its_slots_back(service: LocalService):
     """No server listened: no attempt counts."""
-    quota = Quota.interface()
+    quota = Quota()
     async with service.session(quota=quota) as session:
         async with service.refusing():
             with pytest.raises(APIConnectionError) as failed:
@@ -111,7 +119,7 @@ async def test_what_was_not_sent_gives_its_slots_back(service: LocalService):
 async def test_what_may_have_been_sent_keeps_its_slot(service: LocalService):
     """The connection broke after the request: it may count at the service, so it counts here."""
     service.script.create_job(fault=Reset())
-    quota = Quota.interface()
+    quota = Quota()
     async with service.session(quota=quota) as session:
         with pytest.raises(OutcomeUnknownError):
             await session.create_job("Fix it")
@@ -122,7 +130,7 @@ async def test_what_may_have_been_sent_keeps_its_slot(service: LocalService):
 async def test_a_refusal_of_the_service_is_shown_as_its_own(service: LocalService, mode: Any):
     """A 429 without a time blocks for a minute, longer than the call may last: the caller sees the 429."""
     service.script.create_job(status=429, times=1)
-    async with service.session(quota=Quota.interface(mode=mode)) as session:
+    async with service.session(quota=Quota(mode=mode), timeouts=Timeouts(request=50)) as session:
         with pytest.raises(RateLimitError):
             await session.create_job("Fix it")
     assert service.requests.count("create_job") == 1
@@ -130,9 +138,9 @@ async def test_a_refusal_of_the_service_is_shown_as_its_own(service: LocalServic
 
 async def test_a_refusal_of_one_session_stops_the_other(service: LocalService):
     """Two sessions, one store: the second is stopped here while the service wants no more."""
-    store = MemoryQuotaStore()
+    store = MemoryStore()
     service.script.create_job(status=429, headers={"Retry-After": "300"}, times=1)
-    quotas = [Quota.interface(store=store) for _ in range(2)]
+    quotas = [Quota(store=store) for _ in range(2)]
     async with service.session(quota=quotas[0]) as mine, service.session(quota=quotas[1]) as yours:
         with pytest.raises(RateLimitError):
             await mine.create_job("Fix it")
@@ -143,48 +151,84 @@ async def test_a_refusal_of_one_session_stops_the_other(service: LocalService):
     assert service.requests.count("create_job") == 1
 
 
-async def test_forty_callers_wait_and_the_service_refuses_none():
+async def test_forty_callers_wait_and_the_service_refuses_none(service: LocalService):
     """A service that allows ten a minute, forty callers at once who wait: four waves and no 429."""
-    limits = Limits(create_job=10, agent_window=60.0)
-    async with LocalService(clock=VirtualClock(), limits=limits) as service:
-        quota = Quota.interface(create_job=Limit(10, per=60), mode="wait")
-        patient = Timeouts(request=600)
-        async with service.session(quota=quota, timeouts=patient) as session:
-            jobs = await asyncio.gather(*(session.create_job(f"Fix {number}") for number in range(40)))
-        assert len({job.id for job in jobs}) == 40
-        assert service.requests.count("create_job") == 40
-        assert 180 <= service.clock.now() < 200
+    service.limits = Limits(create_job=10, agent_window=60.0)
+    quota, start = Quota(create_job=Limit(10, per=60), mode="wait"), now()
+    async with service.session(quota=quota, timeouts=Timeouts(request=600)) as session:
+        jobs = await asyncio.gather(*(session.create_job(f"Fix {number}") for number in range(40)))
+        duration = now() - start
+    assert len({job.id for job in jobs}) == 40
+    assert service.requests.count("create_job") == 40
+    assert 180 <= duration < 200
 
 
 async def test_a_wait_that_is_too_long_is_refused_at_once(service: LocalService):
     """In wait mode a call's own time limit bounds the wait for a slot, too."""
-    async with service.session(quota=Quota.interface(create_job=1, mode="wait")) as session:
+    async with service.session(quota=Quota(create_job=1, mode="wait")) as session:
         await session.create_job("Fix it")
-        before = service.clock.now()
+        before = now()
         with pytest.raises(QuotaExceededError) as refused:
             await session.create_job("Fix it")
-    assert service.clock.now() - before < 5
+    assert now() - before < 5
     assert refused.value.retry_after == pytest.approx(3600, abs=5)
 
 
-async def test_reset_headers_of_the_service_teach(service: LocalService):
-    """Another client used 95 of the hundred: the service says so, and five are sent, not a hundred."""
-    other = service.session()
-    service.limits = Limits(reset_headers=True)
-    async with other:
-        for _ in range(95):
-            await other.create_job("Fix it")
-    async with service.session(quota=Quota.interface()) as session:
-        for _ in range(5):
+async def test_the_reset_header_of_a_429_counts(service: LocalService):
+    """Without a Retry-After, the end of the service's own window is the end of the block."""
+    service.script.create_job(status=429, headers={"X-RateLimit-Reset": "300"}, times=1)
+    async with service.session(quota=Quota()) as session:
+        with pytest.raises(RateLimitError):
             await session.create_job("Fix it")
-        with pytest.raises(QuotaExceededError):
+        (remaining,) = await session.quota_left("create_job")
+    assert remaining.blocked == pytest.approx(300, abs=5)
+
+
+async def test_unblock_by_operation(service: LocalService):
+    """A user names the operation; the project, the domain and the key are the session's (D9)."""
+    service.script.create_job(status=429, headers={"Retry-After": "3000"}, times=1)
+    service.script.ask(status=429, headers={"Retry-After": "3000"}, times=1)
+    async with service.session(quota=Quota(mode="wait"), timeouts=Timeouts(request=4000)) as session:
+        jobs = [asyncio.create_task(session.create_job("Fix it")) for _ in range(3)]
+        await asyncio.sleep(5)
+        with pytest.raises(RateLimitError):
+            await session.with_options(retry=None).ask("Hello")
+        start = now()
+        for operation in ("create_job", "ask"):
+            await session.unblock(operation)  # type: ignore[arg-type]
+        await asyncio.gather(*jobs[1:], asyncio.ensure_future(text_of(session)))
+        assert now() - start < 5
+        for job in jobs:
+            job.cancel()
+        with pytest.raises(ConfigurationError):
+            await session.unblock("get_job")  # type: ignore[arg-type]
+
+
+async def text_of(session: MintlifySession) -> str:
+    return (await session.ask("Hello")).text
+
+
+class AwayStore(MemoryStore):
+    """Answers until a 429 is to be noted."""
+
+    async def read(self, keys: Any) -> Any:
+        raise StateError("the store is away")
+
+
+async def test_a_refusal_that_cannot_be_noted_is_still_the_refusal(
+    service: LocalService, caplog: pytest.LogCaptureFixture
+):
+    """The caller gets the service's error, not the store's (D8)."""
+    service.script.create_job(status=429, headers={"Retry-After": "300"}, times=1)
+    async with service.session(quota=Quota(store=AwayStore())) as session:
+        with pytest.raises(RateLimitError):
             await session.create_job("Fix it")
-    assert service.requests.count("create_job") == 100
+    assert "could not be noted" in caplog.text
 
 
 async def test_questions_count_for_key_and_domain(service: LocalService):
     """One question takes one slot of each of the assistant's three limits, under the key's fingerprint."""
-    quota = Quota.interface(ask_per_key=1)
+    quota = Quota(ask_per_key=1)
     async with service.session(quota=quota) as session:
         await session.ask("Hello")
         with pytest.raises(QuotaExceededError) as refused:
@@ -196,7 +240,7 @@ async def test_questions_count_for_key_and_domain(service: LocalService):
 
 async def test_one_quota_for_all_sessions_of_a_process(service: LocalService):
     """with_options shares it; so does a second session that is given the same one."""
-    quota = Quota.interface(create_job=2)
+    quota = Quota(create_job=2)
     first, second = service.session(quota=quota), service.session(quota=quota)
     async with first, second:
         await first.create_job("Fix it")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import itertools
+import random
 from collections.abc import AsyncIterator
 from typing import Self
 
@@ -20,18 +22,19 @@ from mintlify_async.errors import (
 from mintlify_async.rendering.edits import Edits
 from mintlify_async.rendering.markdown import extras_markdown
 from mintlify_async.rendering.splitting import Edit
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut
 
 
-@pytest.fixture
-async def clock():
-    return VirtualClock()
+@pytest.fixture(autouse=True)
+def time(virtual):
+    """Every test here runs in virtual time."""
+    return virtual
 
 
 @pytest.fixture
-async def service(clock):
-    async with LocalService(clock=clock) as service:
+async def service(time):
+    async with LocalService() as service:
         yield service
 
 
@@ -58,55 +61,56 @@ async def collect(edits, seen: list[Edit]) -> None:
         seen.append(edit)
 
 
-async def show(edits, clock, *, takes: float = 0.0) -> tuple[list[Edit], list[tuple[float, float]]]:
+async def show(edits, *, takes: float = 0.0) -> tuple[list[Edit], list[tuple[float, float]]]:
     """Consume like a chat surface whose every edit *takes* some time; return the edits and when each ran."""
-    seen, times = [], []
+    loop, seen, times = asyncio.get_running_loop(), [], []
+    start = loop.time()
     async for edit in edits:
-        begun = clock.now()
-        await clock.sleep(takes)
+        begun = loop.time() - start
+        await asyncio.sleep(takes)
         seen.append(edit)
-        times.append((begun, clock.now()))
+        times.append((begun, loop.time() - start))
     return seen, times
 
 
-async def test_an_answer_grows_at_a_bounded_rate(service, session, clock):
+async def test_an_answer_grows_at_a_bounded_rate(service, session, time):
     """No edit begins sooner than ``every`` after the last was done; the text arrives whole."""
     words = [f"word{n} " for n in range(400)]
     service.script.ask(events=answer(*words), pause=0.05)
-    edits, times = await show(session.ask("Hi").edits(every=1.2, limit=4000), clock, takes=0.3)
+    edits, times = await show(session.ask("Hi").edits(every=1.2, limit=4000), takes=0.3)
     assert edits[-1] == Edit(index=0, text="".join(words).strip(), delta=edits[-1].delta, final=True)
     gaps = [begun - done for (_, done), (begun, _) in itertools.pairwise(times)]
     assert min(gaps) >= 1.2 - 1e-9
-    assert clock.now() == times[-1][1]  # the end is known with the last edit
+    assert time.now() == pytest.approx(times[-1][1])  # the end is known with the last edit
     assert 12 <= len(edits) <= 16  # 20 s of answer at one edit in 1.5 s: read on, not waited for
     assert all(not edit.final for edit in edits[:-1])
     assert all(later.text.startswith(edit.text) for edit, later in itertools.pairwise(edits))
 
 
-async def test_the_first_words_come_at_once(service, session, clock):
+async def test_the_first_words_come_at_once(service, session, time):
     """A person who waits sees something as soon as there are three words: the last two are held back."""
     service.script.ask(events=[*answer("Hello there to ", end=False), 5.0, *answer("you")[2:]])
     async with session.ask("Hi") as reply:
         edits = reply.edits(every=1.2, limit=2000)
         first = await anext(edits)
-        assert (first.text, first.final, clock.now()) == ("Hello", False, 0.0)
+        assert (first.text, first.final, time.now()) == ("Hello", False, 0.0)
         assert [edit.text async for edit in edits][-1] == "Hello there to you"
 
 
-async def test_a_burst_is_one_edit(service, session, clock):
+async def test_a_burst_is_one_edit(service, session, time):
     """What is there at once is shown at once."""
     service.script.ask(events=answer("All ", "of ", "it ", "at once."))
-    await clock.settle()
-    edits, _ = await show(session.ask("Hi").edits(every=1.2), clock)
+    await asyncio.sleep(0.1)
+    edits, _ = await show(session.ask("Hi").edits(every=1.2))
     assert edits[-1].text == "All of it at once."
     assert len(edits) <= 2
 
 
-async def test_a_long_answer_goes_on_in_the_next_message(service, session, clock):
+async def test_a_long_answer_goes_on_in_the_next_message(service, session, time):
     """Each message ends with one final edit; code blocks are whole in each."""
     text = "Intro.\n\n```python\n" + "print('hello')\n" * 60 + "```\n\n" + "And the rest of it. " * 30
     service.script.ask(events=answer(*[text[i : i + 7] for i in range(0, len(text), 7)]), pause=0.005)
-    edits, _ = await show(session.ask("Hi").edits(every=0.5, limit=500), clock)
+    edits, _ = await show(session.ask("Hi").edits(every=0.5, limit=500))
     finals = [edit for edit in edits if edit.final]
     assert [edit.index for edit in finals] == list(range(edits[-1].index + 1))
     assert all(edit.text.count("```") % 2 == 0 for edit in edits)
@@ -116,7 +120,7 @@ async def test_a_long_answer_goes_on_in_the_next_message(service, session, clock
     assert printed.count("And the rest of it.") == 30
 
 
-async def test_a_failure_comes_after_the_last_text(service, session, clock):
+async def test_a_failure_comes_after_the_last_text(service, session, time):
     """What had come is shown whole before the error."""
     service.script.ask(
         events=[*answer("Half ", "an answ", end=False), {"type": "error", "errorText": "overloaded"}]
@@ -128,7 +132,7 @@ async def test_a_failure_comes_after_the_last_text(service, session, clock):
     assert not editing_tasks()
 
 
-async def test_a_cut_comes_after_the_last_text(service, session, clock):
+async def test_a_cut_comes_after_the_last_text(service, session, time):
     """A connection lost in the middle: the same."""
     service.script.ask(events=answer("Half ", "an answ", end=False), done=False, fault=Cut(at=-1, how="rst"))
     seen = []
@@ -152,7 +156,7 @@ async def test_an_answer_without_text_gives_no_edit(service, session):
     assert [edit async for edit in session.ask("Hi").edits()] == []
 
 
-async def test_break_leaves_nothing_behind(service, session, clock):
+async def test_break_leaves_nothing_behind(service, session, time):
     """The task ends, and the service sees the client leave."""
     service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
     async for _ in session.ask("Hi").edits(every=1.2):
@@ -161,11 +165,11 @@ async def test_break_leaves_nothing_behind(service, session, clock):
     for _ in range(5):
         await asyncio.sleep(0)
     assert not editing_tasks()
-    await clock.settle()
+    await asyncio.sleep(0.1)
     assert service.requests[-1].client_left
 
 
-async def test_close_and_the_block_leave_nothing_behind(service, session, clock):
+async def test_close_and_the_block_leave_nothing_behind(service, session, time):
     """At the block's end the task has ended and the reply is closed."""
     service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
     reply = session.ask("Hi")
@@ -177,31 +181,31 @@ async def test_close_and_the_block_leave_nothing_behind(service, session, clock)
     assert [edit async for edit in edits] == []
 
 
-async def test_a_cancelled_consumer_leaves_nothing_behind(service, session, clock):
+async def test_a_cancelled_consumer_leaves_nothing_behind(service, session, time):
     """Cancelled in a step or between two: the same."""
     for takes in (0.0, 50.0):
         service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
 
         async def consume(takes: float = takes) -> None:
             async with session.ask("Hi") as reply:
-                await show(reply.edits(every=1.2), clock, takes=takes)
+                await show(reply.edits(every=1.2), takes=takes)
 
         task = asyncio.create_task(consume())
-        await clock.sleep(10)
+        await asyncio.sleep(10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         del task
-        await clock.settle()
+        await asyncio.sleep(0.1)
         assert not editing_tasks()
 
 
-async def test_the_reading_ends_with_its_consumers_task(service, session, clock):
+async def test_the_reading_ends_with_its_consumers_task(service, session, time):
     """Cancelled outside any block, while its traceback still holds the iterator."""
     chat = session.conversation()
     service.script.ask(events=answer(*["word "] * 1000), pause=0.1)
-    task = asyncio.create_task(show(chat.ask("Hi").edits(every=1.2), clock))
-    await clock.sleep(10)
+    task = asyncio.create_task(show(chat.ask("Hi").edits(every=1.2)))
+    await asyncio.sleep(10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError) as held:
         await task
@@ -215,13 +219,14 @@ async def test_the_reading_ends_with_its_consumers_task(service, session, clock)
 async def test_many_replies_in_one_task_leave_nothing_with_it(service, session):
     """A bot's loop may show thousands of answers from one task."""
     for _ in range(3):
-        await show(session.ask("Hi").edits(every=0.0), session.clock)
+        await show(session.ask("Hi").edits(every=0.0))
         async for _edit in session.ask("Hi").edits(every=0.0):
             break
+    await asyncio.sleep(0.1)
     assert len(asyncio.current_task()._callbacks or ()) <= 1
 
 
-async def test_a_step_that_is_cancelled_loses_nothing(service, session, clock):
+async def test_a_step_that_is_cancelled_loses_nothing(service, session, time):
     """A timeout around a step: iteration goes on."""
     service.script.ask(events=answer("one ", "two ", "three ", "four"), pause=3.0)
     async with session.ask("Hi") as reply:
@@ -229,7 +234,7 @@ async def test_a_step_that_is_cancelled_loses_nothing(service, session, clock):
         texts = []
         while True:
             try:
-                async with clock.deadline(clock.now() + 1.0):
+                async with asyncio.timeout(1.0):
                     texts.append((await anext(edits)).text)
             except TimeoutError:
                 continue
@@ -238,7 +243,7 @@ async def test_a_step_that_is_cancelled_loses_nothing(service, session, clock):
     assert texts[-1] == "one two three four"
 
 
-async def test_closing_the_reply_elsewhere_ends_quietly(service, session, clock):
+async def test_closing_the_reply_elsewhere_ends_quietly(service, session, time):
     """What had come is shown, then it is over; a tail belongs to whole answers alone."""
     service.script.ask(events=[*answer("some ", "more ", "words", end=False), 100.0])
     reply = session.ask("Hi")
@@ -248,7 +253,7 @@ async def test_closing_the_reply_elsewhere_ends_quietly(service, session, clock)
     assert [edit.text async for edit in edits] == ["some more words"]
 
 
-async def test_one_reader_at_a_time(service, session, clock):
+async def test_one_reader_at_a_time(service, session, time):
     """A second step meanwhile is a mistake."""
     service.script.ask(events=[5.0, *answer("Hello")])
     edits = session.ask("Hi").edits()
@@ -260,7 +265,7 @@ async def test_one_reader_at_a_time(service, session, clock):
     await edits.close()
 
 
-async def test_a_character_in_two_deltas_is_shown_whole(service, session, clock):
+async def test_a_character_in_two_deltas_is_shown_whole(service, session, time):
     """Half a surrogate pair waits for its other half."""
     service.script.ask(events=[*answer("Hi \ud83d", end=False), 5.0, *answer("\ude00 there")[2:]])
     texts = [edit.text async for edit in session.ask("Hi").edits(every=0.1)]
@@ -268,7 +273,7 @@ async def test_a_character_in_two_deltas_is_shown_whole(service, session, clock)
     assert all("\ufffd" not in text for text in texts)
 
 
-async def test_two_texts_of_one_answer_do_not_run_together(service, session, clock):
+async def test_two_texts_of_one_answer_do_not_run_together(service, session, time):
     """What is said before and after a search stands in two paragraphs."""
     events = [
         {"type": "text-start", "id": "a"},
@@ -284,7 +289,7 @@ async def test_two_texts_of_one_answer_do_not_run_together(service, session, clo
     assert texts[-1] == "I will look.\n\nFound it."
 
 
-async def test_a_tail_comes_below_and_the_suggestions_go(service, session, clock):
+async def test_a_tail_comes_below_and_the_suggestions_go(service, session, time):
     """With a tail the suggestions block is no part of the text, at any moment."""
     text = "See the guide.\n\n```suggestions\n(Quick start)[/quickstart]\n```\n"
     source = {"type": "source-url", "sourceId": "s", "url": "https://docs.acme.com/guide", "title": "Guide"}
@@ -300,7 +305,7 @@ async def test_a_tail_comes_below_and_the_suggestions_go(service, session, clock
     assert not any("sugg" in text or "`" in text for text in texts)
 
 
-async def test_a_reply_that_was_begun_is_shown_from_its_beginning(service, session, clock):
+async def test_a_reply_that_was_begun_is_shown_from_its_beginning(service, session, time):
     """Some events may have been read before."""
     service.script.ask(events=answer("one ", "two ", "three"))
     async with session.ask("Hi") as reply:
@@ -336,19 +341,87 @@ async def test_blanks_that_come_one_by_one_are_not_joined_before_a_word(service,
     assert edits[-1].text == "One" + " \n" * 300 + "two"
 
 
-async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service, session, clock):
-    """A task that does more than one step may have failed; the text is not told as whole."""
+async def test_a_consumers_task_that_ends_stops_the_reading_and_says_so(service, session):
+    """Its loop may have failed; the text is not passed off as complete."""
     service.script.ask(events=answer("one ", "two ", "three ", "four"), pause=1.0)
     edits = session.ask("Hi").edits(every=0.1)
 
-    async def step() -> str:
-        return (await anext(edits)).text
+    async def first() -> str:
+        async for edit in edits:
+            return edit.text
+        return ""
 
-    assert await asyncio.create_task(step()) == "one"
+    assert await asyncio.create_task(first()) == "one"
     await asyncio.sleep(0)
-    with pytest.raises(StateError, match=r"make tasks of `anext\(edits\)` alone"):
+    with pytest.raises(StateError, match="the task that read these edits has ended"):
         await collect(edits, [])
     assert not editing_tasks()
+
+
+async def test_steps_may_be_tasks_of_their_own(service, session):
+    """As ``asyncio.wait_for`` makes them on Python 3.11."""
+    service.script.ask(events=answer("one ", "two ", "three ", "four"), pause=1.0)
+    edits, texts = session.ask("Hi").edits(every=0.1), []
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            texts.append((await asyncio.create_task(edits.__anext__())).text)
+    assert texts[-1] == "one two three four"
+
+
+SEARCH = [
+    {"type": "tool-input-available", "toolCallId": "c", "toolName": "search", "input": {}},
+    8.0,
+    {"type": "tool-output-available", "toolCallId": "c", "output": {}},
+]
+
+
+@pytest.mark.parametrize("every", [0.0, 0.5, 1.2, 3.0])
+async def test_a_pause_shows_what_is_held_back(service, session, every):
+    """As soon as nothing has come for ``every`` seconds, and a quarter of a second at least."""
+    service.script.ask(events=[*answer("Hel", "lo", end=False), 60.0, *answer(" there")[2:]])
+    edits, times = await show(session.ask("Hi").edits(every=every))
+    assert [edit.text for edit in edits] == ["Hello", "Hello there"]
+    assert [begun for begun, _ in times] == pytest.approx([max(every, 0.25), 60.0], abs=0.01)
+
+
+async def test_no_last_word_is_missing_while_the_service_searches(service, session):
+    """The sentence before a search is complete for as long as the search takes."""
+    events = answer(*"Let me look that up.".partition("look"), end=False)
+    text = [{"type": "text-start", "id": "1"}, {"type": "text-delta", "id": "1", "delta": "Here it is."}]
+    service.script.ask(events=[*events, *SEARCH, *text, {"type": "finish"}])
+    edits, times = await show(session.ask("Hi").edits(every=1.2), takes=0.1)
+    assert [edit.text for edit in edits] == [
+        "Let me look",
+        "Let me look that up.",
+        "Let me look that up.\n\nHere it is.",
+    ]
+    assert times[1][0] == pytest.approx(1.3, abs=0.01)
+    assert "".join(edit.delta for edit in edits) == edits[-1].text
+
+
+async def test_what_a_pause_has_shown_is_not_shown_again(service, session):
+    """A pause before the end: there is nothing to add but the text below."""
+    service.script.ask(events=[*answer("Hello there.", end=False), 5.0, *answer()[2:]])
+    edits, _ = await show(session.ask("Hi").edits(every=1.0))
+    assert [edit.text for edit in edits] == ["Hello there."]
+    service.script.ask(events=[*answer("Hello there.", end=False), 5.0, *answer()[2:]])
+    edits, _ = await show(session.ask("Hi").edits(every=1.0, tail=lambda reply: "Below."))
+    assert [(edit.text, edit.final) for edit in edits] == [
+        ("Hello there.", False),
+        ("Hello there.\n\nBelow.", True),
+    ]
+
+
+@pytest.mark.parametrize("every", [0.1, 0.7, 2.5])
+async def test_the_rate_is_bounded_whatever_the_pauses(service, session, every):
+    """Neither a pause nor a slow surface makes two edits come sooner after one another."""
+    pick = random.Random(every)
+    events = [item for n in range(60) for item in (*answer(f"word{n} ")[2:3], pick.choice([0.0, 0.05, 1, 4]))]
+    service.script.ask(events=[*answer(end=False), *events, *answer()[2:]])
+    edits, times = await show(session.ask("Hi").edits(every=every, limit=200), takes=0.2)
+    assert min(begun - done for (_, done), (begun, _) in itertools.pairwise(times)) >= every - 1e-6
+    words = " ".join({edit.index: edit.text for edit in edits}.values()).split()
+    assert words == [f"word{n}" for n in range(60)]
 
 
 class ManyPieces:
@@ -384,9 +457,9 @@ class ManyPieces:
     async def __aexit__(self, *error: object) -> None: ...
 
 
-async def test_many_small_pieces_are_read_once(clock):
+async def test_many_small_pieces_are_read_once(time):
     """The text before a piece is not put together to see whether there was any."""
     answer = ManyPieces(800)
-    texts = [edit.text async for edit in Edits(answer, clock, every=0.0, limit=10_000) if edit.final]
+    texts = [edit.text async for edit in Edits(answer, every=0.0, limit=10_000) if edit.final]
     assert texts == ["\n\n".join(f"p{n}" for n in range(800))]
     assert answer.looks == 1

@@ -16,7 +16,7 @@ from mintlify_async import (
     StreamInterruptedError,
     Timeouts,
 )
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut
 
 ACCOUNT = {
@@ -309,8 +309,7 @@ async def test_closing_ends_a_tls_handshake_at_once(name):
         writer.close()
 
     server, address = await served_by(mute)
-    clock = VirtualClock()  # stands still: no limit can pass
-    session = MintlifySession(base_url=f"https://{address}", clock=clock, **ACCOUNT)
+    session = MintlifySession(base_url=f"https://{address}", **ACCOUNT)
     call = asyncio.create_task(error_of(CALLS[name](session, {})))
     await arrived.wait()
     await session.close()
@@ -341,7 +340,7 @@ async def test_closing_ends_a_call_that_was_sent(name):
         writer.close()
 
     server, address = await served_by(mute)
-    session = MintlifySession(base_url=f"http://{address}", clock=VirtualClock(), **ACCOUNT)
+    session = MintlifySession(base_url=f"http://{address}", **ACCOUNT)
     call = asyncio.create_task(error_of(CALLS[name](session, {})))
     await arrived.wait()
     await session.close()

@@ -14,7 +14,9 @@ import pytest
 
 from mintlify_async import MintlifyError
 from mintlify_async.runtime.timers import TimerEntry
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
+
+pytestmark = pytest.mark.sweep
 
 TIMES = 50
 OURS = re.compile(r"mintlify_async\.(?!testing)|aiohttp\.(client|connector|streams)|_?asyncio\.")
@@ -70,7 +72,7 @@ async def fail_once(session, service, fault, body):
 async def test_fifty_times_in_a_row(name):
     """Descriptors, tasks and objects are what they were; then the session still works."""
     fault, body = FAULTS[name]
-    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         for _ in range(5):  # caches fill
             await fail_once(session, service, fault, body)
         await settle(service)

@@ -20,7 +20,9 @@ from served import Served
 
 from mintlify_async import (
     ConfigurationError,
+    MintlifyError,
     MintlifySession,
+    NotFoundError,
     RetryPolicy,
     StateError,
     StreamInterruptedError,
@@ -242,7 +244,7 @@ async def test_with_options_shares_connections_and_changes_defaults(service):
 async def test_with_options_refuses_what_it_does_not_know(service):
     """The error names it."""
     async with service.session() as session:
-        for name, value in (("admin_key", "x"), ("hooks", None), ("project_id", ""), ("max_event_bytes", 0)):
+        for name, value in (("clock", None), ("hooks", None), ("project_id", "")):
             with pytest.raises(ConfigurationError) as caught:
                 session.with_options(**{name: value})
             assert caught.value.field == name
@@ -267,43 +269,6 @@ async def test_an_answer_gives_its_connection_back(service):
         for _ in range(5):
             await session.ask("How do I log in?")
     assert len({request.port for request in service.requests}) == 1
-
-
-async def test_hooks_see_each_attempt(service):
-    """Request, answer and retry, with ids, status, attempt and duration."""
-    seen = []
-    service.script.create_job(status=429, headers={"Retry-After": "0", "X-Request-Id": "r1"})
-    async with service.session(
-        on_request=seen.append, on_response=seen.append, on_retry=seen.append
-    ) as session:
-        await session.create_job("x")
-    assert [type(event).__name__ for event in seen] == [
-        "RequestSent",
-        "ResponseReceived",
-        "RetryScheduled",
-        "RequestSent",
-        "ResponseReceived",
-    ]
-    assert (seen[0].operation, seen[0].attempt, seen[0].route) == (
-        "create_job",
-        1,
-        "/v2/agent/{project_id}/job",
-    )
-    assert (seen[1].status, seen[1].request_id) == (429, "r1")
-    assert seen[1].seconds >= 0
-    assert seen[2].delay == 0
-    assert (seen[3].attempt, seen[4].status) == (2, 201)
-
-
-async def test_a_hook_that_fails_harms_nothing(service, caplog):
-    """It is logged."""
-
-    def broken(event):
-        raise ValueError("mine")
-
-    async with service.session(on_request=broken, on_response=broken) as session:
-        assert (await session.create_job("x")).id == "job_1"
-    assert "a hook of the session failed" in caplog.text
 
 
 async def test_logs_are_quiet_and_hold_no_text(service, caplog):
@@ -373,7 +338,7 @@ async def test_a_job_is_named_by_its_handle_or_its_record(service):
         assert elsewhere.job(turn).ref.awaiting_turn
         with pytest.raises(ConfigurationError, match="project_id="):
             elsewhere.with_options(project_id=None).job(job)
-    assert [request.method for request in service.requests] == ["POST", "GET", "GET", "POST"]
+    assert [request.method for request in service.requests] == ["POST", "GET", "POST"]
 
 
 @pytest.mark.parametrize(
@@ -382,9 +347,8 @@ async def test_a_job_is_named_by_its_handle_or_its_record(service):
         (None, "got NoneType"),
         (7, "got int"),
         ({"id": "job_1"}, "got dict: read a stored reference with JobRef.from_dict"),
-        ('{"id": "job_1"}', "JobRef.from_json"),
-        ("https://dashboard.mintlify.com/acme/job_1", "neither a reference nor a job id"),
-        ('"job_1"', "neither a reference nor a job id"),
+        ('{"version": 2, "project_id": "docs", "id": "job_1"}', "JobRef.from_json"),
+        ("mintlify-job:2:docs:job_1", "cut or changed"),
     ],
 )
 async def test_what_names_no_job_is_refused(service, ref, says):
@@ -395,3 +359,47 @@ async def test_what_names_no_job_is_refused(service, ref, says):
     assert caught.value.field == "ref"
     assert says in str(caught.value)
     assert "handle" in str(caught.value).lower()
+
+
+async def test_each_customer_is_polled_with_its_own_key(service):
+    """Connections are shared, keys and projects are not: also the polls of a wait use the customer's own."""
+    keys = [service.admin_key, "mint_the_key_of_another_customer"]
+    async with service.session() as session:
+        customers = [session, session.with_options(admin_key=keys[1], project_id="other")]
+        for customer, key in zip(customers, keys, strict=True):
+            before = len(service.requests)
+            with pytest.raises(MintlifyError):
+                await customer.job("job_1").wait(timeout=0)
+            with pytest.raises(MintlifyError):
+                await customer.job("job_1").refresh()
+            sent = [request.headers["authorization"] for request in service.requests[before:]]
+            assert len(sent) >= 2
+            assert {header[-8:] for header in sent} == {key[-8:]}
+
+
+async def test_a_hook_that_fails_after_a_creation_does_not_lose_the_job(service, caplog):
+    """D8: its error is the caller's; the log has the reference of the paid job."""
+
+    def fail(handle):
+        raise OSError("mine")
+
+    async with service.session() as session:
+        with pytest.raises(OSError, match="mine"):
+            await session.run_job("x", on_created=fail)
+    assert "the job was created, and goes on: mintlify-job:" in caplog.text
+
+
+async def test_a_poll_that_finds_nothing_says_that_its_path_is_assumed(service):
+    """Interface 4.4 does not show the path: the error says how to change it."""
+    async with service.session() as session:
+        with pytest.raises(NotFoundError, match=r"Assumptions\(get_job_path=…\)"):
+            await session.job("nope").refresh()
+
+
+@pytest.mark.parametrize("question", ["", []])
+async def test_an_empty_question_gets_the_sentence_written_for_it(service, question):
+    """Alone and in a conversation."""
+    async with service.session() as session:
+        for ask in (session.ask, session.conversation().ask):
+            with pytest.raises(ConfigurationError, match="at least"):
+                ask(question)

@@ -6,13 +6,13 @@ import asyncio
 import json
 import sys
 
-from mintlify_async import MintlifySession, SQLiteConversationStore, StoreConflictError
+from mintlify_async import MintlifySession, SQLiteStore, StoreConflictError
 
 
 async def main(path: str, id: str, owner: str, question: str) -> None:
     """Say what was loaded, wait for a line, ask, say what was answered."""
     async with MintlifySession() as session:
-        chat = session.conversation(fp=owner, store=SQLiteConversationStore(path), id=id)
+        chat = session.conversation(fp=owner, store=SQLiteStore(path), id=id)
         await chat.load()
         loaded = chat.to_dict()
         print(json.dumps({"messages": loaded["messages"], "thread": loaded["thread"]}), flush=True)

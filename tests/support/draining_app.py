@@ -32,9 +32,7 @@ def told(answer: RelayedAnswer) -> None:
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
     async with LocalService() as service, service.session() as session:
         service.script.ask(events=[*HEAD, 60.0], times=None)
-        relay = Relay(
-            session, secrets=["x" * 32], user=lambda request: "u", on_unfinished=told, on_finish=told
-        )
+        relay = Relay(session, secrets=["x" * 32], user=lambda request: "u", on_end=told)
         app.state.relay = relay
         if "DRAIN" in os.environ:
             async with relay.drain_on_signal(float(os.environ["DRAIN"])):
@@ -45,7 +43,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def answer(request: Request) -> Response:
-    return await request.app.state.relay.respond(request)
+    return await request.app.state.relay.routes()[0].endpoint(request)
 
 
 async def streaming(request: Request) -> Response:

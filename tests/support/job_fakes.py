@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from email.utils import formatdate
 from typing import Any
 
-from mintlify_async.errors import APIConnectionError, ServerError, StateError, status_error_class
+from attrs import evolve
+
+from mintlify_async.errors import (
+    APIConnectionError,
+    APIStatusError,
+    QuotaExceededError,
+    ServerError,
+    StateError,
+    status_error_class,
+)
+from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
 from mintlify_async.jobs.poll_scheduler import PollScheduler
 from mintlify_async.jobs.polling import PollPolicy
@@ -14,7 +25,8 @@ from mintlify_async.jobs.stale_guard import JobStates
 from mintlify_async.model.job import Job
 from mintlify_async.model.job_ref import JobRef
 from mintlify_async.model.response_info import ResponseInfo
-from mintlify_async.testing import VirtualClock
+from mintlify_async.protocol.calls import Call, CallDefaults
+from mintlify_async.runtime import dates
 
 Seen = str | Job | Exception
 Script = Callable[[float], Seen]
@@ -67,14 +79,16 @@ def in_turn(*seen: Seen) -> Script:
 
 
 class FakeAgent:
-    """The agent API for handles; ``scripts`` says what a poll of each job shows."""
+    """The agent API for handles; ``scripts`` says what a poll of each job shows.
+
+    Its times count from 0 at the first use. ``date`` gives the ``Date`` of a poll's answer, or None.
+    """
 
     def __init__(
         self, script: Script | None = None, *, poll: PollPolicy | None = None, roll: float = 0.5
     ) -> None:
-        self.clock = VirtualClock()
         self.poll = poll or PollPolicy()
-        self.project_id: str | None = "docs"
+        self.defaults = CallDefaults(project_id="docs")
         self.states = JobStates()
         self.roll = roll
         self.scripts: dict[str, Script] = {"job_1": script or in_turn("completed")}
@@ -88,6 +102,15 @@ class FakeAgent:
         self.most_under_way = 0
         self._scheduler: PollScheduler | None = None
         self.closed = False
+        self.date: Callable[[], float | None] | None = None
+        self._began: float | None = None
+
+    def now(self) -> float:
+        """Return the loop's time since the first call."""
+        time = asyncio.get_running_loop().time()
+        if self._began is None:
+            self._began = time
+        return round(time - self._began, 6)
 
     def observe(self, operation: str, project_id: str, job_id: str | None) -> None:
         """No observer."""
@@ -96,7 +119,7 @@ class FakeAgent:
         return self.roll
 
     async def get_job(self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None) -> Job:
-        now = self.clock.now()
+        now = self.now()
         self.looks.append(now)
         self.asked.append((project_id, job_id, retry))
         assert not (self.exclusive and job_id in self.under_way), "one job was asked for twice at once"
@@ -105,22 +128,35 @@ class FakeAgent:
         try:
             seen = self.scripts[job_id](now)
             if self.latency:
-                await self.clock.sleep(self.latency)
+                async with asyncio.timeout(limit):
+                    await asyncio.sleep(self.latency)
             return self._give(seen, job_id)
+        except TimeoutError:
+            raise lost() from None
         finally:
             self.under_way.pop(job_id, None)
 
-    async def send_message(self, job_id: str, prompt: str, *, project_id: str, **further: Any) -> Job:
-        self.sent.append((job_id, prompt))
+    async def post(self, call: Call, sending: Sending) -> Job:
+        job_id = call.job_id or ""
+        self.sent.append((job_id, call.prompt))
+        sending.sent_at = dates.now()
         await asyncio.sleep(0)
         if self.on_send is not None:
-            return self._give(await self.on_send(), job_id)
-        return record("active", job_id)
+            seen = await self.on_send()
+            if isinstance(seen, QuotaExceededError) or getattr(seen, "sent", None) == "no":
+                sending.sent_at = None
+            return self._give(seen, job_id)
+        return self._give("active", job_id)
 
     def _give(self, seen: Seen, job_id: str) -> Job:
+        date = None if self.date is None else self.date()
+        headers = {} if date is None else {"date": formatdate(date, usegmt=True)}
+        if isinstance(seen, APIStatusError) and headers:
+            seen.headers = headers
         if isinstance(seen, Exception):
             raise seen
-        return record(seen, job_id) if isinstance(seen, str) else seen
+        job = record(seen, job_id) if isinstance(seen, str) else seen
+        return evolve(job, raw=ResponseInfo(status=200, headers=headers)) if headers else job
 
     def scheduler(self) -> PollScheduler:
         if self.closed:
@@ -129,10 +165,10 @@ class FakeAgent:
             self._scheduler = PollScheduler(self)
         return self._scheduler
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.closed = True
         if self._scheduler is not None:
-            self._scheduler.close()
+            await self._scheduler.close()
 
     def job(self, named: JobRef | str = "job_1") -> JobHandle:
         return handle_for(self, named)
@@ -156,3 +192,15 @@ class FakeAgent:
 def tasks_left() -> list[asyncio.Task[Any]]:
     """Return the tasks besides the one that asks."""
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+def timers_left() -> list[asyncio.TimerHandle]:
+    """Return the scheduler's timers on the running loop that were not cancelled."""
+    timers = [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]
+    return [timer for timer in timers if "PollScheduler" in repr(timer)]
+
+
+async def settle() -> None:
+    """Give way until every task waits for a time or for another task."""
+    for _ in range(20):
+        await asyncio.sleep(0)

@@ -1,29 +1,50 @@
 """A worker that creates one job with a key and sends one keyed follow-up. Run by test_killed_workers.
 
-``python keyed_worker.py LEDGER KEY``: the service's address and keys come from the environment.
+``python keyed_worker.py LEDGER KEY``: LEDGER is the path of a file, or the URL of a Redis. The service's
+address and keys come from the environment.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from mintlify_async import MintlifySession, OutcomeUnknownError
-from mintlify_async.storage import SQLiteLedger
+from mintlify_async import MintlifyError, MintlifySession, OutcomeUnknownError, SQLiteStore
+from mintlify_async.jobs import claims
+from mintlify_async.storage.store import Store
 
-LIMIT = 2.0  # seconds: how long a call lasts, and a killed worker's claim is waited for
+LIMIT = 2.0  # seconds: how long a call lasts
+claims.SENDING_SECONDS = 3.0  # seconds longer: nobody retries a recording here for a minute
 
 
-async def main(path: str, key: str) -> None:
+@asynccontextmanager
+async def opened(ledger: str) -> AsyncIterator[Store]:
+    """Open the ledger."""
+    if not ledger.startswith("redis://"):
+        yield SQLiteStore(ledger)
+        return
+    from redis.asyncio import Redis
+
+    from mintlify_async.contrib.redis import RedisStore
+
+    async with Redis.from_url(ledger) as client:
+        yield RedisStore(client)
+
+
+async def main(ledger: str, key: str) -> None:
     """Say ``ready`` and wait for a line, so that all workers of a round begin together."""
-    print("ready", flush=True)
-    await asyncio.to_thread(sys.stdin.readline)
-    async with MintlifySession(ledger=SQLiteLedger(path)) as session:
+    async with opened(ledger) as store, MintlifySession(ledger=store) as session:
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
         try:
             job = await session.create_job(f"Create {key}", dedupe_key=key, timeout=LIMIT)
             await job.send(f"Follow up {key}", dedupe_key=f"{key} again", timeout=LIMIT)
         except OutcomeUnknownError as error:
             print("unknown", error.reason)
+        except MintlifyError as error:
+            print("failed", repr(error))
         else:
             print("done", job.id)
 

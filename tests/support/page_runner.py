@@ -98,7 +98,7 @@ async def run_fragment(
     names = {name: getattr(mintlify_async, name) for name in mintlify_async.__all__}
     names |= {"asyncio": asyncio, "os": os, "__name__": "fragment"}
     exec(compile(as_function(block), str(block.file), "exec"), names)
-    poll = PollPolicy(initial=0.1, floor=0.05, settle_seconds=service.settle_seconds)
+    poll = PollPolicy(initial=0.1, settle_seconds=service.settle_seconds)
     async with asyncio.timeout(LONGEST_SECONDS), service.session(poll=poll) as session:
         await names["fragment"](session)
     return ""

@@ -12,6 +12,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -109,6 +110,13 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    async def stand_still(self, seconds: float) -> None:
+        """Let it do nothing for *seconds*, as a busy computer or a failover does."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self._process.send_signal(signal.SIGCONT)
 
     def say(self, *commands: bytes) -> bytes:
         """Send *commands* and return the last answer."""

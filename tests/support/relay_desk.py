@@ -16,8 +16,9 @@ from relay_kit import SECRET, Page, serving, until
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from mintlify_async import MintlifySession
-from mintlify_async.contrib.relay import Relay, ThreadSeal
+from mintlify_async import MintlifySession, Thread
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay.seal import ThreadSeal
 from mintlify_async.testing import LocalService
 
 TURN = [
@@ -44,10 +45,17 @@ class Desk:
     def __init__(self, service: LocalService, session: MintlifySession, page: Page, relay: Relay) -> None:
         self.service, self.session, self.page, self.relay = service, session, page, relay
 
+    def opened(self, token: str, user: str = "ada") -> Thread:
+        """Return the thread in a page's token."""
+        return ThreadSeal([SECRET]).open(token, user, self.site)
+
+    def sealed(self, thread: Thread, user: str = "ada", secret: str = SECRET) -> str:
+        """Return the token that a page has of *thread*."""
+        return ThreadSeal([secret]).seal(thread, user, self.site)
+
     @property
-    def seal(self) -> ThreadSeal:
-        """What opens the page's tokens."""
-        return ThreadSeal([SECRET]).at(self.session.base_url, self.session.options.domain or "")
+    def site(self) -> str:
+        return f"{self.session.base_url} {self.session.options.domain}"
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -61,7 +69,7 @@ class Desk:
         """Return when nothing is being answered any more, on either side."""
         await until(lambda: not self.service.answering and not self.relay.streaming)
         await until(
-            lambda: not any("RunningAnswers._write" in str(task.get_coro()) for task in asyncio.all_tasks())
+            lambda: not any("RunningAnswers._copy" in str(task.get_coro()) for task in asyncio.all_tasks())
         )
 
 
@@ -73,11 +81,7 @@ async def desk(
     settings = {"secrets": [SECRET], "user": x_user, **settings}
     async with LocalService(**(service or {})) as local, local.session(**(session or {})) as asking:
         relay = Relay(asking, **settings)
-        app = Starlette()
-        app.add_route("/api/chat", relay.respond, methods=["POST"])
-        app.add_route("/api/chat/{chat_id:path}/stream", relay.resume, methods=["GET"])
-        app.add_route("/api/chat/{chat_id:path}/stream", relay.stop, methods=["DELETE"])
-        app.add_route("/api/chat/{chat_id:path}", relay.history, methods=["GET"])
+        app = Starlette(routes=relay.routes())
         async with serving(app) as address, aiohttp.ClientSession() as http:
             made = Desk(local, asking, Page(http, address), relay)
             yield made

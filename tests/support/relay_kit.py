@@ -6,32 +6,26 @@ import asyncio
 import io
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
-import pytest
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mintlify_async.assistant.stream import MessageStream
-from mintlify_async.contrib.relay import OpenReply, Question, Relay, RelayRefusal, ThreadSeal
-from mintlify_async.contrib.relay.answer import AnswerSettings
-from mintlify_async.contrib.relay.shutdown import Shutdown
-from mintlify_async.runtime.clock import SystemClock
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay.seal import ThreadSeal
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
 
 __all__ = [
     "SECRET",
     "Page",
-    "Replay",
+    "answered",
     "events",
-    "opened_with",
     "pseudonym",
-    "refused",
     "request_of",
     "serving",
     "thread_token",
@@ -50,6 +44,7 @@ async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
         log_config=None,
         log_level="error",
         timeout_graceful_shutdown=1,
+        timeout_keep_alive=1_000_000,  # virtual time jumps over the usual five seconds
         backlog=2048,
         **{"lifespan": "on", **settings},
     )
@@ -161,11 +156,9 @@ class Page:
         return content
 
 
-async def refused(relay: Relay, request: Request) -> Response:
-    """Return the refusal that a page gets for *request*."""
-    with pytest.raises(RelayRefusal) as found:
-        await relay.open(request)
-    return found.value.response()
+async def answered(relay: Relay, request: Request) -> Response:
+    """Return the relay's response to a POST, not sent yet."""
+    return await relay.routes()[0].endpoint(request)
 
 
 def request_of(
@@ -189,60 +182,3 @@ def request_of(
         "client": (client, 50_000),
     }
     return Request(scope, receive or arrived)
-
-
-class Replay:
-    """A reply whose bytes are all there: the stream's own logic, and no connection."""
-
-    def __init__(self, body: bytes, *, then: Awaitable[object] | None = None) -> None:
-        """Hold *body*; await *then* before its end."""
-        self._stream = MessageStream()
-        self._stream.feed(body)
-        self._then = then
-        self.closed = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __aiter__(self) -> Replay:
-        return self
-
-    async def __anext__(self) -> Any:
-        event = self._stream.next_event()
-        if event is None and not self._stream.ended:
-            if self._then is not None:
-                await self._then
-            self._stream.feed_eof()
-            event = self._stream.next_event()
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-    async def run(self) -> None:
-        pass
-
-    async def close(self) -> None:
-        self.closed = True
-
-
-def opened_with(
-    body: bytes, *, then: Awaitable[object] | None = None, clock: Any = None, **settings: Any
-) -> OpenReply:
-    """Return an open reply that consists of *body*, with the relay's *settings*."""
-    usual: dict[str, Any] = {
-        "mode": "safe",
-        "clock": clock or SystemClock(),
-        "keep_alive": None,
-        "stall": None,
-        "seal": ThreadSeal([SECRET]),
-        "shutdown": Shutdown(clock or SystemClock()),
-        "on_finish": None,
-        "on_unfinished": None,
-        "error_text": None,
-    }
-    reply: Any = Replay(body, then=then)
-    question = Question(messages=[])
-    chosen = AnswerSettings(**(usual | settings))
-    return OpenReply(
-        reply, question=question, thread=None, key=None, user="u", settings=chosen, leave=lambda: None
-    )

@@ -27,13 +27,13 @@ class Chat extends AbstractChat {
   }
 }
 
-const headers = { "x-user": "ada" };
 const arrived = new Map(); // by chat: true when the service has its question, or what to call then
 const arrival = (chat) =>
   new Promise((resolve) => (arrived.get(chat) === true ? resolve() : arrived.set(chat, resolve)));
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 async function told({ chat: id, lives }) {
+  const headers = { "x-user": `reader of ${id}` }; // of one reader, at most two answers go on unread
   let stored = []; // what a page keeps: the question when it is asked, the answer when it is whole
   let shown = {};
   let stopped = null; // when the response to Stop came

@@ -20,10 +20,9 @@ from fastapi import FastAPI, Request
 from fastapi.staticfiles import StaticFiles
 
 from mintlify_async import MintlifySession
-from mintlify_async.contrib.relay import MemoryStreamStore, relay_router
+from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
-LOST_AFTER = 2.0
 
 
 def user(request: Request) -> str:
@@ -32,19 +31,19 @@ def user(request: Request) -> str:
 
 async def main(listener: socket.socket, redis: str, store: str, page: str) -> None:
     async with AsyncExitStack() as stack:
-        settings = {"secrets": [SECRET], "user": user, "max_concurrent_per_user": 1000}
+        settings = {"secrets": [SECRET], "user": user, "max_per_user": 1000}
         settings["streams"] = MemoryStreamStore()
         if redis:
             from redis.asyncio import Redis
 
-            from mintlify_async.contrib.redis import RedisConversationStore, RedisStreamStore
+            from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 
             client = await stack.enter_async_context(Redis.from_url(redis))
-            settings["streams"] = RedisStreamStore(client, lost_after=LOST_AFTER, timeout=10)
-            settings["store"] = RedisConversationStore(client) if store else None
+            settings["streams"] = RedisStreamStore(client, timeout=10)
+            settings["store"] = RedisStore(client) if store else None
         session = await stack.enter_async_context(MintlifySession())
         app = FastAPI(openapi_url=None)
-        app.include_router(relay_router(session, **settings))
+        app.include_router(Relay(session, **settings).router())
         if page:
             app.mount("/", StaticFiles(directory=page, html=True))
         config = uvicorn.Config(app, log_level="warning", access_log=False)

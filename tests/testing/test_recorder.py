@@ -13,13 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, StreamInterruptedError
-from mintlify_async.testing import LocalService, Recorder, ThreadStyle, VirtualClock, faults
+from mintlify_async.testing import LocalService, Recorder, ThreadStyle, faults
 from mintlify_async.testing.http_answer import encode_event
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
+from mintlify_async.testing.virtual_time import virtual_time
 
 QUESTION = "How does Zephyrine log in at 10 Baker Street?"
 WORDS = ("Zephyrine", "Baker", "Quillon", "quillon", "grüßt", "Handbuch")
 THREAD_KEY = "thread_key_5ecret5ecret5ecret"
+
+
+@pytest.fixture(autouse=True)
+async def _virtual():
+    with virtual_time():
+        yield
 
 
 def long_answer() -> list[bytes | float]:
@@ -60,12 +67,12 @@ class Seen(NamedTuple):
 
 async def read(session: MintlifySession) -> Seen:
     """Ask and read to the end, each event with its time since the question."""
-    events, error, began = [], None, session.clock.now()
+    events, error, began = [], None, asyncio.get_running_loop().time()
     reply = session.ask(QUESTION)
     try:
         async with reply:
             async for event in reply:
-                events.append((session.clock.now() - began, event.to_wire()))
+                events.append((asyncio.get_running_loop().time() - began, event.to_wire()))
     except MintlifyError as problem:
         error = problem
     return Seen(events, reply.message and reply.message.to_wire(), error)
@@ -73,15 +80,16 @@ async def read(session: MintlifySession) -> Seen:
 
 async def recorded(path: Path, *, keep_text: bool, **answer: Any) -> Seen:
     """Record one answer of a service that sends *answer*."""
-    async with LocalService(clock=VirtualClock()) as service:
+    async with LocalService() as service:
         service.script.ask(**answer)
-        async with service.session(recorder=Recorder(path, keep_text=keep_text)) as session:
+        async with service.session() as session:
+            Recorder(path, keep_text=keep_text).record(session)
             return await read(session)
 
 
 async def replayed(path: Path) -> Seen:
     """Read the same answer from a service that plays the recording."""
-    async with LocalService(clock=VirtualClock(), replay=path) as service, service.session() as session:
+    async with LocalService(replay=path) as service, service.session() as session:
         return await read(session)
 
 
@@ -127,9 +135,10 @@ async def test_no_key_is_in_a_recording(tmp_path, keep_text):
     """Neither an API key nor a thread's key, wherever it stands: headers, bodies, or text that repeats it."""
     path = tmp_path / "all.jsonl"
     places = ThreadStyle(key_in={"header", "finish", "metadata", "data"})
-    async with LocalService(clock=VirtualClock(), threads=places) as service:
+    async with LocalService(threads=places) as service:
         recorder = Recorder(path, keep_text=keep_text)
-        async with service.session(recorder=recorder) as session:
+        async with service.session() as session:
+            recorder.record(session)
             answer = await session.ask("How do I log in?")
             await session.ask("And by SSO?", thread=answer.thread)
             service.script.ask(f"Your key is {service.assistant_key}.")
@@ -197,11 +206,12 @@ async def test_every_end_is_played_as_it_was(tmp_path, answer, keep_text):
 async def test_a_job_is_played_with_all_its_polls(tmp_path):
     """The records of a job come again in their order, at their times, and end its wait."""
     path = tmp_path / "job.jsonl"
-    async with LocalService(clock=VirtualClock()) as service:
-        async with service.session(recorder=Recorder(path)) as session:
+    async with LocalService() as service:
+        async with service.session() as session:
+            Recorder(path).record(session)
             job = await session.run_job("Fix the typos in the quickstart", timeout=900)
         polls = service.requests.count("get_job")
-    async with LocalService(clock=VirtualClock(), replay=path) as service:
+    async with LocalService(replay=path) as service:
         async with service.session() as session:
             again = await session.run_job("Another prompt", timeout=900)
         assert service.requests.count("get_job") == polls
@@ -213,9 +223,11 @@ async def test_a_job_is_played_with_all_its_polls(tmp_path):
 async def test_a_reply_that_is_left_is_recorded(tmp_path):
     """What had arrived before ``break`` is in the file, and that we closed the connection."""
     path = tmp_path / "answer.jsonl"
-    async with LocalService(clock=VirtualClock()) as service:
+    async with LocalService() as service:
         service.script.ask("A long answer.", pause=1.0)
-        async with service.session(recorder=Recorder(path)) as session, session.ask("Hm?") as reply:
+        session = service.session()
+        Recorder(path).record(session)
+        async with session, session.ask("Hm?") as reply:
             async for _ in reply:
                 break
     line = json.loads(path.read_text().splitlines()[1])
@@ -226,7 +238,8 @@ async def test_a_reply_that_is_left_is_recorded(tmp_path):
 async def test_a_full_disk_ends_the_recording_and_no_request(tmp_path, caplog):
     """The answer is whole; one logged warning says that the recording ends."""
     path = tmp_path / "answer.jsonl"
-    async with LocalService() as service, service.session(recorder=Recorder(path)) as session:
+    async with LocalService() as service, service.session() as session:
+        Recorder(path).record(session)
         path.unlink()
         path.mkdir()
         assert (await session.ask("How do I log in?")).text
@@ -237,7 +250,8 @@ async def test_a_full_disk_ends_the_recording_and_no_request(tmp_path, caplog):
 async def test_one_recorder_serves_many_answers_at_once(tmp_path):
     """Each exchange is one line, whatever runs beside it."""
     path = tmp_path / "answer.jsonl"
-    async with LocalService() as service, service.session(recorder=Recorder(path)) as session:
+    async with LocalService() as service, service.session() as session:
+        Recorder(path).record(session)
         await asyncio.gather(*(session.ask("How do I log in?") for _ in range(20)))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert len(lines) == 21
@@ -247,12 +261,6 @@ def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path):
     """Before anything is sent."""
     with pytest.raises(FileNotFoundError):
         Recorder(tmp_path / "none" / "answer.jsonl")
-
-
-def test_a_session_says_what_a_recorder_is(bare):
-    """A path alone is not one."""
-    with pytest.raises(ConfigurationError, match=r"recorder .* pass Recorder\('answer.jsonl'\)"):
-        MintlifySession(recorder="answer.jsonl")
 
 
 @pytest.mark.parametrize(

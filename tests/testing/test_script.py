@@ -40,7 +40,7 @@ async def service(clock):
 
 @pytest.fixture
 async def client(service):
-    timeout = aiohttp.ClientTimeout(total=10)
+    timeout = aiohttp.ClientTimeout(total=3600)
     async with aiohttp.ClientSession(service.base_url, timeout=timeout) as session:
         yield session
 

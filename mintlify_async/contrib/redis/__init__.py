@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from .conversations import RedisConversationStore
-from .ledger import RedisLedger
-from .quota import RedisQuotaStore
+from .redis_store import RedisStore
 from .streams import RedisStreamStore
 
-__all__ = ["RedisConversationStore", "RedisLedger", "RedisQuotaStore", "RedisStreamStore"]
+__all__ = ["RedisStore", "RedisStreamStore"]

@@ -1,175 +1,162 @@
-"""What the Redis stores share: running Lua scripts, and one constructor.
+"""A store on Redis: five small scripts.
 
-Each step of a store is one script, which Redis runs whole or not at all. Scripts take the time from the
-server, so that computers whose clocks differ by minutes agree. All keys of one script carry the same hash tag
-(the part in braces), so that a cluster keeps them on one node.
+A record is a hash. A folder's index is a sorted set of names, by the time when they expire. A log of slots is
+a sorted set, by the time when they were taken. All keys of a room have the room as hash tag.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import weakref
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+import math
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
 
-import anyio
-from attrs import field, frozen
-
-from .. import extra_missing
-
-try:
-    import redis
-    from redis.asyncio import ConnectionPool, Redis
-    from redis.exceptions import NoScriptError, RedisError
-except ModuleNotFoundError as error:
-    raise extra_missing("redis", error) from None
-
-from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
-from mintlify_async.protocol.object_checks import Kind
 from mintlify_async.runtime.closing import NothingToClose
+from mintlify_async.storage import (
+    Record,
+    Snapshot,
+    TakeResult,
+    Usage,
+    Window,
+    check_keep,
+    damaged_record,
+    new_version,
+)
 
-Argument = str | bytes | int | float
+from .scripts import Argument, RedisClient, RedisScripts, Script, text
 
-T = TypeVar("T")
+__all__ = ["RedisStore"]
 
-PARTS: Final = 8
-"""A timeout is waited for in eighths, to tell a slow Redis from a busy event loop."""
+MICROSECONDS: Final = 1_000_000
 
-CONNECTIONS: Final = 32
-"""Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
-
-
-class RedisClient(Protocol):
-    """The methods used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
-
-    def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
-        """Run the script that the server has cached under *sha*."""
-
-    def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
-        """Run *script*, and let the server cache it."""
-
-
-REDIS: Final = Kind("a redis.asyncio.Redis", ("evalsha", "eval"), "redis.asyncio.Redis.from_url(…)")
-
-
-@frozen
-class Script:
-    """A script's text, and the SHA-1 by which Redis knows it."""
-
-    text: str
-    sha: str = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-        object.__setattr__(self, "sha", digest)
-
-
-class StoreUnavailable(Exception):  # noqa: N818 - never raised to the user: the stores turn it into a MintlifyError
-    """Redis did not run a script: it is unreachable, too slow, full, or refuses."""
-
-    def __init__(self, reason: BaseException) -> None:
-        self.reason = f"{type(reason).__name__}: {printable(str(reason))}".rstrip(": ")
-        super().__init__(self.reason)
-
-    def cause(self) -> CauseSummary:
-        """Return a summary of the reason, to chain to the error that is raised."""
-        return CauseSummary(self.reason)
-
-
-FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
-"""Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
-
-
-class ClientSlots:
-    """Limits how many scripts one client runs at a time, for all stores that use it."""
-
-    def __init__(self, client: RedisClient) -> None:
-        self.pool = getattr(client, "connection_pool", None)
-        self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
-
-    def on_own_loop(self) -> bool:
-        """Return whether the client's connections belong to the running loop.
-
-        Raises:
-            ConfigurationError: They belong to another loop, and cannot be made again on this one.
-        """
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = weakref.ref(loop)
-        if self.pool is None or self._loop() is loop:
-            return True
-        if type(self.pool) is not ConnectionPool:
-            raise ConfigurationError(
-                f"client: the connections of a {type(self.pool).__name__} belong to the event loop that used "
-                "it first; make a client and a store for each loop, or use a ConnectionPool",
-                field="client",
-            )
-        return False
-
-
-_slots: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictionary()
-
-
-async def _on_new_connection(
-    pool: ConnectionPool, script: Script, keys: Sequence[str], args: Sequence[Argument]
-) -> Any:
-    """Run *script* with the pool's settings on a connection of the running loop."""
-    options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
-    own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
-    async with Redis.from_pool(own_pool) as client:
-        return await _evaluate(client, script, keys, args)
-
-
-async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Run *step*, which redis-py does, in a task of its own.
-
-    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio
-    alone, so its cancellation is always raised, and so is the timeout.
-
-    Raises:
-        TimeoutError: *step* took longer than *seconds*, in which a busy event loop does not count.
+# KEYS: records. Returns the time, and what each record has.
+_READ: Final = Script(
     """
-    task = asyncio.ensure_future(step)
-    clock = asyncio.get_running_loop().time
-    part = seconds / PARTS
-    try:
-        while not task.done() and seconds > 0:
-            began = clock()
-            await asyncio.wait([task], timeout=part)
-            # A part that lasted much longer was the loop's work: the answer may be there, unread.
-            seconds -= part if clock() - began < 2 * part else part / PARTS
-    finally:
-        if not task.done():
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([task])
-        if task.done() and not task.cancelled():
-            task.exception()  # retrieved, or asyncio logs that it never was
-    if task.cancelled():
-        raise TimeoutError(f"no answer within the timeout of {PARTS * part:g} s")
-    return task.result()
+local t = redis.call('TIME')
+local reply = {t[1] * 1000000 + t[2]}
+for i, key in ipairs(KEYS) do
+  reply[i + 1] = redis.call('HMGET', key, 'value', 'version', 'since')
+end
+return reply
+"""
+)
+
+# KEYS: a record and its index, for each record.
+# ARGV: version, milliseconds to keep ('' is for good); then for each record its name, the expected version
+# ('*' any, '' none) and the change ('=' none, '-' delete, '+' and the value).
+_WRITE: Final = Script(
+    """
+local version, keep = ARGV[1], tonumber(ARGV[2])
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+local since = string.format('%.0f', t[1] * 1000000 + t[2])
+local as_expected, repeated, others, exists = true, false, false, {}
+for i = 1, #KEYS / 2 do
+  local current = redis.call('HGET', KEYS[2 * i - 1], 'version') or ''
+  local expected, change = ARGV[3 * i + 1], ARGV[3 * i + 2]
+  exists[i] = current ~= ''
+  if expected ~= '*' and expected ~= current then as_expected = false end
+  if change:sub(1, 1) == '+' then repeated, others = true, others or current ~= version end
+end
+if not as_expected then return repeated and not others and 1 or 0 end
+for i = 1, #KEYS / 2 do
+  local record, index = KEYS[2 * i - 1], KEYS[2 * i]
+  local name, change = ARGV[3 * i], ARGV[3 * i + 2]
+  if change == '-' then
+    redis.call('DEL', record)
+    redis.call('ZREM', index, name)
+  elseif exists[i] or change ~= '=' then
+    if change ~= '=' then
+      redis.call('HSET', record, 'value', change:sub(2), 'version', version, 'since', since)
+    end
+    redis.call('ZADD', index, keep and string.format('%.0f', now + keep) or '+inf', name)
+    if keep then redis.call('PEXPIRE', record, keep) else redis.call('PERSIST', record) end
+  end
+  redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('%.0f', now))
+  local last = redis.call('ZRANGE', index, -1, -1, 'WITHSCORES')[2]
+  if last == 'inf' then redis.call('PERSIST', index)
+  elseif last then redis.call('PEXPIREAT', index, last) end
+end
+return 1
+"""
+)
+
+# KEYS: an index.
+_KEYS: Final = Script(
+    """
+local t = redis.call('TIME')
+local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
+return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
+"""
+)
+
+# KEYS: the block, the room's epoch, and the log of each window. ARGV: slot ('' only looks), a random name for
+# a new epoch, the epoch that this process knows ('' for none); then for each window its amount, its length in
+# microseconds, and what this process knows: at what time how many slots counted.
+# Another epoch means that Redis has lost its data. As many slots as are known are then entered again.
+# Returns the time, the epoch, 1 if the slot is taken, the block's milliseconds (-2: none, -1: for good), and
+# for each window the slots that count and the microseconds until one is free.
+_TAKE: Final = Script(
+    """
+local slot, new_epoch, known_epoch = unpack(ARGV, 1, 3)
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local blocked = redis.call('PTTL', KEYS[1])
+redis.call('SET', KEYS[2], new_epoch, 'NX')
+local epoch, longest = redis.call('GET', KEYS[2]), 0
+local free, taken = blocked == -2 and slot ~= '', #KEYS > 2 and slot ~= ''
+for i = 3, #KEYS do
+  local log, amount, length, at, count = KEYS[i], unpack(ARGV, 4 * i - 8, 4 * i - 5)
+  longest = math.max(longest, length)
+  for n = 1, known_epoch ~= '' and epoch ~= known_epoch and now - length < tonumber(at) and count or 0 do
+    if tonumber(redis.call('ZSCORE', log, 'lost-' .. n) or 0) < tonumber(at) then
+      redis.call('ZADD', log, at, 'lost-' .. n)
+    end
+  end
+  redis.call('ZREMRANGEBYSCORE', log, '-inf', string.format('%.0f', now - length))
+  if redis.call('ZCARD', log) >= tonumber(amount) then free = false end
+  if not redis.call('ZSCORE', log, slot) then taken = false end
+end
+redis.call('PEXPIRE', KEYS[2], string.format('%.0f', longest / 1000 + 60000))
+local reply = {now, epoch, (free or taken) and 1 or 0, blocked}
+for i = 3, #KEYS do
+  local log, amount, length = KEYS[i], unpack(ARGV, 4 * i - 8, 4 * i - 7)
+  if free then redis.call('ZADD', log, 'NX', string.format('%.0f', now), slot) end
+  redis.call('PEXPIRE', log, math.ceil(length / 1000))
+  local used = redis.call('ZCARD', log)
+  local oldest = used >= tonumber(amount)
+    and redis.call('ZRANGE', log, used - amount, used - amount, 'WITHSCORES')[2]
+  reply[#reply + 1] = used
+  reply[#reply + 1] = oldest and oldest + length - now or 0
+end
+return reply
+"""
+)
+
+# KEYS: the log of each window. ARGV: slot.
+_REFUND: Final = Script("for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end")
 
 
-class RedisStore(NothingToClose):
-    """A store on Redis. It runs scripts on one client, within a time limit, on any event loop.
+class RedisStore(RedisScripts, NothingToClose):
+    """A store on a Redis, shared by all processes and machines that use it. Time is the server's.
 
-    A client's connections belong to the loop that opened them. On the loop of the first call the client is
-    used as it is; on any other loop, each step opens a connection with the client's settings and closes it.
+    It is as safe as the Redis is durable: a claim that Redis lost can be sent again. Run Redis with
+    ``appendonly yes`` (and ``appendfsync always`` against power cuts), and with ``maxmemory-policy
+    noeviction``. When Redis has lost slots all the same, each process enters as many again as it knows of.
+
+    Conversations contain the keys of threads.
+
+    A step raises :class:`~mintlify_async.errors.StateError` when Redis does not answer in time.
 
     Args:
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
-        keep: How long an entry is kept, in seconds; None keeps it for good.
+        keep: How long finished records are kept, in seconds; None keeps them for good.
 
     Raises:
         ConfigurationError: An argument is invalid.
     """
-
-    holds = "store"
-    """What the store holds, for error messages."""
 
     def __init__(
         self,
@@ -179,90 +166,86 @@ class RedisStore(NothingToClose):
         timeout: float = 2.0,
         keep: float | None = None,
     ) -> None:
-        if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
-            raise ConfigurationError(
-                "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
-            )
-        REDIS.check(client, "client", required=True)
-        self._client = client
-        self._timeout = check_seconds(timeout, "timeout")
-        self._failures = 0
-        self._last: StoreUnavailable | None = None
-        self._namespace = _check_namespace(namespace)
-        # Milliseconds, as PEXPIRE takes them; the scripts read 0 as "for good".
-        self._keep_ms = 0 if keep is None else max(1, round(check_seconds(keep, "keep") * 1000))
+        """Keep the client; Redis is not asked yet."""
+        super().__init__(client, namespace=namespace, timeout=timeout)
+        self.keep = check_keep(keep)
+        self._epochs: dict[str, str] = {}  # of each room
+        self._known: dict[str, tuple[int, int]] = {}  # of each log: at what time how many slots counted
 
-    def __repr__(self) -> str:
-        """Show the namespace; the client's address may contain a password."""
-        return f"{type(self).__name__}(namespace={self._namespace!r})"
+    async def read(self, keys: Collection[str]) -> Snapshot:
+        """Return those of *keys* that have a record, and the server's time."""
+        now, *rows = await self._run(_READ, [self._key(key) for key in keys])
+        pairs = zip(keys, rows, strict=True)
+        records = {key: _record(key, *row) for key, row in pairs if any(cell is not None for cell in row)}
+        return Snapshot(records=records, now=int(now) / MICROSECONDS)
 
-    async def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
-        """Run *script* and return its answer.
+    async def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        *,
+        expected: Mapping[str, str | None],
+        version: str,
+        keep: float | None = None,
+    ) -> bool:
+        """Make all *changes*, if every record still has its *expected* version; else make none."""
+        keys: list[str] = []
+        args: list[Argument] = [version, "" if keep is None else max(1, round(keep * 1000))]
+        for key in dict.fromkeys([*changes, *expected]):
+            keys += [self._key(key), self._index(key)]
+            args += [key.split("/", 2)[2], expected[key] or "" if key in expected else "*"]
+            args.append(_change(changes[key]) if key in changes else "=")
+        return bool(await self._run(_WRITE, keys, args))
 
-        Raises:
-            StateError: There was no answer in time, or it was an error.
-        """
-        try:
-            return await self._attempt(script, keys, args)
-        except StoreUnavailable as error:
-            unavailable = error
-        failure = StateError(f"the {self.holds} on Redis cannot be used: {unavailable.reason}")
-        failure.__cause__ = unavailable.cause()
-        raise failure
+    async def keys(self, prefix: str) -> list[str]:
+        """Return the keys that begin with *prefix*, sorted."""
+        room, folder, _ = prefix.split("/", 2)
+        names = await self._run(_KEYS, [self._index(prefix)])
+        keys = [f"{room}/{folder}/{text(name)}" for name in names]
+        return sorted(key for key in keys if key.startswith(prefix))
 
-    async def _attempt(self, script: Script, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        """Run *script* and return its answer.
-
-        Raises:
-            StoreUnavailable: There was no answer in time, or it was an error.
-            ConfigurationError: The client's connections belong to another event loop.
-        """
-        slots = _slots.get(self._client) or _slots.setdefault(self._client, ClientSlots(self._client))
-        if not slots.on_own_loop():
-            return await self._bounded(
-                _on_new_connection(cast("ConnectionPool", slots.pool), script, keys, args)
-            )
-        failures = self._failures
-        async with slots.free:
-            if self._last is not None and self._failures != failures:
-                raise self._last  # a call ahead failed meanwhile: do not wait for another timeout
-            return await self._bounded(_evaluate(self._client, script, keys, args))
-
-    async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await _in_own_task(step, self._timeout)
-        except FAILURES as error:
-            self._failures += 1
-            self._last = StoreUnavailable(error)
-        raise self._last
-
-
-async def _evaluate(
-    client: RedisClient, script: Script, keys: Sequence[str], args: Sequence[Argument]
-) -> Any:
-    try:
-        return await client.evalsha(script.sha, len(keys), *keys, *args)
-    except NoScriptError:  # a new server, or SCRIPT FLUSH
-        return await client.eval(script.text, len(keys), *keys, *args)
-
-
-def text(value: object) -> str:
-    """Return a reply as text, whether the client decodes replies or not."""
-    return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def check_seconds(value: object, name: str) -> float:
-    """Return *value* when it is a number of seconds above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}", field=name)
-    return value
-
-
-def _check_namespace(namespace: object) -> str:
-    # A brace would change which part of the key is the hash tag.
-    if not isinstance(namespace, str) or not namespace or set(namespace) & set("{}"):
-        raise ConfigurationError(
-            f"namespace must be a string without braces that is not empty, not {namespace!r}",
-            field="namespace",
+    async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
+        """Take *slot* in every window, unless one has no free slot, or there is a block."""
+        room = block.split("/", 1)[0]
+        keys = [self._key(block), self._key(f"{room}/epoch"), *(self._key(window.key) for window in windows)]
+        args: list[Argument] = [slot or "", new_version(), self._epochs.get(room, "")]
+        for window in windows:
+            args += [window.amount, round(window.seconds * MICROSECONDS)]
+            args += self._known.get(window.key, (0, 0))
+        now, epoch, taken, blocked, *numbers = await self._run(_TAKE, keys, args)
+        self._epochs[room] = text(epoch)
+        used, waits = numbers[::2], numbers[1::2]
+        self._known |= {window.key: (now, count) for window, count in zip(windows, used, strict=True)}
+        return TakeResult(
+            taken=bool(taken),
+            blocked=math.inf if blocked == -1 else max(0, blocked) / 1000,
+            usage=tuple(
+                Usage(used=count, opens_in=max(0, wait) / MICROSECONDS)
+                for count, wait in zip(used, waits, strict=True)
+            ),
         )
-    return namespace
+
+    async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
+        """Give *slot* back in every window; do nothing when it is not taken."""
+        if windows:
+            await self._run(_REFUND, [self._key(window.key) for window in windows], [slot])
+
+    def _key(self, key: str) -> str:
+        room, rest = key.split("/", 1)
+        return f"{self._namespace}:{{{room}}}:{rest}"
+
+    def _index(self, key: str) -> str:
+        room, folder, _ = key.split("/", 2)
+        return f"{self._namespace}:{{{room}}}:{folder}"
+
+
+def _change(value: bytes | None) -> bytes:
+    # Text in UTF-8, so that a client that decodes replies can read it, too; ASCII stays as it is.
+    return b"-" if value is None else b"+" + value.decode("latin-1").encode()
+
+
+def _record(key: str, value: Any, version: Any, since: Any) -> Record:
+    if value is not None and version is not None:
+        with suppress(TypeError, ValueError):
+            since = int(since) / MICROSECONDS
+            return Record(value=text(value).encode("latin-1"), version=text(version), since=since)
+    raise damaged_record("the store on Redis", key)

@@ -1,209 +1,199 @@
 """Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
 
-An answer is a Redis Stream, whose entries are the frames of a tenth of a second, and a hash with its state.
-The worker that reads the answer from the service writes at least twice a second; this shows the others that
-it is alive, and tells it whether there are readers and whether to stop. Redis gets only what pages get and,
-from a relay with a store, what they asked: no key of the service, and the thread only encrypted. The names of
-the Redis keys are hashes of user and chat.
+A chat has one key with its newest answer. An answer has a Redis Stream with its bytes, and three keys that
+expire by themselves: its worker lives, it has a reader on another worker, it is to stop. There is no script,
+and no reader holds a connection. Redis gets only what pages get and what they asked: no key of the service,
+and the thread only encrypted. The names of the Redis keys are hashes of user and chat.
 """
 
 from __future__ import annotations
 
-import uuid
-from typing import Final
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, Final
 
-from mintlify_async.contrib.stream_store import MAX_BYTES, SharedPiece, Written, check_max_bytes
-from mintlify_async.protocol.argument_checks import check_seconds as check_zero_or_more
+from .. import extra_missing
+from ..stream_store import SharedAnswer, SharedPiece, SharedState
 
-from .redis_store import Argument, RedisClient, RedisStore, Script, check_seconds, text
+try:
+    from redis.exceptions import RedisError, ResponseError
+except ModuleNotFoundError as error:
+    raise extra_missing("redis", error) from None
 
-UNFOUND_MS: Final = 24 * 60 * 60 * 1000
-"""How long the part of an answer is kept whose worker has died, until a look finds it."""
+from mintlify_async.errors import CauseSummary, StateError, printable
+from mintlify_async.protocol.argument_checks import check_seconds
+from mintlify_async.runtime.closing import NothingToClose
 
-HURRY_MS: Final = 1500
-"""How long a worker may be silent, which writes every 500 ms, while the chat's next question waits for it."""
+LOST_MS: Final = 5000
+"""How long a worker may be silent, which writes twice a second, before it counts as dead."""
 
-_NOW: Final = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000)\n"
+READ_MS: Final = 2000
+"""How long a look of a reader counts, which looks ten times a second."""
 
-# KEYS: state, frames; ARGV: answer, question, at, frames, size after them, first ("1", or "again")?, ended?,
-# ms until the worker counts as dead, ms to keep, question's text, force? An entry's id is the size of the
-# answer up to its end. What has "lost" is no longer its worker's, but theirs who found the worker dead and
-# are to end the answer. "next" is the last answer that came and waits for the place; a Stop takes it away.
-_WRITE = Script(
-    _NOW
-    + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'size', 'reads', 'stop', 'lost', 'ended', 'next')
-if held[1] and held[1] ~= ARGV[1] then
-  if ARGV[6] == '' or (ARGV[6] == 'again' and held[7] ~= ARGV[1]) then return {-1, 0, 1} end
-  if ARGV[11] == '' and not held[6] then
-    redis.call('HSET', KEYS[1], 'stop', 1, 'next', ARGV[1])
-    return {-1, 0, 0}
-  end
-end
-if held[1] == ARGV[1] and (held[5] or held[6]) then return {held[2], held[3], held[4] or held[5] or 0} end
-local size = tonumber(held[2] or '0')
-if held[1] ~= ARGV[1] or ARGV[3] == '0' then
-  if held[1] ~= ARGV[1] then redis.call('DEL', KEYS[1]) held = {} end
-  redis.call('DEL', KEYS[2])
-  redis.call('HSET', KEYS[1], 'answer', ARGV[1], 'question', ARGV[2], 'asked', ARGV[10])
-  size = 0
-end
-if size == tonumber(ARGV[3]) then
-  if ARGV[4] ~= '' then redis.call('XADD', KEYS[2], ARGV[5] .. '-0', 'f', ARGV[4]) end
-  size = tonumber(ARGV[5])
-end
-redis.call('HSET', KEYS[1], 'size', size, 'alive', string.format('%.0f', now + ARGV[8]))
-if ARGV[7] ~= '' and size == tonumber(ARGV[5]) then redis.call('HSET', KEYS[1], 'ended', 1) end
-redis.call('PEXPIRE', KEYS[1], ARGV[9])
-redis.call('PEXPIRE', KEYS[2], ARGV[9])
-return {size, held[3] or 0, held[4] or 0}
-"""
-)
-
-# KEYS: state, frames; ARGV: answer (or ""), place, ms to end the answer if its worker has died, ms by which
-# that counts as dead earlier.
-_READ = Script(
-    _NOW
-    + """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'question', 'ended', 'alive')
-if not held[1] or (ARGV[1] ~= '' and held[1] ~= ARGV[1]) then return false end
-local running, lost = 0, 0
-if not held[3] then
-  running = 1
-  redis.call('HINCRBY', KEYS[1], 'reads', 1)
-  if now > held[4] - ARGV[4] then
-    lost = 1
-    redis.call('HSET', KEYS[1], 'lost', 1, 'alive', string.format('%.0f', now + ARGV[3]))
-  end
-end
-local found, place = {}, ARGV[2]
-for _, entry in ipairs(redis.call('XRANGE', KEYS[2], '(' .. ARGV[2] .. '-0', '+')) do
-  local frames, size = entry[2][2], string.match(entry[1], '^%d+')
-  found[#found + 1], place = string.sub(frames, place - (size - #frames) + 1), size
-end
-local asked = ARGV[2] == '0' and redis.call('HGET', KEYS[1], 'asked') or ''
-return {held[1], held[2], running, lost, table.concat(found), place, asked}
-"""
-)
-
-# KEYS: state, frames; ARGV: answer, frames, ms to keep, a random name of this call. By the name a repetition,
-# of a call whose answer was lost, finds that it has ended the answer itself.
-_END_LOST = Script(
-    """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'lost', 'ended', 'size')
-if held[1] ~= ARGV[1] then return 1 end
-if held[3] or not held[2] then return held[3] == ARGV[4] and 1 or 0 end
-local size = held[4] + #ARGV[2]
-redis.call('XADD', KEYS[2], string.format('%.0f-0', size), 'f', ARGV[2])
-redis.call('HSET', KEYS[1], 'ended', ARGV[4], 'size', size)
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
-return 1
-"""
-)
-
-# KEYS: state.
-_STOP = Script(
-    """
-local held = redis.call('HMGET', KEYS[1], 'answer', 'ended')
-if not held[1] then return 0 end
-local waited = redis.call('HDEL', KEYS[1], 'next')
-if held[2] then return waited end
-redis.call('HSET', KEYS[1], 'stop', 1)
-return 1
-"""
-)
+KEEP_MORE_MS: Final = 60_000
+"""How much longer the bytes of an answer are kept than ``keep``, after the last write of its worker."""
 
 
-class RedisStreamStore(RedisStore):
+class RedisStreamStore(NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster``. It stays yours: it is never
+            closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds. When Redis is away, answers go to their reader
             as they would without a store.
         grace: Seconds for which an answer goes on without any reader on any worker; then it is stopped at the
             service.
         keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
-        max_bytes: The largest size of one answer; a larger one ends with an error.
-        lost_after: Seconds without a write after which the worker that reads an answer counts as dead.
-            Readers on other workers are then told that the answer was interrupted.
 
     Raises:
         ConfigurationError: An argument is invalid.
     """
 
-    holds = "stream store"
-
     def __init__(
         self,
-        client: RedisClient,
+        client: Any,
         *,
         namespace: str = "mintlify",
         timeout: float = 1.0,
         grace: float = 60.0,
         keep: float = 60.0,
-        max_bytes: int = MAX_BYTES,
-        lost_after: float = 5.0,
     ) -> None:
-        super().__init__(client, namespace=namespace, timeout=timeout)
-        check_zero_or_more(grace, "grace", zero=True)
-        check_zero_or_more(keep, "keep", zero=True)
+        check_seconds(timeout, "timeout")
+        check_seconds(grace, "grace", zero=True)
+        check_seconds(keep, "keep", zero=True)
         self.grace = grace
         self.keep = keep
-        self.max_bytes = check_max_bytes(max_bytes)
-        self._lost_ms = max(1, round(check_seconds(lost_after, "lost_after") * 1000))
+        self._client = client
+        self._namespace = namespace
+        self._timeout = timeout
+        self._keep_ms = round(keep * 1000) + KEEP_MORE_MS
 
-    async def write(
-        self,
-        chat: str,
-        answer: str,
-        frames: bytes,
-        *,
-        at: int,
-        question: str,
-        asked: str = "",
-        first: bool = False,
-        again: bool = False,
-        force: bool = False,
-        ended: bool = False,
-    ) -> Written:
-        """Add *frames* to *answer*; see :meth:`SharedStreamStore.write`."""
-        kept = self._kept_ms if ended else max(self._kept_ms, UNFOUND_MS)
-        place = "again" if again else "1" if first else ""
-        args: list[Argument] = [answer, question, at, frames, at + len(frames)]
-        args += [place, "1" if ended else "", self._lost_ms, kept, asked]
-        args.append("1" if force else "")
-        size, reads, stopped = await self._run(_WRITE, self._keys(chat), args)
-        return Written(int(size), int(reads or 0), bool(int(stopped)))
+    def __repr__(self) -> str:
+        """Show the prefix; no address, which may hold a password."""
+        return f"RedisStreamStore(namespace={self._namespace!r})"
 
-    async def read(
-        self, chat: str, answer: str | None, place: int, *, hurry: bool = False
-    ) -> SharedPiece | None:
-        """Return what *answer* has after *place*; see :meth:`SharedStreamStore.read`."""
-        earlier = max(0, self._lost_ms - HURRY_MS) if hurry else 0
-        found = await self._run(_READ, self._keys(chat), [answer or "", place, self._lost_ms, earlier])
-        if found is None:
+    async def begin(self, chat: str, answer: str) -> str | None:
+        """Make *answer* the newest of *chat*; return the one before if its worker lives."""
+
+        def commands(pipe: Any) -> None:
+            pipe.set(self._key(chat, "alive", answer), 1, px=LOST_MS)
+            pipe.set(self._key(chat, "newest"), answer, px=self._keep_ms, get=True)
+
+        _, previous = await self._run(commands)
+        name = _text(previous) if previous is not None else ""
+        return name if name and name != answer and await self.runs(chat, name) else None
+
+    async def describe(self, chat: str, answer: str, about: str) -> None:
+        """Add *about*, in plain ASCII, to *answer*."""
+        key = self._key(chat, "bytes", answer)
+        await self._run(lambda pipe: pipe.xadd(key, {"about": about}, id="0-1"))
+
+    async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
+        """Append *frames*, which begin at *at*; the same frames twice count once."""
+        stream, newest = self._key(chat, "bytes", answer), self._key(chat, "newest")
+        alive = self._key(chat, "alive", answer)
+
+        def commands(pipe: Any) -> None:
+            pipe.get(newest)
+            pipe.exists(self._key(chat, "stop", answer))
+            pipe.exists(self._key(chat, "read", answer))
+            if frames or ended:  # an entry's id is the size of the answer up to its end
+                fields = {"frames": frames, "ended": int(ended)}
+                pipe.xadd(stream, fields, id=f"{at + len(frames)}-{int(ended) + 1}")
+            if ended:  # after its last bytes: a reader that finds it gone looks at these
+                pipe.delete(alive)
+            else:
+                pipe.set(alive, 1, px=LOST_MS)
+            pipe.pexpire(stream, self._keep_ms)
+            pipe.pexpire(newest, self._keep_ms)
+
+        current, stop, read, *_ = await self._run(commands)
+        superseded = current is not None and _text(current) != answer
+        return SharedState(stopped=bool(stop) or superseded, read=bool(read))
+
+    async def runs(self, chat: str, answer: str) -> bool:
+        """Return whether *answer* has not ended, and its worker lives."""
+        (alive,) = await self._run(lambda pipe: pipe.exists(self._key(chat, "alive", answer)))
+        return bool(alive)
+
+    async def newest(self, chat: str) -> SharedAnswer | None:
+        """Return the newest answer of *chat*."""
+        (newest,) = await self._run(lambda pipe: pipe.get(self._key(chat, "newest")))
+        if newest is None:
             return None
-        name, question, running, lost, frames, reached, asked = found
-        data = frames if isinstance(frames, bytes) else str(frames).encode("ascii")
-        state = (running == 1, lost == 1)
-        return SharedPiece(text(name), text(question), *state, data, int(reached), text(asked or b""))
+        answer = _text(newest)
 
-    async def end_lost(self, chat: str, answer: str, frames: bytes) -> bool:
-        """End an answer whose worker has died; see :meth:`SharedStreamStore.end_lost`."""
-        args: list[Argument] = [answer, frames, self._kept_ms, uuid.uuid4().hex]
-        return bool(await self._run(_END_LOST, self._keys(chat), args))
+        def commands(pipe: Any) -> None:
+            pipe.xrange(self._key(chat, "bytes", answer), "0-1", "0-1")
+            pipe.exists(self._key(chat, "alive", answer))
 
-    async def stop(self, chat: str) -> bool:
-        """Ask the chat's answer to stop; see :meth:`SharedStreamStore.stop`."""
-        return bool(await self._run(_STOP, self._keys(chat)[:1]))
+        entries, alive = await self._run(commands)
+        about: dict[str, Any] = json.loads(_field(entries[0][1], "about")) if entries else {}
+        return SharedAnswer(answer, about, bool(alive))
 
-    @property
-    def _kept_ms(self) -> int:
-        return self._lost_ms + round(self.keep * 1000)
+    async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
+        """Return what *answer* has after *place*; its worker learns that it has a reader."""
 
-    def _keys(self, chat: str) -> list[str]:
-        state = f"{self._namespace}:streams:{{{chat}}}"
-        return [state, f"{state}:frames"]
+        def commands(pipe: Any) -> None:
+            # In this order: an answer that has ended by now has its last bytes in the second.
+            pipe.exists(self._key(chat, "alive", answer))
+            pipe.xrange(self._key(chat, "bytes", answer), f"({place}-1", "+")
+            pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)
+
+        alive, entries, _ = await self._run(commands)
+        pieces, ended = list[bytes](), False
+        for id_, fields in entries:
+            frames, end = _field(fields, "frames"), int(_text(id_).partition("-")[0])
+            begin = end - len(frames)
+            if begin > place:  # Redis has lost what was before
+                return SharedPiece(b"", -1, False, False)
+            pieces.append(frames[place - begin :])
+            place, ended = end, _field(fields, "ended") == b"1"
+        return SharedPiece(b"".join(pieces), place, bool(alive), ended)
+
+    async def stop(self, chat: str) -> None:
+        """Ask the newest answer of *chat* to stop."""
+        (newest,) = await self._run(lambda pipe: pipe.get(self._key(chat, "newest")))
+        if newest is not None:
+            key = self._key(chat, "stop", _text(newest))
+            await self._run(lambda pipe: pipe.set(key, 1, px=self._keep_ms))
+
+    def _key(self, chat: str, kind: str, answer: str = "") -> str:
+        # The braces keep all keys of a chat on one node of a cluster.
+        return f"{self._namespace}:streams:{{{chat}}}:{kind}{answer and ':'}{answer}"
+
+    async def _run(self, commands: Callable[[Any], object]) -> list[Any]:
+        """Return what the *commands* of one round trip return. Raises StateError if one fails."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                pipe = self._client.pipeline(transaction=False)
+                commands(pipe)
+                results: list[Any] = await pipe.execute(raise_on_error=False)
+            for result in results:
+                if isinstance(result, Exception) and not _is_repeated(result):
+                    raise result
+        except (RedisError, OSError, TimeoutError, RuntimeError) as failure:
+            # RuntimeError comes from a client whose event loop is closed.
+            reason = f"{type(failure).__name__}: {printable(str(failure))}".rstrip(": ")
+        else:
+            return results
+        error = StateError(f"the stream store on Redis cannot be used ({reason})")
+        raise error from CauseSummary(reason)
+
+
+def _is_repeated(error: Exception) -> bool:
+    """Return whether *error* says that an entry was added before, by a write whose answer was lost."""
+    return isinstance(error, ResponseError) and "equal or smaller" in str(error)
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("ascii") if isinstance(value, bytes) else value
+
+
+def _field(fields: Any, name: str) -> bytes:
+    """Return a field of an entry, from a client that decodes responses or does not."""
+    value = fields[name] if name in fields else fields[name.encode()]
+    return value.encode("ascii") if isinstance(value, str) else value

@@ -1,13 +1,13 @@
 """A relay between ``useChat`` pages of the AI SDK and the assistant; all secrets stay on the server.
 
-Three lines in a FastAPI app (extra ``relay``)::
+Two lines in a FastAPI app (extra ``relay``)::
 
-    from mintlify_async.contrib.relay import relay_router
+    from mintlify_async.contrib.relay import Relay
 
-    app.include_router(relay_router(session, secrets=[os.environ["RELAY_SECRET"]], user=current_user))
+    relay = Relay(session, secrets=[os.environ["RELAY_SECRET"]], user=current_user)
+    app.include_router(relay.router())
 
-(a :class:`Relay` adds itself to Starlette, any ASGI framework and aiohttp.web, too) and one in the page:
-``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
+and one in the page: ``useChat({ transport: new DefaultChatTransport({ api: "/api/chat" }) })``.
 
 The size of a page's request is limited, and only listed fields of it reach the service. The answer is
 streamed as it arrives, in a form that every release from ai 5.0.0 on accepts. The conversation's thread is
@@ -22,36 +22,13 @@ nor compress the answer (Starlette's own ``GZipMiddleware`` does not touch ``tex
 from __future__ import annotations
 
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore, SharedPiece, SharedStreamStore, Written
+from ..stream_store import MemoryStreamStore
 
 try:
-    from .answer import OpenReply, RelayedAnswer, RelayResponse
-    from .feedback import RelayFeedback
-    from .limits import RelayLimits
-    from .question import Question
     from .refusals import RelayRefusal
-    from .relay import Relay, RelaySettings
-    from .router import relay_router, relay_routes
-    from .seal import SealError, ThreadSeal
+    from .relay import Relay
+    from .running_answer import RelayedAnswer
 except ModuleNotFoundError as error:
     raise extra_missing("relay", error) from None
 
-__all__ = [
-    "MemoryStreamStore",
-    "OpenReply",
-    "Question",
-    "Relay",
-    "RelayFeedback",
-    "RelayLimits",
-    "RelayRefusal",
-    "RelayResponse",
-    "RelaySettings",
-    "RelayedAnswer",
-    "SealError",
-    "SharedPiece",
-    "SharedStreamStore",
-    "ThreadSeal",
-    "Written",
-    "relay_router",
-    "relay_routes",
-]
+__all__ = ["MemoryStreamStore", "Relay", "RelayRefusal", "RelayedAnswer"]

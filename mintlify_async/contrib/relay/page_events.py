@@ -13,56 +13,18 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from attrs import frozen
 
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
-from .json_values import Wire, is_list, is_object
-from .parts import is_file_address, is_name, is_web_address
-from .refusals import STEP_FAILED
+from .page_question import Wire, is_file_address, is_list, is_name, is_object, is_web_address
+from .refusals import STEP_FAILED, masked
 
 Check = Callable[[object], bool]
 OUR_DATA = "data-mintlify-"  # begins the names of data parts that are ours and not the service's
 
-
-class PageEvents(Protocol):
-    """Turns one event of the service into none, one or several events for the page."""
-
-    def page(self, wire: Wire) -> list[Wire]:
-        """Return the events that the page gets for *wire*."""
-        ...
-
-    def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
-        """Return whether the page gets *delta* as it is, if it has no further fields."""
-        ...
-
-
-class ModernEvents:
-    """Passes every event unchanged, for pages whose release knows all that the service sends today."""
-
-    def page(self, wire: Wire) -> list[Wire]:
-        """Return *wire* without metadata that the page cannot merge, and with its required value."""
-        metadata = wire.get("messageMetadata")
-        if metadata is not None and not isinstance(metadata, dict):
-            if wire["type"] == "message-metadata":
-                return []
-            wire = {name: value for name, value in wire.items() if name != "messageMetadata"}
-        address = _ADDRESSES.get(wire["type"])
-        if address is not None and not address(wire.get("url")):
-            return []
-        needed = _NEEDED.get(wire["type"])
-        return [wire if needed is None or needed in wire else {**wire, needed: None}]
-
-    def passes(self, delta: TextDelta | ReasoningDelta) -> bool:
-        """Return True."""
-        return True
-
-
-_NEEDED = {"tool-input-available": "input", "tool-input-error": "input", "tool-output-available": "output"}
-# Elsewhere an address could run a script on the page, and the page's next question would be refused for it.
-_ADDRESSES: Mapping[str, Check] = {"source-url": is_web_address, "file": is_file_address}
 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
 
@@ -268,8 +230,6 @@ HIDDEN = "[hidden]"
 MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is in every text: it is hidden as a whole string only
 _THREAD_NAMES = frozenset({"threadid", "threadkey", "xthreadid", "xthreadkey"})
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key)"', re.IGNORECASE)
-# At the start of a word, or after a JSON escape such as \n, whose letter would count as part of the word.
-_SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
 
 
 class ThreadHider:
@@ -339,7 +299,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 _DELTAS = (TextDelta, ReasoningDelta)
 
 
-def delta_frame(event: StreamEvent, events: PageEvents, hider: ThreadHider) -> bytes | None:
+def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> bytes | None:
     """Return what *events* and :func:`frame` make of a delta, in a tenth of the time.
 
     None means that *event* needs a further look: it is no delta, has another field, or something to hide.
@@ -368,7 +328,7 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
     return b"data: %b\n\n" % text.encode("ascii")
 
 
-def message_json(message: Wire, events: PageEvents, hider: ThreadHider) -> bytes:
+def message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes:
     """Return a stored message as JSON for a page, without what *events* and *hider* keep from pages."""
     rest = dict(hider.hide(message))
     parts = [kept for part in rest.pop("parts") if (kept := _page_part(part, events)) is not None]
@@ -377,7 +337,7 @@ def message_json(message: Wire, events: PageEvents, hider: ThreadHider) -> bytes
     return f'{masked(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
 
 
-def _page_part(part: Wire, events: PageEvents) -> Wire | None:
+def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
     """Return what a page gets of a stored part; None if *events* drops the event that made it."""
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
@@ -404,11 +364,6 @@ def _strict_json(event: Wire) -> str:
     if "__proto__" in text or '"constructor"' in text:
         text = _encode(_parsable(event))
     return text
-
-
-def masked(text: str) -> str:
-    """Return *text* with each key of the service masked."""
-    return _SERVICE_KEY.sub("mint_***", text) if "mint_" in text else text
 
 
 def _parsable(value: object) -> object:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -21,10 +23,10 @@ from mintlify_async import (
     StreamInterruptedError,
 )
 
-from .punctual_store import StoreError
-
 if TYPE_CHECKING:
     from starlette.responses import Response
+
+log = logging.getLogger("mintlify_async.relay")
 
 AT_FAULT = "The assistant is not available at the moment."
 BUSY = "The assistant is busy at the moment. Please try again later."
@@ -36,6 +38,8 @@ SLOW = "The assistant did not answer in time. Please try again."
 AT_WORK = "The assistant is still answering in this conversation. Please wait until it has finished."
 CHANGED = "This conversation was changed in another tab. Please reload the page."
 UNREADABLE = "This conversation cannot be opened at the moment. Please try again later."
+GONE = "This conversation is not there."
+RESTARTING = "The assistant is being restarted. Please try again."
 UNSAVED = "This answer could not be saved, so it will be gone after a reload. Please try again."
 
 
@@ -51,14 +55,25 @@ class RelayRefusal(HTTPException):
     def __init__(self, status_code: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status_code, detail, dict(headers) if headers else None)
 
-    def response(self) -> Response:
-        """Return the refusal as plain text, which ``useChat`` shows unchanged."""
+    def response(self, method: str = "POST") -> Response:
+        """Return the refusal as plain text, which ``useChat`` shows unchanged; the log gets a line."""
+        log.warning("a page's %s is refused with %d: %s", method, self.status_code, self.detail)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
         return PlainTextResponse(self.detail, self.status_code, headers)
 
 
 def refusal_for(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer."""
+    """Return the refusal for an error before the answer; the log gets the error."""
+    if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
+        # The page sent them; the app set all other fields.
+        return RelayRefusal(400, "The assistant does not accept this question.")
+    refusal = _refusal_for(error)
+    level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
+    log.log(level, "the assistant gave no answer: %s: %s", type(error).__name__, masked(str(error)))
+    return refusal
+
+
+def _refusal_for(error: MintlifyError) -> RelayRefusal:
     match error:
         case APIStatusError():
             return _for_status(error)
@@ -68,8 +83,6 @@ def refusal_for(error: MintlifyError) -> RelayRefusal:
             return RelayRefusal(504, SLOW)
         case StoreConflictError():
             return RelayRefusal(409, CHANGED)
-        case StoreError():
-            return RelayRefusal(503, UNREADABLE)
         case StateError():
             return RelayRefusal(503, AT_FAULT)
         case ConfigurationError():
@@ -102,14 +115,21 @@ def retry_after(seconds: float | None) -> dict[str, str]:
     return {"retry-after": str(max(1, math.ceil(seconds)))}
 
 
-def cut_text(error: MintlifyError) -> str:
+def cut_text(error: Exception) -> str:
     """Return the sentence for an answer that began and did not finish."""
     match error:
         case APITimeoutError():
             return SLOW
         case StreamInterruptedError() | APIConnectionError():
             return CUT
-        case StoreConflictError() | StoreError():
-            return UNSAVED
         case _:
             return FAILED
+
+
+# At the start of a word, or after a JSON escape such as \\n, whose letter would count as part of the word.
+_SERVICE_KEY = re.compile(r"(?:\b|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))mint_[A-Za-z0-9_-]{8,}")
+
+
+def masked(text: str) -> str:
+    """Return *text* with each key of the service masked."""
+    return _SERVICE_KEY.sub("mint_***", text) if "mint_" in text else text

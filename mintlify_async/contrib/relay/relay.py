@@ -1,120 +1,71 @@
-"""The relay: checks who asks and how often, asks the assistant, and hands over the open answer.
+"""The relay: checks who asks and how often, reads the question, and hands over the response.
 
-It uses Starlette only; :mod:`.router` adds the parts for FastAPI.
+It uses Starlette only; :meth:`Relay.router` adds the parts for FastAPI.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-import weakref
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
-from typing import TYPE_CHECKING, Any, Required, TypedDict
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ipaddress import IPv6Address, ip_address
+from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve
+from anyio import to_thread
+from attrs import evolve
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Route
 
-from mintlify_async import ConfigurationError, MintlifyError, QuotaExceededError
+from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.protocol.argument_checks import check_seconds
-from mintlify_async.protocol.object_checks import CLOCK, SESSION, check_function, check_type
-from mintlify_async.runtime.clock import Clock, SystemClock
+from mintlify_async.protocol.object_checks import SESSION, Kind, check_function
+from mintlify_async.storage import check_store
 
-from .adapters import PageRoute, asgi_app, fastapi_router, starlette_routes
-from .answer import AnswerHook, AnswerSettings, Mode, OpenReply, RelayResponse
-from .feedback import RelayFeedback, read_feedback
-from .hooks import call
-from .limits import RelayLimits, check_places, check_silence
-from .opening import ask_while_there, logged_refusal, thread_of, without_patience
-from .question import PAGE_FIELDS, Question, merged_options, page_options, read_question
-from .refusals import AT_WORK, BUSY, TOO_MANY, RelayRefusal, refusal_for, retry_after
-from .request_body import BodyReader
-from .running_answers import running_answers
-from .seal import DAY, ThreadSeal
-from .shutdown import Shutdown, on_signal
-from .stored_chats import StoredQuestion, stored_chats
-from .uploads import Uploads
-from .waiting_page import WaitingResponse
+from .. import extra_missing
+from ..stream_store import MemoryStreamStore, SharedStreams
+from .chats import Chat, PageChat, StoredChats
+from .page_question import BodyReader, PageQuestion, QuestionLimits, read_question
+from .page_stream import PageStream, Source
+from .refusals import TOO_MANY, RelayRefusal, refusal_for, retry_after
+from .running_answer import Asker, EndHook, RelayedAnswer
+from .running_answers import RunningAnswers, chat_key
+from .seal import ThreadSeal
+from .signals import on_signal
 
 if TYPE_CHECKING:
-    from aiohttp.web import RouteDef
     from fastapi import APIRouter
-    from starlette.routing import Route
-    from starlette.types import ASGIApp
 
-    from mintlify_async import MintlifySession, Reply
-    from mintlify_async.storage import ConversationStore
-
-    from ..stream_store import MemoryStreamStore, SharedStreamStore
-    from .live_answer import LiveAnswer
+    from mintlify_async import MintlifySession
+    from mintlify_async.storage import Store
 
 log = logging.getLogger("mintlify_async.relay")
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
-AskOptions = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
-FeedbackHook = Callable[[RelayFeedback], object]
+AskArguments = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] | None
 RateHook = Callable[[str, Request], "float | Awaitable[float | None] | None"]
+Handler = Callable[[Request, str], Awaitable[Response]]
 
-
-@define
-class _Places:
-    """Limits how many answers stream at once, in total and for each user."""
-
-    total: int
-    per_user: int
-    taken: Counter[str]
-
-    def check(self, user: str) -> None:
-        """Raise when there is no place for an answer to *user*."""
-        if self.taken.total() >= self.total:
-            raise RelayRefusal(503, BUSY, retry_after(1))
-        if self.taken[user] >= self.per_user:
-            raise RelayRefusal(429, TOO_MANY, retry_after(1))
-
-    def enter(self, user: str) -> None:
-        self.check(user)
-        self.taken[user] += 1
-
-    def leave(self, user: str) -> None:
-        self.taken[user] -= 1
-        if self.taken[user] <= 0:
-            del self.taken[user]
-
-
-class RelaySettings(TypedDict, total=False):
-    """The arguments that :func:`relay_router` and :func:`relay_routes` pass on to :class:`Relay`."""
-
-    secrets: Required[Sequence[str]]
-    store: ConversationStore | None
-    rate: RateHook | None
-    on_finish: AnswerHook | None
-    on_unfinished: AnswerHook | None
-    on_feedback: FeedbackHook | None
-    mode: Mode
-    ask: AskOptions
-    page_fields: Collection[str]
-    limits: RelayLimits | None
-    max_concurrent: int
-    max_concurrent_per_user: int
-    keep_alive: float | None
-    stall: float | None
-    seal_ttl: float
-    error_text: Callable[[MintlifyError], str] | None
-    streams: MemoryStreamStore | SharedStreamStore | None
-    clock: Clock | None
+MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
+USER_CHARACTERS = 200  # stores take no longer owner
+STREAMS = Kind("a stream store", ("begin", "write", "read"), "MemoryStreamStore()")
+JSON = [
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+]
 
 
 class Relay:
     """Answers ``useChat`` pages with the assistant; all keys stay on the server.
 
-    :meth:`router` (FastAPI), :meth:`routes` (Starlette), :meth:`app` (any ASGI framework) and
-    :meth:`aiohttp_routes` add it to an app. For a handler of your own there are :meth:`respond`,
-    :meth:`open` and, as a FastAPI dependency, :meth:`opened`.
+    :meth:`router` (FastAPI) and :meth:`routes` (Starlette) add it to an app; any ASGI app mounts
+    ``Starlette(routes=relay.routes())``.
 
     The functions of your app may be plain or async. A plain one runs in a thread, as FastAPI runs it, so that
-    a database query does not stop the other answers; only ``error_text`` does not, and must be quick.
+    a database query does not stop the other answers.
 
     Args:
         session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
@@ -123,44 +74,38 @@ class Relay:
             encrypts; all of them decrypt. The first one also makes the pseudonym by which the service knows a
             user.
         user: A plain or async function that takes the request and returns an id of one person or, for people
-            without an account, of one browser. The id stays in your app: the service gets a pseudonym as
-            ``fp``. To refuse the request, raise an ``HTTPException`` or return an empty string. Not needed
-            when every call of :meth:`respond` and :meth:`open` passes ``user=``.
+            without an account, of one browser: at most 200 characters, and not ``"anonymous"``, which all of
+            them would share. The id stays in your app: the service gets a pseudonym as ``fp``. To refuse the
+            request, raise an ``HTTPException`` or return an empty string. Not needed with
+            ``relay.router(user=Depends(...))``.
         store: Where conversations are kept, each named by its chat's id and owned by the user. A page then
-            posts its newest message only (of a whole history, only that counts), and gets the history from
-            :meth:`history`. Without a store, pages keep their history and their sealed thread.
+            posts its newest message only (of a whole history, only that counts), and gets the history by
+            ``GET``. None: pages keep their history and their sealed thread.
+        streams: Where running answers are kept, so that a page can go on after a reload: a
+            ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or the next
+            question of the chat ends an answer at once; at most two answers of a user go on while nobody
+            reads them. None: an answer ends when its last reader leaves.
         rate: A plain or async function that takes the user and the request, before the body is read. It
-            returns None to continue, or the seconds after which the user may ask again (429). Questions and
-            verdicts are ``POST``; ``request.method`` is ``GET`` for a history or an answer to go on with.
-            A Stop is not asked about, and never refused.
-        on_finish: A plain or async function that takes each finished answer, for instance to store it, before
-            the page is told that the answer has ended. Its errors are logged and do not reach the page.
-        on_unfinished: The same for each answer that was stopped or interrupted.
-        on_feedback: A plain or async function that takes each verdict of a reader on an answer, a
-            :class:`RelayFeedback`. Pages post it to ``/feedback`` below the path of their questions, as
-            ``{"chatId": ..., "messageId": ..., "value": 1}``, or -1. Without a hook that path gives 404.
-        mode: ``"safe"`` sends only what every ``useChat`` from ai 5.0.0 on accepts. ``"modern"`` sends
-            everything except the thread's id and key, for pages whose release knows all of it.
+            returns None to continue, or the seconds after which the user may ask again (429). Questions are
+            ``POST``; ``request.method`` is ``GET`` for a history or an answer to go on with. A Stop is not
+            asked about, and never refused.
         ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
             function that returns them, given the request and the fields that the page sent besides its
-            messages, unchecked. They cannot contain ``fp`` or ``thread``.
-        page_fields: The fields that a page may set, of ``currentPath``, ``context`` and ``filter``, unless
-            *ask* sets them. Of a filter a page may name ``version`` and ``language``, never ``groups``: these
-            are what the reader is allowed to see.
-        limits: How much a page may send.
-        max_concurrent: How many answers may stream at once; the next request gets 503.
-        max_concurrent_per_user: How many answers may stream at once for one user; the next request gets 429.
-        keep_alive: Seconds of silence after which a comment is sent, so that proxies keep the connection
-            open; None for no comments.
-        stall: Seconds that a reader may take to accept a piece of the answer before the answer is closed;
-            None for no limit.
-        seal_ttl: How long a page can continue its thread, in seconds; 30 days by default.
-        error_text: Returns the text that the page shows for the error that interrupted an answer; short fixed
-            sentences by default.
-        streams: Where running answers are kept, so that a page can go on after a reload: a
-            ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or a new
-            question of the page ends an answer at once. None: an answer ends when its reader leaves.
-        clock: The source of time.
+            messages, unchecked. They cannot contain ``fp`` or ``thread``. A page chooses ``current_path``
+            unless they contain it.
+        on_end: A plain or async function that takes each answer that has begun and ended, a
+            :class:`RelayedAnswer`, for instance to store it, before the page is told that the answer has
+            ended. Its errors are logged and do not reach the page.
+        max_body_bytes: The size of a whole request, in bytes. ``useChat`` sends the whole history each time,
+            with tool results.
+        max_characters: The length of the texts, addresses and names of all messages of a conversation, files
+            aside.
+        max_messages: The number of messages that a page may send, or that are sent of a stored conversation.
+        max_file_characters: The length of the addresses of all files of a conversation; a ``data:`` URL holds
+            the file.
+        max_concurrent: How many answers may run at once in this process; the next request gets 503, unless
+            an answer that nobody reads can be ended for it. One network address may have a quarter.
+        max_per_user: How many answers may run at once for one user; the next request gets 429.
 
     Raises:
         ConfigurationError: An argument is missing or invalid; ``.field`` names it.
@@ -172,74 +117,51 @@ class Relay:
         *,
         secrets: Sequence[str],
         user: UserHook | None = None,
-        store: ConversationStore | None = None,
+        store: Store | None = None,
+        streams: MemoryStreamStore | SharedStreams | None = None,
         rate: RateHook | None = None,
-        on_finish: AnswerHook | None = None,
-        on_unfinished: AnswerHook | None = None,
-        on_feedback: FeedbackHook | None = None,
-        mode: Mode = "safe",
-        ask: AskOptions = None,
-        page_fields: Collection[str] = ("currentPath",),
-        limits: RelayLimits | None = None,
+        ask: AskArguments = None,
+        on_end: EndHook | None = None,
+        max_body_bytes: int = 4 * 1024 * 1024,
+        max_characters: int = 500_000,
+        max_messages: int = 200,
+        max_file_characters: int = 3 * 1024 * 1024,
         max_concurrent: int = 1000,
-        max_concurrent_per_user: int = 20,
-        keep_alive: float | None = 15.0,
-        stall: float | None = 60.0,
-        seal_ttl: float = 30 * DAY,
-        error_text: Callable[[MintlifyError], str] | None = None,
-        streams: MemoryStreamStore | SharedStreamStore | None = None,
-        clock: Clock | None = None,
+        max_per_user: int = 20,
     ) -> None:
-        _check(mode, page_fields)
         SESSION.check(session, "session", required=True)
-        check_type(limits, RelayLimits, "limits")
-        told = {"on_finish": on_finish, "on_unfinished": on_unfinished, "on_feedback": on_feedback}
-        for name, hook in {"user": user, "rate": rate, **told}.items():
+        if store is not None:
+            check_store(store, "store")
+        if not isinstance(streams, MemoryStreamStore):
+            STREAMS.check(streams, "streams")
+        for name, hook in {"user": user, "rate": rate, "on_end": on_end}.items():
             check_function(hook, name, plain=False)
-        check_function(error_text, "error_text")
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
-        check_places(max_concurrent=max_concurrent, max_concurrent_per_user=max_concurrent_per_user)
-        check_silence(keep_alive=keep_alive, stall=stall)
-        self._session = without_patience(session)
-        limits = limits or RelayLimits()
-        self._clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
-        self._bodies = BodyReader(limits, Uploads(limits), self._clock)
-        self._seal = ThreadSeal(secrets, ttl=seal_ttl, clock=self._clock)
-        self._chats = stored_chats(self._session, store, self._clock, limits.messages)
-        self._user = user
-        self._rate = rate
-        self._ask = ask
-        self._on_feedback = on_feedback
-        self._page_fields = frozenset(page_fields)
-        self._shutdown = Shutdown(self._clock)
-        self._places = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        self._loading = _Places(max_concurrent, max_concurrent_per_user, Counter())  # histories, in memory
-        self._answer_settings = AnswerSettings(
-            mode=mode,
-            clock=self._clock,
-            keep_alive=keep_alive,
-            stall=stall,
-            seal=self._seal,
-            shutdown=self._shutdown,
-            on_finish=on_finish,
-            on_unfinished=on_unfinished,
-            error_text=error_text,
+        _check_numbers(
+            max_body_bytes=max_body_bytes,
+            max_characters=max_characters,
+            max_messages=max_messages,
+            max_file_characters=max_file_characters,
+            max_concurrent=max_concurrent,
+            max_per_user=max_per_user,
         )
-        self._resumed = _Places(max_concurrent, max_concurrent_per_user, Counter())
-        self._domain = None if ask is None or callable(ask) else ask.get("domain")
-        self._answer_settings = self._settings_for(self._domain)
-        self._running = running_answers(streams, self._answer_settings, self._chats)
+        self._session = _without_patience(session)
+        self._limits = QuestionLimits(
+            characters=max_characters, messages=max_messages, file_characters=max_file_characters
+        )
+        self._bodies = BodyReader(max_body_bytes)
+        self._seal = ThreadSeal(secrets)
+        self._chats = None if store is None else StoredChats(self._session, store, self._limits)
+        self._user, self._rate, self._ask, self._on_end = user, rate, ask, on_end
+        self._answers = RunningAnswers(streams, most=max_concurrent, per_user=max_per_user, on_end=self._tell)
 
     @property
     def streaming(self) -> int:
-        """The number of answers that are open now."""
-        return self._places.taken.total()
+        """The number of answers that run now."""
+        return self._answers.count
 
-    @property
-    def arriving(self) -> int:
-        """The size of the request bodies that are arriving now, in bytes."""
-        return self._bodies.uploads.bytes
+    # Routes -----------------------------------------------------------------------------------
 
     def router(self, *, path: str = "/api/chat", user: Any = None) -> APIRouter:
         """Return a FastAPI router: ``app.include_router(relay.router())``.
@@ -252,93 +174,193 @@ class Relay:
         Raises:
             ConfigurationError: *path* has no slash in front, or nothing says who the user is.
         """
-        return fastapi_router(self._page_routes(user), path, user)
+        try:
+            from fastapi import APIRouter  # here, because the rest needs Starlette only
+            from fastapi.params import Depends
+        except ModuleNotFoundError as error:
+            raise extra_missing("relay", error) from None
+        if not (
+            user is None or isinstance(user, Depends)
+        ):  # FastAPI would let the page choose it in the query
+            raise ConfigurationError(
+                "user must be Depends(your_dependency); give a function of the request to Relay(user=...)",
+                field="user",
+            )
+
+        def endpoint(handler: Handler) -> Any:
+            async def answer(request: Request) -> Response:
+                return await self._respond(handler, request)
+
+            async def answer_user(request: Request, user: Any = user) -> Response:
+                return await self._respond(handler, request, user or "")
+
+            return answer if user is None else answer_user
+
+        router = APIRouter()
+        for method, full_path, handler in self._table(path, user):
+            router.add_api_route(
+                full_path, endpoint(handler), methods=[method], response_model=None, include_in_schema=False
+            )
+        return router
 
     def routes(self, *, path: str = "/api/chat") -> list[Route]:
         """Return Starlette routes: ``Starlette(routes=relay.routes())``. *path* is as for :meth:`router`."""
-        return starlette_routes(self._page_routes(), path)
 
-    def app(self, *, path: str = "/api/chat", rest: ASGIApp | None = None) -> ASGIApp:
-        """Return an ASGI application, to be mounted in another or put in front of it.
+        def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+            async def answer(request: Request) -> Response:
+                return await self._respond(handler, request)
 
-        Args:
-            path: As for :meth:`router`, below the path at which you mount it. ``"/"`` is for frameworks
-                that mount at a path without a slash at its end.
-            rest: The application that gets all other requests, and the lifespan.
-        """
-        return asgi_app(self._page_routes(), path, rest)
+            return answer
 
-    def aiohttp_routes(self, *, path: str = "/api/chat") -> list[RouteDef]:
-        """Return routes for aiohttp.web: ``app.add_routes(relay.aiohttp_routes())``.
+        table = self._table(path)
+        return [Route(full_path, endpoint(handler), methods=[method]) for method, full_path, handler in table]
 
-        The relay's hooks get Starlette's request; ``request.scope["aiohttp.request"]`` is the server's own.
-        *path* is as for :meth:`router`.
-        """
-        from .aiohttp_web import aiohttp_routes  # aiohttp's server takes time to import
-
-        return aiohttp_routes(self._page_routes(), path)
-
-    def _page_routes(self, user: object = None) -> list[PageRoute]:
-        """Return what answers a page's requests: the table that each framework's routes are made of."""
+    def _table(self, path: str, user: object = None) -> list[tuple[str, str, Handler]]:
+        """Return method, path and handler of all that pages ask for."""
         if user is None and self._user is None:
             raise ConfigurationError(
                 "user is missing: pass a function that takes the request and returns the user's id, "
                 "or an id of the browser for people without an account",
                 field="user",
             )
+        if not (isinstance(path, str) and path.startswith("/")):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise ConfigurationError('path must begin with "/"', field="path")
+        base = path.rstrip("/")
         return [
-            PageRoute("POST", "", self.respond),
-            PageRoute("POST", "/feedback", self.feedback),
+            ("POST", base or "/", self._question),
             # ai 5.0.0 does not encode slashes in the chat's id.
-            PageRoute("GET", "/{chat_id:path}/stream", self.resume),
-            PageRoute("DELETE", "/{chat_id:path}/stream", self.stop),
-            PageRoute("GET", "/{chat_id:path}", self.history),
+            ("GET", base + "/{chat_id:path}/stream", self._resume),
+            ("DELETE", base + "/{chat_id:path}/stream", self._stop),
+            ("GET", base + "/{chat_id:path}", self._history),
         ]
 
-    async def respond(self, request: Request, *, user: str | None = None) -> Response:
-        """Return the response to a page's POST: the streamed answer, or a refusal.
+    # Requests ---------------------------------------------------------------------------------
 
-        The question is asked while the response is sent, which decides its status then. If the assistant is
-        silent for 5 seconds, that is 200 with a comment, so that a proxy does not give up; a refusal that
-        comes later is an ``error`` event.
+    async def _respond(self, handler: Handler, request: Request, user: str | None = None) -> Response:
+        """Return what *handler* returns, or the refusal that it raises."""
+        try:
+            who = await self._who(request, user)
+            if request.method != "DELETE":
+                await self._check_rate(who, request)
+            return await handler(request, who)
+        except RelayRefusal as refusal:
+            return refusal.response(request.method)
+        except ClientDisconnect:
+            return Response(status_code=499)  # for logs: the reader has left
 
-        Args:
-            request: The page's request; its body must not have been read yet.
-            user: The user's id; the user hook is called when it is None.
+    async def _question(self, request: Request, user: str) -> Response:
+        """Ask the question in the request, and stream the answer."""
+        self._answers.check_open()
+        body = await self._bodies.read(request)
+        question = read_question(body, self._limits, stored=self._chats is not None)
+        del body  # parsed, it can take twenty times its size in the request
+        chat = await self._chat(request, question, user)
+        chat_id = question.chat_id
+        asker = Asker(user=user, address=_address(request), chat_id=chat_id, chat_key=chat_key(user, chat_id))
+        return PageStream(self._answers.ask(asker, chat))
+
+    async def _chat(self, request: Request, question: PageQuestion, user: str) -> Chat:
+        ask = self._ask
+        chosen = await _call(ask, request, question.fields) if callable(ask) else ask
+        options: dict[str, Any] = dict(chosen or {})
+        if options.get("current_path") is None and question.current_path is not None:
+            options["current_path"] = question.current_path
+        if self._chats is not None:
+            fp = self._seal.pseudonym(user)
+            return self._chats.chat(question, user=user, fp=fp, options=options)
+        site = f"{self._session.base_url} {options.get('domain') or self._session.options.domain}"
+        return PageChat(self._session, question, user=user, seal=self._seal, site=site, options=options)
+
+    async def _resume(self, request: Request, user: str) -> Response:
+        """Stream the chat's answer from its beginning; 204 when there is none.
+
+        A page says in its query what it has: ``after`` is the id of the last message that it has whole. Then
+        it gets the answer to that message only, also when that has ended meanwhile.
         """
+        key = chat_key(user, request.path_params["chat_id"])
+        found = await self._answers.find(key, request.query_params.get("after") or None)
+        if found is None:
+            return Response(status_code=204)
+        return PageStream(self._answers.resume(found, user, _address(request)))
 
-        async def answer(asked: Callable[[], object]) -> Response:
+    async def _stop(self, request: Request, user: str) -> Response:
+        """Stop the chat's answer at the service; 204, with or without one."""
+        await self._answers.stop(chat_key(user, request.path_params["chat_id"]))
+        return Response(status_code=204)
+
+    async def _history(self, request: Request, user: str) -> Response:
+        """Send the messages of a stored conversation as JSON, for ``useChat({messages})``."""
+        if self._chats is None:
+            raise RelayRefusal(404, "Conversations are not kept here.")
+        return PageStream(self._told_history(self._chats, request.path_params["chat_id"], request, user))
+
+    @asynccontextmanager
+    async def _told_history(
+        self, chats: StoredChats, chat_id: str, request: Request, user: str
+    ) -> AsyncGenerator[Source]:
+        async with self._answers.reader(user, _address(request)):
+            progress = await self._answers.progress(chat_key(user, chat_id))
+            yield Source(await chats.history(chat_id, user, progress), headers=JSON)
+
+    async def _who(self, request: Request, user: str | None) -> str:
+        if user is None and self._user is not None:
+            user = await _call(self._user, request)
+        if not user:
+            raise RelayRefusal(401, "Please sign in first.")
+        if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
+            raise ConfigurationError(
+                f"the user hook must return a string, not {type(user).__name__}", field="user"
+            )
+        if user == "anonymous" or len(user) > USER_CHARACTERS or not user.isprintable():
+            log.error(
+                'the user hook returned "anonymous", or a name of more than %d or unprintable characters',
+                USER_CHARACTERS,
+            )
+            raise RelayRefusal(401, "Please sign in first.")
+        return user
+
+    async def _check_rate(self, user: str, request: Request) -> None:
+        if self._rate is None:
+            return
+        try:
+            wait = await _call(self._rate, user, request)
+        except QuotaExceededError as error:
+            raise refusal_for(error) from None
+        if wait is None:
+            return
+        if isinstance(wait, bool) or not isinstance(wait, int | float):
+            raise ConfigurationError(
+                f"the rate hook must return None to continue, or seconds to wait, not {type(wait).__name__}",
+                field="rate",
+            )
+        raise RelayRefusal(429, TOO_MANY, retry_after(wait))
+
+    async def _tell(self, answer: RelayedAnswer) -> None:
+        """Call the app's hook; an error in the app's code must not break the answer."""
+        if self._on_end is not None:
             try:
-                if self._running is not None:
-                    opening = partial(self._admit, request, user, asked)
-                    return RelayResponse(await self._running.ask(request, opening))
-                return (await self._admit(request, user, asked)).response()
-            except RelayRefusal as refusal:
-                return refusal.response()
-            except ClientDisconnect:
-                return Response(status_code=499)  # for logs: the reader has left
+                await _call(self._on_end, answer)
+            except Exception:
+                log.exception("the relay's on_end raised for an answer that %s", answer.outcome)
 
-        return WaitingResponse(answer, self._answer_settings)
+    # Shutdown ---------------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
         """End all answers, because the app shuts down; new questions get 503 from now on.
 
         Returns when no answer runs any more. Give it less time than the server gives its connections. It
-        must run before or while the server waits for them: :meth:`drain_on_signal` sees to that. aiohttp.web
-        calls ``on_shutdown`` at the right time.
+        must run before or while the server waits for them: :meth:`drain_on_signal` sees to that.
 
         Args:
             seconds: How long running answers may take. Then their pages get an ``error`` event and
-                ``[DONE]``, and ``on_unfinished`` an answer whose outcome is ``interrupted``, within two
-                more seconds. 0 cuts them at once.
+                ``[DONE]``, and ``on_end`` an answer whose outcome is ``interrupted``, within two more
+                seconds. 0 cuts them at once.
 
         Raises:
             ConfigurationError: *seconds* is below 0, or no finite number.
         """
         check_seconds(seconds, "seconds", zero=True)
-        await self._shutdown.drain(seconds, lambda: self.streaming + self._resumed.taken.total())
-        if self._running is not None:
-            await self._running.written()
+        await self._answers.drain(seconds)
 
     def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
@@ -353,246 +375,36 @@ class Relay:
         check_seconds(seconds, "seconds", zero=True)
         return on_signal(lambda: self.drain(seconds))
 
-    async def feedback(self, request: Request, *, user: str | None = None) -> Response:
-        """Pass a reader's verdict on an answer to ``on_feedback``; return 204, or a refusal.
 
-        Args:
-            request: The page's request; its body must not have been read yet.
-            user: The user's id; the user hook is called when it is None.
-        """
-        try:
-            if self._on_feedback is None:
-                raise RelayRefusal(404, "Feedback is not collected here.")
-            who = await self._who(request, user)
-            await self._check_rate(who, request)
-            verdict = await read_feedback(request, who, self._bodies)
-            await call(self._on_feedback, verdict)
-        except RelayRefusal as refusal:
-            return refusal.response()
-        except ClientDisconnect:
-            return Response(status_code=499)
-        return Response(status_code=204)
+async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what *hook* of the app returns. A plain function runs in a thread, as FastAPI runs it.
 
-    async def history(self, request: Request, *, user: str | None = None) -> Response:
-        """Return the messages of the user's conversation ``chat_id`` as JSON, for ``useChat({messages})``.
-
-        The newest ones, as many as ``RelayLimits.messages``. 404 if the user has no such conversation.
-
-        Args:
-            request: The page's request, with ``chat_id`` among the parameters of its path.
-            user: The user's id; the user hook is called when it is None.
-        """
-        try:
-            if self._chats is None:
-                raise RelayRefusal(404, "Conversations are not kept here.")
-            who = await self._who(request, user)
-            await self._check_rate(who, request)
-            self._loading.enter(who)
-            leave = partial(self._loading.leave, who)
-            try:
-                events, chat_id = self._answer_settings.page_events(), request.path_params["chat_id"]
-                elsewhere = await self._running.asked_elsewhere(who, chat_id) if self._running else ""
-                response = await self._chats.history(chat_id, who, events, elsewhere)
-            except BaseException:
-                leave()
-                raise
-            weakref.finalize(response, leave)
-        except RelayRefusal as refusal:
-            return refusal.response()
-        except MintlifyError as error:
-            return logged_refusal(error).response()
-        return response
-
-    async def resume(self, request: Request, *, user: str | None = None) -> Response:
-        """Return the running answer of the path's ``chat_id`` from its beginning; 204 when there is none.
-
-        A page says in its query what it has: ``after`` is the id of the last message that it has whole. Then
-        it gets the answer to that message only, also when that has ended meanwhile.
-
-        Args:
-            request: The page's request.
-            user: The user's id; the user hook is called when it is None.
-        """
-        if self._running is None:
-            return Response(status_code=204)
-        try:
-            who = await self._who(request, user)
-            await self._check_rate(who, request)
-            after = request.query_params.get("after") or None
-            found = await self._running.find(who, request.path_params["chat_id"], after)
-            if found is None:
-                return Response(status_code=204)
-            self._resumed.enter(who)
-            return RelayResponse(found, partial(self._resumed.leave, who))
-        except RelayRefusal as refusal:
-            return refusal.response()
-
-    async def stop(self, request: Request, *, user: str | None = None) -> Response:
-        """Stop the running answer of the path's ``chat_id`` at the service; return 204, with or without one.
-
-        Args:
-            request: The page's request.
-            user: The user's id; the user hook is called when it is None.
-        """
-        try:
-            who = await self._who(request, user)
-            if self._running is not None:
-                await self._running.stop(who, request.path_params["chat_id"])
-        except RelayRefusal as refusal:
-            return refusal.response()
-        return Response(status_code=204)
-
-    async def opened(self, request: Request) -> AsyncIterator[OpenReply]:
-        """Open the answer before your handler runs and close it after the response: a FastAPI dependency.
-
-        Raises:
-            RelayRefusal: There is no answer; FastAPI sends the refusal.
-        """
-        reply = await self.open(request)
-        try:
-            yield reply
-        finally:
-            await reply.close()
-
-    async def open(self, request: Request, *, user: str | None = None) -> OpenReply:
-        """Check the page's request, ask the assistant, and return when the answer begins.
-
-        Send :meth:`OpenReply.response`, or close the reply.
-
-        Args:
-            request: The page's request; its body must not have been read yet.
-            user: The user's id; the user hook is called when it is None.
-
-        Raises:
-            RelayRefusal: There is no answer, because of the page's request, a limit, or an error of the
-                service.
-            ClientDisconnect: The reader left before the answer began.
-        """
-        return await self._admit(request, user, lambda: None)
-
-    async def _admit(
-        self,
-        request: Request,
-        user: str | None,
-        asked: Callable[[], object],
-        live: LiveAnswer | None = None,
-    ) -> OpenReply:
-        """Open the answer: until the reader leaves or, as *live*, until it is stopped.
-
-        *asked* is called when the question is about to be sent.
-        """
-        self._shutdown.check()
-        who = await self._who(request, user)
-        await self._check_rate(who, request)
-        if live is None:  # its question may end the answer that has the place
-            self._places.check(who)  # taken when the body has arrived: slow ones must not hold places
-        question = await read_question(request, self._bodies, stored=self._chats is not None)
-        options = await self._options(request, question)
-        question = evolve(question, fields={})  # parsed, they can take twenty times their size in the request
-        if live is not None and self._running is not None:
-            await self._running.make_way(live, who, question.chat_id)
-        self._shutdown.check()  # a drain may have begun and ended meanwhile
-        self._places.enter(who)
-        leave = partial(self._places.leave, who)
-        try:
-            return await self._open(request, question, options, who, leave, asked, live)
-        except BaseException:
-            leave()
-            raise
-
-    async def _open(
-        self,
-        request: Request,
-        question: Question,
-        options: Mapping[str, Any],
-        user: str,
-        leave: Callable[[], None],
-        asked: Callable[[], object],
-        live: LiveAnswer | None,
-    ) -> OpenReply:
-        domain = options.get("domain")
-        settings = self._answer_settings if domain == self._domain else self._settings_for(domain)
-        fp = self._seal.pseudonym(user)
-        running = None if live is None else self._running
-        stored: StoredQuestion | None = None
-        try:
-            if self._chats is None:
-                thread = thread_of(question, user, settings.seal)
-                ask: Callable[..., Reply] = partial(self._session.ask, question.messages, fp=fp, **options)
-            else:
-                stored = await self._chats.begin(question, user, options, fp=fp)
-                question, thread, ask = stored.question, stored.thread, stored.ask
-            if live is not None and running is not None:
-                await running.begin(live, question.messages[-1]["id"], stored.for_others() if stored else "")
-            asked()
-            page = request if live is None else None
-            reply = await ask_while_there(ask, thread, page, self._shutdown)
-        except MintlifyError as error:
-            if stored is not None and stored.is_busy(error):
-                raise RelayRefusal(409, AT_WORK) from None
-            raise logged_refusal(error) from None
-        return OpenReply(
-            reply,
-            question=question,
-            thread=thread,
-            key=reply.sent_key,
-            user=user,
-            settings=settings,
-            leave=leave,
-            kept=None if stored is None else stored.answer,
-        )
-
-    def _settings_for(self, domain: object) -> AnswerSettings:
-        """Return the settings of an answer about *domain*, by default the session's: its seal is for it."""
-        site = domain or self._session.options.domain
-        return evolve(self._answer_settings, seal=self._seal.at(self._session.base_url, f"{site}"))
-
-    async def _who(self, request: Request, user: str | None) -> str:
-        if user is None:
-            if self._user is None:
-                raise ConfigurationError(
-                    "pass user= to the relay, or to each respond() and open()", field="user"
-                )
-            user = await call(self._user, request)
-        if user == "anonymous":
-            raise ConfigurationError(
-                'the user hook returned "anonymous", which all people without an account would share: '
-                "return an id of the browser, for instance from a cookie",
-                field="user",
-            )
-        if not user:
-            raise RelayRefusal(401, "Please sign in first.")
-        if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
-            raise ConfigurationError(
-                f"the user hook must return a string, not {type(user).__name__}", field="user"
-            )
-        return user
-
-    async def _check_rate(self, user: str, request: Request) -> None:
-        if self._rate is not None:
-            try:
-                wait = await call(self._rate, user, request)
-            except QuotaExceededError as error:
-                raise refusal_for(error) from None
-            if wait is None:
-                return
-            if isinstance(wait, bool) or not isinstance(wait, int | float):
-                raise ConfigurationError(
-                    "the rate hook must return None to continue, or seconds to wait, "
-                    f"not {type(wait).__name__}",
-                    field="rate",
-                )
-            if wait > 0:
-                raise RelayRefusal(429, TOO_MANY, retry_after(wait))
-
-    async def _options(self, request: Request, question: Question) -> dict[str, Any]:
-        own = await call(self._ask, request, question.fields) if callable(self._ask) else self._ask
-        chosen = page_options(question.fields, self._page_fields, self._bodies.limits)
-        return merged_options(own or {}, chosen)
+    The thread sees the context variables of the request; what it sets there does not come back.
+    """
+    if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004 - an object whose call is async
+        return await hook(*arguments)
+    result = await to_thread.run_sync(hook, *arguments)
+    return await result if inspect.isawaitable(result) else result
 
 
-def _check(mode: str, page_fields: Collection[str]) -> None:
-    if mode not in ("safe", "modern"):
-        raise ConfigurationError('mode must be "safe" or "modern"', field="mode")
-    if isinstance(page_fields, str) or set(page_fields) - set(PAGE_FIELDS):
-        raise ConfigurationError(f"page_fields may name {', '.join(PAGE_FIELDS)}", field="page_fields")
+def _without_patience(session: MintlifySession) -> MintlifySession:
+    """Return *session* with its own retry policy, which gives up after ``MAX_RETRYING`` at the latest."""
+    retry = session.options.retry
+    within = min(MAX_RETRYING, math.inf if retry.within is None else retry.within)
+    return session.with_options(retry=evolve(retry, within=within))
+
+
+def _check_numbers(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if not number >= 1:
+            raise ConfigurationError(f"{name} must be 1 or more", field=name)
+
+
+def _address(request: Request) -> str:
+    """Return the network address of a request; in IPv6, the part of it that is one customer's."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return ""
+    return str(int(address) >> 64) if isinstance(address, IPv6Address) else host

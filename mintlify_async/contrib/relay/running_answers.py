@@ -1,6 +1,7 @@
-"""Starts, finds and stops running answers, on this worker and on others.
+"""The running answers of one relay: how many there may be, who finds them, and how they end together.
 
-An answer belongs to a user and a chat. Other users do not find it.
+An answer belongs to a user and a chat. Other users do not find it. With a shared store, every worker finds
+it: the worker that reads the answer copies its log there, and learns there of Stop and of readers.
 """
 
 from __future__ import annotations
@@ -9,299 +10,381 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import ClientDisconnect, Request
+from attrs import define, field
 
 from mintlify_async import StateError
-from mintlify_async.protocol.object_checks import Kind
 
-from ..stream_store import MemoryStreamStore
-from .answer import gone
-from .live_answer import LiveAnswer, LiveReader
-from .refusals import BUSY, RelayRefusal
-from .shared_answers import TICK, AnswerWriter, SharedReader
-from .shutdown import LAST_WORDS
+from ..stream_store import MemoryStreamStore, SharedAnswer, SharedStreams
+from .answer_logs import Log
+from .chats import Chat
+from .page_events import DONE
+from .page_stream import Source
+from .refusals import BUSY, RESTARTING, TOO_MANY, RelayRefusal, retry_after
+from .running_answer import INTERRUPTED, Asker, RelayedAnswer, RunningAnswer
 
 if TYPE_CHECKING:
-    from ..stream_store import SharedStreamStore
-    from .answer import AnswerSettings, OpenReply, Readable
-    from .stored_chats import StoredChats
+    from collections.abc import Generator
 
 log = logging.getLogger("mintlify_async.relay")
 
-MAKE_WAY = 2.0
-"""Seconds that the next question of a chat waits until the running answer has been stopped."""
+MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
+LAST_WORDS = 2.0  # seconds for cut answers to send their error and to run the app's hook
+TICK = 0.1  # seconds between two writes of an answer, and between two looks of a reader on another worker
+BEAT = 0.5  # seconds after which a silent answer is written, too: its worker lives, and learns of Stop
+PATIENCE = 5.0  # seconds for which a reader on another worker waits for a store that cannot be reached
+UNREAD_PER_USER = 2  # answers of one user that may go on while nobody reads them
+ADDRESS_SHARE = 4  # one network address may have this part of all places
 
-STREAMS = Kind("a stream store", ("write", "read", "stop"), "MemoryStreamStore()")
 
-Opening = Callable[["LiveAnswer"], "Coroutine[Any, Any, OpenReply]"]
+@define
+class SharedLog:
+    """The log of an answer on another worker."""
+
+    store: SharedStreams
+    chat: str
+    answer: str
+    cut: Callable[[], bool]
+    _over: bool = field(default=False, init=False)
+    _seen_at: float | None = field(default=None, init=False)  # when the store answered last
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Do nothing: each look says that there is a reader."""
+        yield
+
+    def wake(self) -> None:
+        """Do nothing: a read returns soon."""
+
+    async def read(self, place: int) -> tuple[bytes | None, int]:
+        """Return what follows *place*; see :meth:`Log.read`. Here a place is a number of bytes."""
+        now = asyncio.get_running_loop().time
+        self._seen_at = self._seen_at or now()
+        if not self._over:
+            try:
+                piece = await self.store.read(self.chat, self.answer, place)
+                self._seen_at = now()
+            except StateError as error:
+                lost = now() - self._seen_at > PATIENCE
+                if lost:
+                    log.warning("an answer on another worker cannot be read: %s", error)
+            else:
+                self._over = piece.ended
+                if piece.frames or piece.ended:
+                    return piece.frames or None, piece.place
+                lost = piece.place < place or not piece.running  # bytes, or its worker
+            if not (lost or self.cut()):
+                await asyncio.sleep(TICK)
+                return b"", place
+            self._over = True
+            return INTERRUPTED + DONE, place
+        return None, place
 
 
 class RunningAnswers:
-    """The running answers of one relay.
+    """Starts, finds and stops the answers of one relay.
 
     Args:
-        store: Where they are kept.
-        settings: The relay's settings for answers.
-        chats: The conversations in the app's store, or None.
+        streams: Where they outlive their readers; None for nowhere.
+        most: How many may run at once.
+        per_user: How many may run at once for one user.
+        on_end: The app's hook, safe to call.
     """
 
     def __init__(
         self,
-        store: MemoryStreamStore | SharedStreamStore,
-        settings: AnswerSettings,
-        chats: StoredChats | None,
+        streams: MemoryStreamStore | SharedStreams | None,
+        *,
+        most: int,
+        per_user: int,
+        on_end: Callable[[RelayedAnswer], Awaitable[None]],
     ) -> None:
-        self._store = store
-        self._chats = chats
-        self._shared = None if isinstance(store, MemoryStreamStore) else store
-        self._settings = settings
-        self._here: dict[str, LiveAnswer] = {}
-        self._writers: dict[LiveAnswer, AnswerWriter] = {}
-        self._writing: set[asyncio.Task[bool]] = set()
+        self._shared = None if streams is None or isinstance(streams, MemoryStreamStore) else streams
+        self._grace = 0.0 if streams is None else streams.grace
+        self._keep = 0.0 if streams is None else streams.keep
+        self._most, self._per_user = most, per_user
+        self._per_address = max(per_user, most // ADDRESS_SHARE)
+        self._on_end = on_end
+        self._running: dict[RunningAnswer, None] = {}  # the oldest first
+        self._newest: dict[str, RunningAnswer] = {}  # by chat
+        self._readers: list[dict[str, str]] = []  # of what is there
+        self._tasks: set[asyncio.Task[Any]] = set()  # of responses, and those that write to the shared store
+        self._draining = self._cutting = False
 
-    async def ask(self, request: Request, opening: Opening) -> Readable:
-        """Start *opening* in a task of its own, and return a reader when the answer has begun.
+    @property
+    def count(self) -> int:
+        """The number of answers that run."""
+        return len(self._running)
+
+    def check_open(self) -> None:
+        """Raise RelayRefusal when the app shuts down."""
+        if self._draining:
+            raise RelayRefusal(503, RESTARTING, retry_after(1))  # by then another process answers
+
+    @asynccontextmanager
+    async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[Source]:
+        """Start the answer to the question of *chat*, and read it while the block runs.
 
         Raises:
-            RelayRefusal: There is no answer.
-            ClientDisconnect: The reader left. If the question was complete, the answer goes on.
+            RelayRefusal: There is no place for it, or the app shuts down.
         """
-        live = LiveAnswer(self._settings, grace=self._store.grace, max_bytes=self._store.max_bytes)
-        reader, asked, opened = LiveReader(live), live.asked, live.opened
-        live.start(opening(live))
+        self.check_open()
+        earlier = [answer for answer in self._running if asker.chat_key == answer.asker.chat_key != ""]
+        for answer in earlier:
+            answer.stop()
+        self._make_place(asker)
+        answer = RunningAnswer(
+            asker,
+            chat,
+            prepare=partial(self._prepare, earlier=earlier),
+            on_end=self._on_end,
+            unread=self._unread,
+            after=self._ended,
+        )
+        self._running[answer] = None
+        if asker.chat_key:
+            self._newest[asker.chat_key] = answer
+        async with self._reading(answer.log):
+            yield Source(answer.log, answer.begun)
+
+    @asynccontextmanager
+    async def resume(self, found: Log, user: str, address: str) -> AsyncGenerator[Source]:
+        """Read an answer that :meth:`find` returned. Raises what :meth:`reader` raises."""
+        async with self.reader(user, address), self._reading(found):
+            yield Source(found)
+
+    @asynccontextmanager
+    async def reader(self, user: str, address: str) -> AsyncGenerator[None]:
+        """Take a place for one who reads what is there while the block runs; as many as answers.
+
+        Raises:
+            RelayRefusal: There is none.
+        """
+        names = {"user": user, "address": address}
+        users, addresses = (sum(one[name] == names[name] for one in self._readers) for name in names)
+        if len(self._readers) >= self._most:
+            raise RelayRefusal(503, BUSY, retry_after(1))
+        if users >= self._per_user or (address and addresses >= self._per_address):
+            raise RelayRefusal(429, TOO_MANY, retry_after(1))
+        self._readers.append(names)
         try:
-            await asyncio.wait([asked])  # until then the task reads the body, and notices a reader who leaves
-            if not asked.cancelled():
-                asked.result()
-            leaving = asyncio.ensure_future(gone(request.receive))
-            try:
-                await asyncio.wait((opened, leaving), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                leaving.cancel()
-                await asyncio.wait([leaving])
-            if not opened.done():
-                raise ClientDisconnect
-            if not opened.cancelled():  # it was stopped meanwhile, as its reader is told
-                opened.result()
-        except BaseException:
-            await reader.close()
-            if not asked.done():
-                live.stop()
-            raise
-        return reader
+            yield
+        finally:
+            self._readers.remove(names)
 
-    async def make_way(self, live: LiveAnswer, user: str, chat_id: str | None) -> None:
-        """Give *live* the place of its chat, after the answer that has it was stopped and its hooks called.
-
-        From now on, the chat's next question stops *live*, also while it waits.
-        """
-        if chat_id is None:
-            return
-        chat = live.chat = chat_key(user, chat_id)
-        live.before, self._here[chat] = self._here.get(chat), live
-        live.on_end(partial(self._ended, chat, live))
-        clock = self._settings.clock
-        until = clock.now() + MAKE_WAY
-        try:
-            with suppress(TimeoutError):
-                async with clock.deadline(until):
-                    await self._follow(live)
-            if self._shared is not None:
-                self._writers[live] = writer = AnswerWriter(self._shared, live, chat)
-                placed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                task = asyncio.create_task(
-                    self._write(
-                        live, writer, until, placed, partial(self._elsewhere, user, chat_id, hurry=True)
-                    )
-                )  # also when live is stopped
-                self._writing.add(task)
-                task.add_done_callback(partial(self._written, chat, live))
-                await asyncio.shield(placed)
-        except StateError as error:
-            self._leave_alone(live, error)
-
-    async def begin(self, live: LiveAnswer, question: str, asked: str = "") -> None:
-        """Let readers of its chat find *live*, the answer to the message whose id is *question*.
-
-        *asked* is what :meth:`asked_elsewhere` returns on other workers.
-        """
-        live.question, live.asked_of_store = question, asked
-        if live.chat and live in self._writers:
-            try:
-                await self._writers[live].write()
-            except StateError as error:
-                self._leave_alone(live, error)
-        if not live.chat:
-            live.grace = 0.0  # no page can find it again
-        if not live.asked.done():
-            live.asked.set_result(None)
-
-    def _leave_alone(self, live: LiveAnswer, error: StateError) -> None:
-        log.warning("an answer goes to its reader alone: %s", error)
-        live.chat = ""
-
-    async def _follow(self, live: LiveAnswer) -> None:
-        """Stop the answers before *live* and return when they have ended."""
-        while (before := live.before) is not None:
-            before.stop()
-            await before.wait()
-            if before in self._writers:
-                await self._writers[before].write()  # the end, before its task does so
-            live.before = before.before  # which it had not waited for when it was stopped
-
-    async def find(self, user: str, chat_id: str, after: str | None) -> Readable | None:
-        """Return a reader of the chat's answer, from its beginning; None when there is nothing to read.
+    async def find(self, chat_key: str, after: str | None) -> Log | None:
+        """Return the log of the chat's answer; None when there is nothing to read.
 
         Args:
-            user: The user's id.
-            chat_id: The id that the page gave the chat.
+            chat_key: The chat.
             after: The id of the last message that the page has whole. Only the answer to that message is
                 read, also one that has ended. None: any answer that runs.
         """
-        chat = chat_key(user, chat_id)
-        live = self._here.get(chat)
-        if live is not None and _wanted(live.question, after, not live.ended):
-            return LiveReader(live)
-        try:
-            reader = await self._elsewhere(user, chat_id)
-        except StateError as error:
-            log.warning("an answer cannot be resumed: %s", error)
+        answer = self._newest.get(chat_key)
+        if answer is not None and _wanted(answer.question_id, after, not answer.log.ended):
+            return answer.log
+        shared = await self._elsewhere(chat_key)
+        if shared is None or not _wanted(shared.about.get("question", ""), after, shared.running):
             return None
-        if reader is None or _wanted(reader.found.question, after, reader.found.running):
-            return reader
-        await reader.end_if_lost()
-        return None
+        assert self._shared is not None
+        return SharedLog(self._shared, chat_key, shared.id, lambda: self._cutting)
 
-    async def asked_elsewhere(self, user: str, chat_id: str) -> str:
-        """Return what is being answered in the chat on another worker; "" when nothing is."""
-        chat = chat_key(user, chat_id)
-        live = self._here.get(chat)
-        if live is not None and not live.ended:
-            return ""
+    async def progress(self, chat_key: str) -> dict[str, Any] | None:
+        """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""
+        answers = [answer for answer in self._running if answer.asker.chat_key == chat_key]
+        if ending := [answer.task for answer in answers if answer.stopping]:
+            await asyncio.wait(ending, timeout=MAKE_WAY)  # what arrived is being saved
+        running = [answer for answer in answers if not (answer.stopping or answer.log.ended)]
+        if running:
+            return running[-1].chat.progress or None
+        shared = await self._elsewhere(chat_key)
+        return shared.about.get("progress") if shared is not None and shared.running else None
+
+    async def stop(self, chat_key: str) -> None:
+        """Stop the chat's answer, if one runs. Raises RelayRefusal when the store cannot be used."""
+        answers = [answer for answer in self._running if answer.asker.chat_key == chat_key]
+        for answer in answers:
+            answer.stop()
+        if self._shared is not None:
+            try:
+                await self._shared.stop(chat_key)
+            except StateError as error:
+                log.warning("an answer on another worker cannot be stopped: %s", error)
+                if not answers:
+                    raise RelayRefusal(503, BUSY) from None
+
+    async def drain(self, seconds: float) -> None:
+        """Refuse new questions; after *seconds*, cut the answers that still run."""
+        self._draining = True
+        await self._quiet(seconds)
+        if self._running or self._tasks:
+            self._cutting = True
+            log.warning("the app shuts down: %d answers are cut", self.count)
+            for answer in self._running:
+                answer.stop("interrupted")
+            await self._quiet(LAST_WORDS)
+
+    async def _quiet(self, seconds: float) -> None:
+        """Return when nothing runs any more, or after *seconds*."""
+        now = asyncio.get_running_loop().time
+        until = now() + seconds
+        while (tasks := {*self._tasks, *(answer.task for answer in self._running)}) and now() < until:
+            await asyncio.wait(tasks, timeout=until - now())
+
+    # Places -----------------------------------------------------------------------------------
+
+    def _make_place(self, asker: Asker) -> None:
+        """Make sure that one more answer of *asker* may run, at the cost of one that nobody reads."""
+        too_many = RelayRefusal(429, TOO_MANY, retry_after(1))
+        self._make_one(self._alive(), self._most, RelayRefusal(503, BUSY, retry_after(1)))
+        self._make_one(self._alive(user=asker.user), self._per_user, too_many)
+        if asker.address:
+            self._make_one(self._alive(address=asker.address), self._per_address, too_many)
+
+    def _make_one(self, answers: Sequence[RunningAnswer], most: int, refusal: RelayRefusal) -> None:
+        if len(answers) >= most:
+            unread = [answer for answer in answers if answer.unread]
+            if not unread:
+                raise refusal
+            min(unread, key=_last_read).stop()
+
+    def _alive(self, *, user: str | None = None, address: str | None = None) -> list[RunningAnswer]:
+        """Return the answers that were not told to stop, of one user or address."""
+        return [
+            answer
+            for answer in self._running
+            if not answer.stopping
+            and user in (None, answer.asker.user)
+            and address in (None, answer.asker.address)
+        ]
+
+    def _unread(self, answer: RunningAnswer) -> None:
+        """The last reader of *answer* has left: it may go on for the grace, if there are few such answers."""
+        if answer.log.ended or answer.stopping:
+            return
+        if not (self._grace and answer.resumable):  # no page can find it again
+            answer.stop()
+            return
+        asyncio.get_running_loop().call_later(self._grace, self._look, answer)
+        address = answer.asker.address
+        groups = [(self._alive(user=answer.asker.user), UNREAD_PER_USER)]
+        groups += [(self._alive(address=address), self._per_user)] if address else []
+        for answers, most in groups:
+            unread = sorted((one for one in answers if one.unread), key=_last_read)
+            for one in unread[: max(0, len(unread) - most)]:
+                one.stop()
+
+    def _look(self, answer: RunningAnswer) -> None:
+        """Stop *answer* if its grace is over."""
+        now = asyncio.get_running_loop().time()
+        if answer.unread and not answer.log.ended and now - answer.read_at >= self._grace - TICK / 10:
+            answer.stop()
+
+    def _ended(self, answer: RunningAnswer) -> None:
+        del self._running[answer]
+        if key := answer.asker.chat_key:
+            asyncio.get_running_loop().call_later(self._keep, self._forget, key, answer)
+
+    def _forget(self, key: str, answer: RunningAnswer) -> None:
+        if self._newest.get(key) is answer:
+            del self._newest[key]
+
+    # Other workers ----------------------------------------------------------------------------
+
+    async def _prepare(self, answer: RunningAnswer, *, earlier: Sequence[RunningAnswer]) -> None:
+        """Give *answer* the place of its chat, when the one before has ended; then begin its chat."""
+        key, shared = answer.asker.chat_key, self._shared
+        if earlier:
+            await asyncio.wait([answer.task for answer in earlier], timeout=MAKE_WAY)
         try:
-            reader = await self._elsewhere(user, chat_id)
+            if shared is not None and key:
+                await self._make_way(shared, answer)
+            await answer.chat.begin()
+            answer.question_id = answer.chat.messages[-1]["id"]
+            if shared is not None and key:
+                about = {"question": answer.question_id, "progress": answer.chat.progress}
+                await shared.describe(key, answer.id, json.dumps(about))
         except StateError as error:
-            log.warning("a history may lack the question that another worker answers: %s", error)
-            return ""
-        if reader is None:
-            return ""
-        await reader.end_if_lost()
-        return reader.found.asked if reader.found.running and not reader.found.lost else ""
+            log.warning("an answer goes to its reader alone: %s", error)
+            answer.resumable = False
 
-    async def _elsewhere(self, user: str, chat_id: str, *, hurry: bool = False) -> SharedReader | None:
-        """Return a reader of the chat's latest answer in the shared store, from its beginning."""
+    async def _make_way(self, shared: SharedStreams, answer: RunningAnswer) -> None:
+        """Make *answer* the newest of its chat on all workers, and wait until the one before has ended."""
+        now, key = asyncio.get_running_loop().time, answer.asker.chat_key
+        until = now() + MAKE_WAY
+        previous = await shared.begin(key, answer.id)
+        copying = asyncio.create_task(self._copy(shared, answer))
+        self._tasks.add(copying)
+        copying.add_done_callback(self._tasks.discard)
+        # It runs on another worker, which sends no event.
+        while previous and now() < until and await shared.runs(key, previous):  # noqa: ASYNC110
+            await asyncio.sleep(TICK)
+
+    async def _copy(self, shared: SharedStreams, answer: RunningAnswer) -> None:
+        """Copy the log of *answer* to *shared*, and do what that says, until the answer has ended."""
+        now = asyncio.get_running_loop().time
+        key, place, size, written, away = answer.asker.chat_key, 0, 0, now(), False
+        while True:
+            ended = answer.log.ended
+            frames, end = answer.log.since(place)
+            if frames or ended or now() - written > BEAT - TICK / 2:
+                written = now()
+                try:
+                    state = await shared.write(key, answer.id, frames, at=size, ended=ended)
+                    place, size, away = end, size + len(frames), False
+                    answer.read_elsewhere = state.read
+                    if state.read:
+                        answer.read_at = now()
+                    if state.stopped:
+                        answer.stop()
+                except StateError as error:
+                    if not away:
+                        log.warning("other workers cannot read an answer: %s", error)
+                    away, answer.read_elsewhere = True, False
+                if ended:
+                    return
+                if answer.unread:
+                    self._look(answer)
+            await asyncio.sleep(TICK)
+
+    async def _elsewhere(self, chat_key: str) -> SharedAnswer | None:
+        """Return the newest answer of a chat on any worker."""
         if self._shared is None:
             return None
-        chat = chat_key(user, chat_id)
-        found = await self._shared.read(chat, None, 0, hurry=hurry)
-        if found is None:
-            return None
-        return SharedReader(self._shared, chat, found, self._settings, user, chat_id, self._chats)
-
-    async def stop(self, user: str, chat_id: str) -> None:
-        """Stop the chat's answer, if one runs.
-
-        Raises:
-            RelayRefusal: The store cannot be used.
-        """
-        chat = chat_key(user, chat_id)
-        live = self._here.get(chat)
         try:
-            if live is not None and not live.ended:
-                live.stop()
-            elif self._shared is not None:
-                await self._shared.stop(chat)
+            return await self._shared.newest(chat_key)
         except StateError as error:
-            log.warning("an answer cannot be stopped: %s", error)
-            raise RelayRefusal(503, BUSY) from None
+            log.warning("an answer on another worker cannot be found: %s", error)
+            return None
 
-    async def written(self) -> None:
-        """Return when other workers can read the ends of the answers, or after a moment."""
-        clock = self._settings.clock
-        with suppress(TimeoutError):
-            async with clock.deadline(clock.now() + LAST_WORDS):
-                while self._writers:
-                    await clock.sleep(TICK)
-
-    async def _write(
-        self,
-        live: LiveAnswer,
-        writer: AnswerWriter,
-        until: float,
-        placed: asyncio.Future[None],
-        before: Callable[[], Coroutine[Any, Any, SharedReader | None]],
-    ) -> bool:
-        """Write *live* when it has its chat's place, from *until* on by force.
-
-        *before* returns a reader of the answer that has it. Return whether the store has all that it needs
-        to have.
-        """
-        clock = self._settings.clock
+    @asynccontextmanager
+    async def _reading(self, source: Log) -> AsyncGenerator[None]:
+        """Count a reader of *source*, whose response a shutdown waits for."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         try:
-            while not await writer.take_place(force=clock.now() >= until):
-                if (reader := await before()) is not None:
-                    await reader.end_if_lost()
-                await clock.sleep(TICK)
-                if live.ended:  # it was stopped
-                    return True
-            placed.set_result(None)
-            return await writer.run()
-        except Exception as error:  # a store of the app's own may raise anything
-            if placed.done():
-                log.exception("other workers cannot read an answer")
-            else:
-                placed.set_exception(error)
-            return False
-
-    def _ended(self, chat: str, live: LiveAnswer) -> None:
-        if live not in self._writers:
-            self._forget_later(chat, live)
-
-    def _written(self, chat: str, live: LiveAnswer, task: asyncio.Task[bool]) -> None:
-        self._writing.discard(task)
-        del self._writers[live]
-        if not task.cancelled() and task.result():
-            self._forget(chat, live)
-        elif live.ended:
-            self._forget_later(chat, live)
-
-    def _forget_later(self, chat: str, live: LiveAnswer) -> None:
-        clock = self._settings.clock
-        if self._here.get(chat) is live:
-            clock.call_at(clock.now() + self._store.keep, partial(self._forget, chat, live))
-
-    def _forget(self, chat: str, live: LiveAnswer) -> None:
-        if self._here.get(chat) is live:
-            del self._here[chat]
-
-
-def running_answers(
-    store: MemoryStreamStore | SharedStreamStore | None,
-    settings: AnswerSettings,
-    chats: StoredChats | None,
-) -> RunningAnswers | None:
-    """Return the running answers that *store* keeps, if there is one.
-
-    Raises:
-        ConfigurationError: *store* is something else.
-    """
-    if store is None:
-        return None
-    if not isinstance(store, MemoryStreamStore):
-        STREAMS.check(store, "streams")
-    return RunningAnswers(store, settings, chats)
+            with source.reading():
+                yield
+        finally:
+            self._tasks.discard(task)
 
 
 def _wanted(question: str, after: str | None, running: bool) -> bool:
     return running if after is None else question == after
 
 
-def chat_key(user: str, chat_id: str) -> str:
-    """Return the name of a chat in a store, from which neither user nor chat can be read."""
+def _last_read(answer: RunningAnswer) -> float:
+    return answer.read_at
+
+
+def chat_key(user: str, chat_id: str | None) -> str:
+    """Return the name of a chat in a store, from which neither user nor chat can be read; "" without one."""
+    if chat_id is None:
+        return ""
     text = "mintlify-async answers\0" + json.dumps([user, chat_id])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from mintlify_async.storage import MemoryConversationStore, SQLiteConversationStore
+from mintlify_async.storage import MemoryStore, SQLiteStore
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("redis", marks=pytest.mark.real)])
 async def store(request, tmp_path):
     if request.param == "memory":
-        yield MemoryConversationStore()
+        yield MemoryStore()
     elif request.param == "sqlite":
-        yield SQLiteConversationStore(tmp_path / "chats.sqlite")
+        yield SQLiteStore(tmp_path / "chats.sqlite")
     else:
         redis = pytest.importorskip("mintlify_async.contrib.redis")
         async with request.getfixturevalue("redis_server").client() as client:
-            yield redis.RedisConversationStore(client)
+            yield redis.RedisStore(client)

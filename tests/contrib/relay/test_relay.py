@@ -10,7 +10,7 @@ from relay_desk import HEAD, TURN, desk, x_user
 from relay_kit import SECRET, events, pseudonym, user_message
 
 from mintlify_async import ConfigurationError
-from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.testing import LocalService
 
 
@@ -50,10 +50,9 @@ async def test_events_come_as_they_are_made():
             assert here.service.answering == 1
 
 
-@pytest.mark.parametrize("mode", ["safe", "modern"])
-async def test_the_key_never_shows(mode):
+async def test_the_key_never_shows():
     """A key that the service repeats in its answer is hidden from the page."""
-    async with desk(mode=mode) as here:
+    async with desk() as here:
         key = here.service.assistant_key
         told = [*HEAD[:2], {"type": "text-delta", "id": "0", "delta": f"Bearer {key}!"}]
         here.service.script.ask(events=[*told, {"type": "data-x", "data": {key: key}}, *TURN[-2:]])
@@ -61,25 +60,16 @@ async def test_the_key_never_shows(mode):
         assert b"Bearer [hidden]!" in shown
 
 
-async def test_modern_pages_get_more():
-    """In modern mode the page gets the finish reason and unknown event types unchanged."""
-    async with desk(mode="modern") as here:
-        here.service.script.ask(events=[{"type": "next-years", "a": 1}, *TURN])
-        shown = events(await here.page.ask(user_message("q")))
-        assert shown[0] == {"type": "next-years", "a": 1}
-        assert shown[-1]["finishReason"] == "stop"
-
-
 @pytest.mark.parametrize(
     ("settings", "field"),
     [
         ({"secrets": []}, "secrets"),
-        ({"mode": "old"}, "mode"),
-        ({"page_fields": ["fp"]}, "page_fields"),
         ({"max_concurrent": 0}, "max_concurrent"),
-        ({"max_concurrent_per_user": 0}, "max_concurrent_per_user"),
-        ({"keep_alive": 0}, "keep_alive"),
-        ({"seal_ttl": 0}, "seal_ttl"),
+        ({"max_per_user": 0}, "max_per_user"),
+        ({"streams": "redis://localhost"}, "streams"),
+        ({"streams": MemoryStreamStore}, "streams"),
+        ({"ask": 7}, "ask"),
+        ({"rate": 7}, "rate"),
         ({"store": "chats.sqlite"}, "store"),
     ],
 )
@@ -89,3 +79,11 @@ async def test_bad_settings_are_named(settings, field):
         with pytest.raises(ConfigurationError) as caught:
             Relay(session, **{"secrets": [SECRET], "user": x_user, **settings})
         assert caught.value.field == field
+
+
+@pytest.mark.parametrize("wrong", [{"grace": -1}, {"keep": float("nan")}, {"grace": True}])
+def test_wrong_stream_settings_are_named(wrong):
+    """Before any question."""
+    with pytest.raises(ConfigurationError) as caught:
+        MemoryStreamStore(**wrong)
+    assert caught.value.field == next(iter(wrong))

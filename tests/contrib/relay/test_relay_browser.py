@@ -14,7 +14,7 @@ from relay_shop import HEAD, shop
 
 from mintlify_async.testing import faults
 
-pytestmark = pytest.mark.parametrize("release", RELEASES)
+pytestmark = [pytest.mark.parametrize("release", RELEASES), pytest.mark.real]
 
 
 async def test_an_answer_grows_and_the_next_goes_on(release):

@@ -9,12 +9,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from relay_app import app
 from relay_browser import RELEASES
 from relay_kit import pseudonym, until
 from relay_shop import HEAD, SITE, Shop, shop
 
-from mintlify_async.contrib.relay import RelayFeedback
-
+pytestmark = pytest.mark.real
 every_release = pytest.mark.parametrize("release", RELEASES)
 NEWEST = "7"
 SEARCHING = "Searching the documentation…"
@@ -236,10 +236,11 @@ async def test_new_chat_stops_the_answer():
 
 
 @every_release
-async def test_thumbs_reach_the_hook(release):
+async def test_thumbs_reach_the_app(release, monkeypatch):
     """The app gets who, which answer, and how it was; a reader may change it."""
-    got: list[RelayFeedback] = []
-    async with shop(release, on_feedback=got.append) as here:
+    got: list[tuple[str, app.Feedback]] = []
+    monkeypatch.setattr(app, "store_feedback", lambda *verdict: got.append(verdict))
+    async with shop(release) as here:
         here.service.script.ask(text="An answer")
         await here.ask("A question")
         await here.status("ready")
@@ -248,10 +249,10 @@ async def test_thumbs_reach_the_hook(release):
             pressed = here.page.locator(".thumb[aria-pressed=true]")
             await here.page.locator(f"[aria-label='{label}'][aria-pressed=true]").wait_for()
             assert await pressed.count() == 1
-            assert got[-1].value == value
-        user = got[-1].user
+            assert got[-1][1].value == value
+        user = got[-1][0]
         assert here.service.requests[-1].json["fp"] == pseudonym(user)
-        assert {(one.user, one.chat_id, one.message_id) for one in got} == {
+        assert {(user, one.chatId, one.messageId) for user, one in got} == {
             (user, here.page.url.partition("?chat=")[2], "msg_1")
         }
         await here.page.context.clear_cookies()

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 pytest.importorskip("starlette")
 
 from mintlify_async.contrib.relay.page_events import (
-    ModernEvents,
     SafeEvents,
     ThreadHider,
     delta_frame,
@@ -178,7 +177,7 @@ def test_a_tool_input_error_is_told_in_older_words():
 
 
 def test_the_services_words_about_a_step_stay_here():
-    """A tool's error may name hosts, and the newest releases show it; pages in modern mode get it."""
+    """A tool's error may name hosts, and the newest releases show it."""
     for kind in ("tool-output-error", "tool-input-error"):
         error = {
             "type": kind,
@@ -189,7 +188,6 @@ def test_the_services_words_about_a_step_stay_here():
         }
         call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": 1}
         assert "db-7" not in json.dumps(page(call, error))
-        assert ModernEvents().page(error) == [error]
 
 
 @pytest.mark.parametrize(
@@ -198,10 +196,9 @@ def test_the_services_words_about_a_step_stay_here():
 def test_sources_lead_to_the_web(url):
     """A page that makes links of them runs no script; its next question would be refused for it."""
     source = {"type": "source-url", "sourceId": "s", "url": url}
-    for events in (SafeEvents(), ModernEvents()):
-        assert events.page(source) == []
-        assert events.page({**source, "url": "/login#sso"}) == [{**source, "url": "/login#sso"}]
-        assert events.page({"type": "file", "mediaType": "a/b", "url": "javascript:x"}) == []
+    assert page(source) == []
+    assert page({**source, "url": "/login#sso"}) == [{**source, "url": "/login#sso"}]
+    assert page({"type": "file", "mediaType": "a/b", "url": "javascript:x"}) == []
     assert SafeEvents().page({**source, "url": "/a", "title": "t" * 1001}) == [{**source, "url": "/a"}]
 
 
@@ -262,8 +259,10 @@ def test_every_frame_is_one_line_of_strict_json(event):
 @given(st.sampled_from([TextDelta, ReasoningDelta]), st.text(), st.text(), st.text(max_size=8))
 def test_the_short_way_of_a_delta_shows_the_same(kind, id, text, hidden):
     """Byte for byte what the long way shows, or nothing: then the long way is taken."""
-    hider, events = ThreadHider(), ModernEvents()
+    hider, events = ThreadHider(), SafeEvents()
     hider.learn(hidden, "thread-77")
+    for name in (id, "0", "thread-77"):
+        events.page({"type": kind(id="", delta="").type.replace("delta", "start"), "id": name})
     for delta in (text, f"{text}{hidden}", "on thread-77", "\ud83d", '"threadId"', "mint_dsc_0123456789"):
         event = kind(id=id, delta=delta)
         assert delta_frame(event, events, hider) in (None, frame(event.to_wire(), hider))
@@ -354,15 +353,6 @@ def test_what_names_no_thread_is_passed_as_it_is():
     assert hider.hide(event) is event
 
 
-def test_modern_pages_get_everything():
-    """Only metadata that would make the page's merge throw is left out."""
-    modern = ModernEvents()
-    for event in FULL:
-        assert modern.page(event) == [event]
-    assert modern.page({"type": "start", "messageMetadata": "x"}) == [{"type": "start"}]
-    assert modern.page({"type": "message-metadata", "messageMetadata": "x"}) == []  # nothing is left of it
-
-
 STORED = [
     {"type": "step-start"},
     {"type": "reasoning", "text": "mint_0123456789", "id": "0"},
@@ -398,8 +388,6 @@ def test_a_stored_message_is_what_its_events_were():
     assert safe["parts"][4]["title"] == "[hidden]"
     assert safe["parts"][7] == {"type": "data-x", "data": {"a": 1}, "id": "1"}
     assert safe["parts"][8] == STORED[8]
-    modern = json.loads(message_json(message, ModernEvents(), hider))
-    assert modern["parts"][-1] == STORED[-1]
 
 
 class Strict(SafeEvents):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, desk, x_user
-from relay_kit import SECRET, events, refused, request_of, user_message
+from relay_desk import HEAD, desk
+from relay_kit import events, user_message
 
-from mintlify_async import Limit, Quota, RetryPolicy, Timeouts
-from mintlify_async.contrib.relay import Relay
-from mintlify_async.testing import LocalService, VirtualClock, faults
+from mintlify_async import RetryPolicy, Timeouts
+from mintlify_async.testing import faults
+from mintlify_async.testing.virtual_time import virtual_time
 
 
 @pytest.mark.parametrize(
@@ -62,44 +64,14 @@ async def test_429_says_when():
 )
 async def test_a_page_is_told_within_two_seconds(headers, sent, told):
     """A service that refuses is asked again for 2 s at most, whatever the session's own policy says."""
-    clock = VirtualClock()
-    async with (
-        LocalService(clock=clock) as service,
-        service.session(retry=RetryPolicy(attempts=9)) as session,
-    ):
-        relay = Relay(session, secrets=[SECRET], user=x_user)
-        service.script.ask(status=429, headers=headers, times=None)
-        began = clock.now()
-        response = await refused(relay, request_of({"messages": [user_message("q")]}))
-        assert clock.now() - began <= 2
-        assert (response.status_code, response.headers.get("retry-after")) == (429, told)
-        assert service.requests.count("ask") == sent
-
-
-async def test_a_quota_that_waits_refuses_a_page_within_two_seconds():
-    """The next free slot is a minute away: the page gets 429 with that time, and nothing is sent."""
-    clock = VirtualClock()
-    quota = Quota.interface(ask_per_organization=Limit(1, per=60), mode="wait")
-    async with LocalService(clock=clock) as service, service.session(quota=quota) as session:
-        relay = Relay(session, secrets=[SECRET], user=x_user)
-        answered = await relay.open(request_of({"messages": [user_message("q")]}))
-        await answered.close()
-        began = clock.now()
-        response = await refused(relay, request_of({"messages": [user_message("q")]}))
-        assert clock.now() - began <= 2
-        assert response.status_code == 429
-        assert 55 < int(response.headers["retry-after"]) <= 62
-        assert service.requests.count("ask") == 1
-
-
-async def test_an_app_may_retry_for_less():
-    """A session whose policy stops earlier keeps it."""
-    async with LocalService() as service, service.session(retry=RetryPolicy(within=0)) as session:
-        relay = Relay(session, secrets=[SECRET], user=x_user)
-        service.script.ask(status=429, headers={"Retry-After": "1"}, times=None)
-        response = await refused(relay, request_of({"messages": [user_message("q")]}))
-        assert response.status_code == 429
-        assert service.requests.count("ask") == 1
+    with virtual_time():
+        async with desk(session={"retry": RetryPolicy(attempts=9)}) as here:
+            here.service.script.ask(status=429, headers=headers, times=None)
+            began = asyncio.get_running_loop().time()
+            status, _, got = await here.page.post()
+            assert asyncio.get_running_loop().time() - began <= 2.1
+            assert (status, got.get("retry-after")) == (429, told)
+            assert here.service.requests.count("ask") == sent
 
 
 async def test_no_answer_is_502():
@@ -159,36 +131,6 @@ async def test_an_answer_that_breaks_off_says_so(script, told):
         shown = events(await here.page.ask(user_message("q")))
         assert shown[-1] == {"type": "error", "errorText": told}
         assert [event["type"] for event in shown].count("error") == 1
-
-
-async def test_the_apps_own_words_for_an_error():
-    """The app's error_text chooses the words of an error event."""
-    async with desk(error_text=lambda error: f"Abbruch: {error.error_text}") as here:
-        here.service.script.ask(events=[{"type": "error", "errorText": "voll"}])
-        assert events(await here.page.ask(user_message("q"))) == [
-            {"type": "error", "errorText": "Abbruch: voll"}
-        ]
-
-
-@pytest.mark.parametrize(
-    "words", [lambda error: error.nothing, lambda error: None, lambda error: {"nothing"}]
-)
-async def test_words_that_cannot_be_made_are_ours(words, caplog):
-    """If error_text raises or returns no text, our sentence is sent and the failure logged."""
-    async with desk(error_text=words) as here:
-        here.service.script.ask(events=[{"type": "error", "errorText": "voll"}])
-        shown = events(await here.page.ask(user_message("q")))
-        assert shown[-1]["errorText"] == "The assistant could not finish this answer. Please try again."
-    assert "error_text" in caplog.text
-
-
-async def test_modern_pages_get_the_services_words():
-    """In modern mode the page gets the service's error text, with keys masked."""
-    async with desk(mode="modern") as here:
-        here.service.script.ask(events=[{"type": "error", "errorText": "full: mint_dsc_0123456789"}])
-        assert events(await here.page.ask(user_message("q"))) == [
-            {"type": "error", "errorText": "full: mint_***"}
-        ]
 
 
 async def test_an_abort_is_an_end():

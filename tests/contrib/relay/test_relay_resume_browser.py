@@ -37,6 +37,7 @@ const id = new URLSearchParams(location.search).get("chat");
 createRoot(document.getElementById("root")).render(createElement(Chat, { id }));
 """
 
+pytestmark = pytest.mark.real
 releases = pytest.mark.parametrize("release", RELEASES)
 stores = pytest.mark.parametrize("store", ["memory", "redis"])
 

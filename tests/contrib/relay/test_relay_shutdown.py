@@ -7,7 +7,6 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -15,107 +14,22 @@ import pytest
 pytest.importorskip("fastapi")
 
 from child_process import child_environment
-from relay_desk import HEAD, TURN, desk
-from relay_kit import Page, events, opened_with, until
+from relay_desk import TURN, desk
+from relay_kit import Page, events
 
 from mintlify_async import ConfigurationError
-from mintlify_async.runtime.clock import SystemClock
-from mintlify_async.testing import faults
-
-
-class Held(SystemClock):
-    """A service's clock, on which each pause lasts until the test releases it."""
-
-    def __init__(self) -> None:
-        self.released = asyncio.Event()
-
-    async def sleep(self, seconds: float) -> None:
-        await self.released.wait()
-
-
-async def test_running_answers_end_and_new_questions_are_refused():
-    """The drain ends with the last answer, long before its time is over."""
-    clock = Held()
-    told: list[str] = []
-    async with desk(service={"clock": clock}, on_finish=lambda answer: told.append(answer.outcome)) as here:
-        here.service.script.ask(events=[*HEAD, 0.5, *TURN[3:]])
-        running = asyncio.create_task(here.page.post())
-        await until(lambda: here.relay.streaming)
-        draining = asyncio.create_task(here.relay.drain(3600))
-        await asyncio.sleep(0)
-        status, body, headers = await here.other("eve").post()
-        assert (status, body) == (503, b"The assistant is being restarted. Please try again.")
-        assert headers["retry-after"] == "1"
-        assert len(here.service.requests) == 1
-        clock.released.set()
-        status, body, _ = await running
-        assert (status, events(body)[-1]["type"]) == (200, "finish")
-        await draining
-        assert told == ["finished"]
-        assert (await here.page.post())[0] == 503, "the drain does not end"
-
-
-async def test_an_answer_that_takes_too_long_is_cut():
-    """Its page gets an error event and [DONE]; the hook gets the part as interrupted, the service a close."""
-    told: list[Any] = []
-    async with desk(
-        on_unfinished=told.append, error_text=lambda error: f"Oh! {type(error).__name__}"
-    ) as here:
-        here.service.script.ask(events=[*HEAD, 60.0])
-        async with here.page.request() as response:
-            seen = await response.content.readuntil(b"Hello ")
-            await here.relay.drain(0)
-            seen += await response.read()
-        assert events(seen)[-1] == {"type": "error", "errorText": "Oh! StreamInterruptedError"}
-        assert here.relay.streaming == 0
-        (answer,) = told
-        assert (answer.outcome, answer.message.text) == ("interrupted", "Hello ")
-        await here.all_closed()
-        assert here.service.requests[-1].client_left
-
-
-async def test_a_question_without_an_answer_yet_is_refused():
-    """Nothing was sent to its page, so it gets the status of the others."""
-    async with desk() as here:
-        here.service.script.ask(fault=faults.NoAnswer())
-        asking = asyncio.create_task(here.page.post())
-        await until(lambda: here.service.answering)
-        await here.relay.drain(0)
-        status, _, headers = await asking
-        assert (status, headers["retry-after"]) == (503, "1")
 
 
 async def test_an_answer_whose_finish_has_come_is_finished():
     """What the shutdown closes then is only the silence after the end."""
     told: list[str] = []
-    async with desk(on_finish=lambda answer: told.append(answer.outcome)) as here:
+    async with desk(on_end=lambda answer: told.append(answer.outcome)) as here:
         here.service.script.ask(events=[*TURN, 60.0])
         async with here.page.request() as response:
             await response.content.readuntil(b'"finish"')
             await here.relay.drain(0)
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         assert told == ["finished"]
-
-
-async def test_an_answer_that_the_server_cancels_is_interrupted():
-    """A reader who left is told from a server that gives up at the end of its own time."""
-    told: list[str] = []
-    opened = opened_with(
-        b'data: {"type":"start","messageId":"m"}\n\n',
-        then=asyncio.Event().wait(),
-        on_unfinished=lambda answer: told.append(answer.outcome),
-    )
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    running = asyncio.create_task(opened.response()({"type": "http"}, asyncio.Event().wait, send))
-    await until(lambda: len(sent) == 2)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert told == ["interrupted"]
 
 
 @pytest.mark.parametrize("callable_handler", [True, False])
@@ -154,6 +68,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("server", SERVERS)
 async def test_a_real_server_that_is_told_to_end(server):
     """At SIGTERM the page of a silent answer gets its error event, and the process ends without waiting."""

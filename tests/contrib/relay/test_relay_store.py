@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
 from oracle_data import ORACLE
-from relay_desk import HEAD, TURN, desk, page_of, x_user
-from relay_kit import SECRET, user_message
+from relay_desk import HEAD, TURN, desk
+from relay_kit import user_message
 from relay_store_kit import USER, again, asked, form, say, shown
 
-from mintlify_async import Message, Thread
-from mintlify_async.contrib.relay import (
-    RelayedAnswer,
-    RelayLimits,
-    relay_router,
-    relay_routes,
-)
-from mintlify_async.storage import MemoryConversationStore
-from mintlify_async.testing import LocalService, ThreadStyle
+from mintlify_async import Conversation, Message, Thread
+from mintlify_async.contrib.relay import RelayedAnswer
+from mintlify_async.conversation.turns import ConversationKeys
+from mintlify_async.storage import MemoryStore
+from mintlify_async.testing import ThreadStyle
 
 TEXT = "How do I log in?"
 
@@ -39,7 +34,7 @@ async def test_a_page_posts_its_newest_message_only(store):
         assert [id for id, _ in history] == ["u1", first, "u2", second]
         assert [text for _, text in history][::2] == [TEXT, "And by SSO?"]
         assert history[1][1].startswith(here.asked["messages"][1]["parts"][-1]["text"][:20])
-        assert await store.ids(owner=USER) == ["chat-1"]
+        assert await Conversation.ids(store, owner=USER) == ["chat-1"]
         assert b"threadId" not in here.page.seen
         assert USER.encode() not in here.page.seen
 
@@ -111,7 +106,10 @@ async def test_another_users_chat_is_not_there(store):
         assert asked(here) == ["u1"]
         assert "threadId" not in here.asked
         assert (await shown(here))[0][1] == TEXT
-        assert (await store.ids(owner="bob"), await store.ids(owner=USER)) == (["chat-1"], ["chat-1"])
+        assert (await Conversation.ids(store, owner="bob"), await Conversation.ids(store, owner=USER)) == (
+            ["chat-1"],
+            ["chat-1"],
+        )
 
 
 @pytest.mark.parametrize(
@@ -181,11 +179,12 @@ async def test_an_edit_that_fails_loses_nothing(store, script):
     async with desk(store=store, session={"retry": None}) as here:
         await say(here, form("one"))
         before = await shown(here)
-        saved = await store.load("chat-1", owner=USER)
+        head = ConversationKeys(USER, "chat-1").head
+        saved = (await store.read([head])).records
         here.service.script.ask(**script)
         await here.page.post(form("edited"))
         assert await shown(here) == before
-        assert await store.load("chat-1", owner=USER) == saved
+        assert (await store.read([head])).records == saved
         here.service.script.clear()
         await say(here, form("two", "u2"))
         assert here.asked["threadId"] == next(iter(here.service.threads))
@@ -241,7 +240,6 @@ async def test_a_question_without_a_word_of_answer_can_be_asked_again(store):
         assert here.asked["threadId"] == next(iter(here.service.threads))
 
 
-@pytest.mark.parametrize("mode", ["safe", "modern"])
 @pytest.mark.parametrize(
     ("script", "id"),
     [
@@ -253,10 +251,10 @@ async def test_a_question_without_a_word_of_answer_can_be_asked_again(store):
         ([{"type": "start", "messageId": "x" * 201}, *TURN[1:]], None),
     ],
 )
-async def test_the_answers_id_is_the_pages(script, id, mode):
+async def test_the_answers_id_is_the_pages(script, id):
     """Page, store and hook have one id, also when the service gives none, two, or one that is taken."""
     told: list[RelayedAnswer] = []
-    async with desk(store=MemoryConversationStore(), mode=mode, on_finish=told.append) as here:
+    async with desk(store=MemoryStore(), on_end=told.append) as here:
         here.service.script.ask(events=script)
         seen = await say(here, form("one"))
         assert id in (None, seen)
@@ -268,7 +266,7 @@ async def test_the_answers_id_is_the_pages(script, id, mode):
 
 async def test_an_id_that_the_service_repeats_is_given_once():
     """Two answers of one id would be one message for the page; an answer that is replaced frees its id."""
-    async with desk(store=MemoryConversationStore()) as here:
+    async with desk(store=MemoryStore()) as here:
         here.service.script.ask(events=[*TURN[:-1], {"type": "finish"}], times=None)
         first = await say(here, form("one"))
         second = await say(here, form("two", "u2"))
@@ -302,7 +300,7 @@ async def test_a_question_that_is_being_answered_is_in_the_history(store):
 async def test_hooks_see_what_they_saw(store):
     """The hook gets the messages that were sent, the answer and the thread with its key."""
     told: list[RelayedAnswer] = []
-    async with desk(store=store, on_finish=told.append) as here:
+    async with desk(store=store, on_end=told.append) as here:
         await say(here, form("one"))
         await say(here, form("two", "u2"))
         (thread,) = here.service.threads.values()
@@ -358,7 +356,7 @@ async def test_a_thread_that_the_service_has_lost_is_left_behind(store):
             {"id": "chat-1", "messages": [user_message("1"), {"id": "a", "role": "assistant", "parts": []}]},
             400,
         ),
-        ({**form("x"), "message": user_message("x" * 32_001)}, 413),
+        ({**form("x"), "message": user_message("x" * 500_001)}, 413),
         (again(), 404),
         (again(messageId=["u1"]), 400),
         (form("x", messageId={}), 400),
@@ -366,22 +364,21 @@ async def test_a_thread_that_the_service_has_lost_is_left_behind(store):
 )
 async def test_what_no_page_posts_is_refused(body, status):
     """Nothing is asked or stored, and the page gets one short sentence."""
-    store = MemoryConversationStore()
+    store = MemoryStore()
     async with desk(store=store) as here:
         here.page.user = USER
         got, text, _ = await here.page.post(body)
         assert (got, 0 < len(text) < 100) == (status, True), text
         assert here.service.requests == []
-        assert await store.ids(owner=USER) == []
+        assert await Conversation.ids(store, owner=USER) == []
 
 
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
-@pytest.mark.parametrize("mode", ["safe", "modern"])
-async def test_the_thread_shows_in_no_history(place, mode):
+async def test_the_thread_shows_in_no_history(place):
     """Wherever the service names it, and if a text repeats it or the key: not live and not later."""
     style = ThreadStyle(id_in={place}, key_in={place})
-    store = MemoryConversationStore()
-    async with desk(service={"threads": style}, mode=mode, store=store) as here:
+    store = MemoryStore()
+    async with desk(service={"threads": style}, store=store) as here:
         await say(here, form("one"))
         (thread,) = here.service.threads.values()
         key = here.service.assistant_key
@@ -426,7 +423,7 @@ async def test_odd_texts_of_the_service_end_no_conversation(store):
 
 async def test_a_history_has_places_of_its_own():
     """Someone who has no place left for another answer can still open the chat."""
-    async with desk(store=MemoryConversationStore(), max_concurrent_per_user=1) as here:
+    async with desk(store=MemoryStore(), max_per_user=1) as here:
         here.page.user = USER
         here.service.script.ask(events=[*HEAD, 60.0])
         async with here.page.request(form("one")) as response:
@@ -437,7 +434,7 @@ async def test_a_history_has_places_of_its_own():
 
 async def test_what_is_not_for_pages_is_left_out():
     """Instructions that an app has put into the conversation stay on the server."""
-    store = MemoryConversationStore()
+    store = MemoryStore()
     async with desk(store=store) as here:
         chat = here.session.conversation(
             fp="x", store=store, id="chat-1", owner=USER, messages=[Message.system("Be brief")], system="Obey"
@@ -451,40 +448,14 @@ async def test_what_is_not_for_pages_is_left_out():
 
 
 async def test_a_long_conversation_is_sent_and_shown_in_part(store):
-    """RelayLimits.messages bounds both; an edit of an older message finds it all the same."""
-    async with desk(store=store, limits=RelayLimits(messages=4)) as here:
+    """``max_messages`` bounds both; an edit of an older message finds it all the same."""
+    async with desk(store=store, max_messages=4) as here:
         for number in range(6):
             await say(here, form(f"question {number}", f"u{number}"))
         assert len(asked(here)) <= 4
         assert [id for id, _ in await shown(here)][::2] == ["u4", "u5"]
         await say(here, form("edited", "u1", messageId="u1"))
         assert [id for id, _ in await shown(here)][::2] == ["u0", "u1"]
-
-
-@pytest.mark.parametrize("framework", ["fastapi", "starlette"])
-async def test_the_routes_of_a_store(framework):
-    """The history has a path of its own, below that of the questions; without a store there is none."""
-    from fastapi import Depends, FastAPI
-    from starlette.applications import Starlette
-
-    async with LocalService() as service, service.session() as session:
-        for kept in (True, False):
-            settings: dict[str, Any] = {"secrets": [SECRET]}
-            settings |= {"store": MemoryConversationStore()} if kept else {}
-            if framework == "fastapi":
-                app: Any = FastAPI()
-                app.include_router(relay_router(session, user=Depends(x_user), **settings))
-            else:
-                app = Starlette(routes=relay_routes(session, user=x_user, **settings))
-            async with page_of(app) as page:
-                if kept:
-                    assert (await page.post(form("one")))[0] == 200
-                    assert (await page.history())[1][0]["id"] == "u1"
-                    assert (await page.history(user=" "))[0] == 401
-                else:
-                    assert (await page.history())[0] in (404, 405)
-                async with page.http.get(f"{page.address}/api/chat/chat-1/stream") as response:
-                    assert response.status == 204
 
 
 @pytest.mark.parametrize("version", ["v5", "v6", "v7"])
@@ -497,7 +468,7 @@ async def test_what_the_published_transports_post(version):
         for request in requests
         if request["method"] == "POST"
     ]
-    async with desk(store=MemoryConversationStore()) as here:
+    async with desk(store=MemoryStore()) as here:
         for shape, body in bodies:
             status, content, _ = await here.page.post(body)
             last = body["messages"][-1]["role"]

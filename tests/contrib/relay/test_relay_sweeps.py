@@ -13,14 +13,13 @@ import random
 from statistics import median
 from typing import Any
 
-import aiohttp
 import pytest
 
 pytest.importorskip("fastapi")
 
 from redis_server import RedisServer
 from relay_browser import RELEASES
-from relay_kit import Page, until, user_message
+from relay_kit import until, user_message
 from relay_workers import ANSWER, LASTS, PAUSE, WORDS, Pages, pages, workers
 
 from mintlify_async.contrib.relay.refusals import CUT
@@ -33,6 +32,7 @@ FOR_EVER = 60.0  # seconds; such an answer does not end before a Stop, however b
 IDLE = {release: ["ready"] for release in RELEASES}
 IDLE["5.0.0"].append("submitted")  # where this release stays when there was nothing to resume
 
+pytestmark = pytest.mark.sweep
 stores = pytest.mark.parametrize("store", ["memory", "redis"])
 releases = pytest.mark.parametrize("release", RELEASES)
 
@@ -137,16 +137,12 @@ async def test_stops(release: str, store: str, redis_server: RedisServer, capsys
 
 @releases
 async def test_kills(release: str, redis_server: RedisServer):
-    """The worker of an answer dies: another one gives the part, and says that it was interrupted.
-
-    The history, on that worker, has the question and the part.
-    """
+    """The worker of an answer dies: another one gives the part, and says that it was interrupted."""
     dice = random.Random(release)
     async with (
         LocalService() as service,
         serving("redis", redis_server, service, store=True) as (one, other),
         pages(release, service) as made,
-        aiohttp.ClientSession() as http,
     ):
         for number in range(KILLS):
             chat = f"chat-{number}"
@@ -158,17 +154,10 @@ async def test_kills(release: str, redis_server: RedisServer):
             await one.kill()
             shown = await telling
             assert (shown["status"], shown["error"]) == ("error", CUT)
-            text = ""
             if len(shown["messages"]) > 1:
                 text = text_of(answer_of(shown, chat))
                 assert len(text) < len("".join(WORDS))
                 assert "".join(WORDS).startswith(text)
-            status, history = await Page(http, other.address).history(chat)
-            if text:
-                assert text_of(answer_of({"messages": history}, chat)) == text
-                assert [message["id"] for message in history] == [one["id"] for one in shown["messages"]]
-            else:  # as after a cut that the worker survives
-                assert status == 404
             await one.start()
 
 

@@ -12,7 +12,7 @@ from relay_desk import HEAD, TURN, desk
 from relay_kit import SECRET, events, thread_token, user_message
 
 from mintlify_async import Thread
-from mintlify_async.contrib.relay import ThreadSeal
+from mintlify_async.contrib.relay.seal import ThreadSeal
 
 TEXT = [{"type": "text", "text": "An answer"}]
 
@@ -41,7 +41,7 @@ async def test_the_thread_survives_a_stop():
         async with here.page.request() as response:
             line = await response.content.readline()
         token = json.loads(line[6:])["messageMetadata"]["threadId"]
-        assert here.seal.open(token, "ada") == Thread("thread_77", "thread_key_0123456789")
+        assert here.opened(token, "ada") == Thread("thread_77", "thread_key_0123456789")
 
 
 async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
@@ -51,7 +51,7 @@ async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
         here.service.script.ask(events=[*HEAD, named], done=False)
         seen = await here.page.ask(user_message("q"))
         assert [event["type"] for event in events(seen)][-2:] == ["message-metadata", "error"]
-        assert here.seal.open(thread_token(seen), "ada") == Thread("thread_77")
+        assert here.opened(thread_token(seen), "ada") == Thread("thread_77")
 
 
 async def test_an_answer_that_never_began_is_an_error_alone():
@@ -67,8 +67,7 @@ async def test_an_answer_that_never_began_is_an_error_alone():
 async def test_the_latest_seal_counts():
     """The last assistant message with a token names the thread; later ones without a token do not end it."""
     async with desk() as here:
-        seal = here.seal
-        tokens = [seal.seal(Thread(f"thread_{name}"), "ada") for name in ("old", "new")]
+        tokens = [here.sealed(Thread(f"thread_{name}")) for name in ("old", "new")]
         history = [
             user_message("1"),
             {"id": "a1", "role": "assistant", "parts": [], "metadata": {"threadId": tokens[0]}},
@@ -91,51 +90,33 @@ async def test_a_seal_that_does_not_open_is_left_behind(spoil, user):
     """Another user's token, one of another secret or a changed one: asked without it, with the history."""
     async with desk() as here:
         old = spoil == "old secret"
-        seal = ThreadSeal([SECRET[::-1]]).at(here.session.base_url, here.session.options.domain)
-        token = ("{}" if old else spoil).format((seal if old else here.seal).seal(Thread("thread_1"), "ada"))
+        secret = SECRET[::-1] if old else SECRET
+        token = ("{}" if old else spoil).format(here.sealed(Thread("thread_1"), secret=secret))
         answer = {"id": "a", "role": "assistant", "parts": TEXT, "metadata": {"threadId": token}}
         here.service.script.ask(events=TURN)
         shown = await here.other(user).ask(user_message("1"), answer, user_message("2", "u2"))
         (request,) = here.service.requests
         assert "threadId" not in request.json
         assert [message["id"] for message in request.json["messages"]] == ["u1", "a", "u2"]
-        assert here.seal.open(thread_token(shown), user) == Thread("thread_77")
-
-
-async def test_an_expired_seal_is_left_behind():
-    """A conversation that lay for longer than seal_ttl goes on in a new thread, with its history."""
-
-    class Past:
-        def wall(self) -> float:
-            return 1_000_000_000.0
-
-    async with desk() as here:
-        past = ThreadSeal([SECRET], clock=Past()).at(here.session.base_url, here.session.options.domain)
-        token = past.seal(Thread("thread_1"), "ada")
-        answer = {"id": "a", "role": "assistant", "parts": TEXT, "metadata": {"threadId": token}}
-        await here.page.ask(user_message("1"), answer, user_message("2", "u2"))
-        (request,) = here.service.requests
-        assert "threadId" not in request.json
-        assert len(request.json["messages"]) == 3
+        assert here.opened(thread_token(shown), user) == Thread("thread_77")
 
 
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
-@pytest.mark.parametrize("mode", ["safe", "modern"])
-async def test_the_thread_never_shows(place, mode):
+async def test_the_thread_never_shows(place):
     """Wherever the service names the thread, the page gets a token that opens to it."""
     from mintlify_async.testing import ThreadStyle
 
     style = ThreadStyle(id_in={place}, key_in={place})
-    async with desk(service={"threads": style}, mode=mode) as here:
+    async with desk(service={"threads": style}) as here:
         body = await here.page.ask(user_message("How do I log in?"))
         (thread,) = here.service.threads.values()
-        assert here.seal.open(thread_token(body), "ada") == Thread(thread.id, thread.key)
+        assert here.opened(thread_token(body), "ada") == Thread(thread.id, thread.key)
 
 
 async def test_a_thread_that_is_gone_is_left_behind():
     """A thread that the service has lost: one further POST, with the same history and in a new thread."""
     async with desk() as here:
-        token = here.seal.seal(Thread("thread_gone", "thread_key"), "ada")
+        token = here.sealed(Thread("thread_gone", "thread_key"))
         answer = {"id": "a", "role": "assistant", "parts": TEXT, "metadata": {"threadId": token}}
         history = [user_message("1"), answer, user_message("2", "u2")]
         shown = await here.page.ask(*history)
@@ -144,14 +125,14 @@ async def test_a_thread_that_is_gone_is_left_behind():
         assert first.pop("threadKey") == "thread_key"
         assert first == second
         (thread,) = here.service.threads.values()
-        assert here.seal.open(thread_token(shown), "ada").id == thread.id
+        assert here.opened(thread_token(shown), "ada").id == thread.id
 
 
 async def test_a_404_that_is_not_about_the_thread_ends():
     """A wrong domain answers every question with 404: two POSTs in all, and a 502 for the page."""
     async with desk() as here:
         here.service.script.ask(status=404, times=None)
-        token = here.seal.seal(Thread("thread_1", "k"), "ada")
+        token = here.sealed(Thread("thread_1", "k"))
         status, _, _ = await here.page.post({"messages": [user_message("q")], "threadId": token})
         assert (status, len(here.service.requests)) == (502, 2)
 
@@ -166,7 +147,7 @@ async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
             domain = "other-docs"
         elif elsewhere == "base_url":
             base_url = "https://api.eu.example"
-        token = ThreadSeal([SECRET]).at(base_url, domain).seal(Thread("thread_1"), "ada")
+        token = ThreadSeal([SECRET]).seal(Thread("thread_1"), "ada", f"{base_url} {domain}")
         await here.page.ask(user_message("q"), threadId=token)
         assert "threadId" not in here.asked
 
@@ -176,7 +157,7 @@ async def test_an_apps_question_to_another_site_goes_on_there():
     async with desk(service={"domain": None}, ask={"domain": "other-docs"}) as here:
         token = thread_token(await here.page.ask(user_message("1")))
         (thread,) = here.service.threads.values()
-        seal = ThreadSeal([SECRET]).at(here.session.base_url, "other-docs")
-        assert seal.open(token, "ada") == Thread(thread.id, thread.key)
+        seal, site = ThreadSeal([SECRET]), f"{here.session.base_url} other-docs"
+        assert seal.open(token, "ada", site) == Thread(thread.id, thread.key)
         await here.page.ask(user_message("2"), threadId=token)
         assert here.asked["threadId"] == thread.id

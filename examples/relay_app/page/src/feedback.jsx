@@ -1,4 +1,4 @@
-// Two thumbs below an answer; the relay gives the verdict to the app's `on_feedback`.
+// Two thumbs below an answer; the app takes the verdict at a route of its own.
 import { useContext, useState } from "react";
 import { Announce } from "./copy_button.jsx";
 

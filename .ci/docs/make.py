@@ -1,0 +1,162 @@
+"""Makes the pages of the documentation that are not written by hand: ``tox -e docs``.
+
+The reference comes from signatures and docstrings, and from the command line's parser. A page that shows a
+file of ``examples/`` gets its present contents. With ``--check`` nothing is written, and a page that is not
+up to date ends the program with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from page_blocks import ROOT, with_examples
+from reference import Entry, Writer, paragraphs, public_entries, table
+
+import mintlify_async
+from mintlify_async.cli.argument_parser import make_parser
+from mintlify_async.testing import pytest_plugin
+
+DOCS = Path(mintlify_async.__file__).parent / "docs"
+TABLES = tomllib.loads(Path(__file__).with_name("pages.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Return every public name once."""
+    homes = {f"mintlify_async.{start}": page for start, page in TABLES["page_of_module"].items()}
+    return tuple(public_entries(TABLES["public"], homes))
+
+
+def link(name: str, page: str) -> str | None:
+    """Return the address of a name, or of a class's method; of two, the one on the same page."""
+    words = name.split(".")
+    matches = [entry for entry in entries() if entry.name in (words[-1], *words[-2:-1])]
+    matches.sort(key=lambda entry: (entry.name != words[-1], entry.page != page))
+    return f"/reference/{matches[0].page}#{matches[0].name.lower()}" if matches else None
+
+
+def api_page(page: str) -> str:
+    """Return the Markdown of a page of the Python interface."""
+    writer = Writer(lambda name: link(name, page))
+    inside = [entry for entry in entries() if entry.page == page]
+    order = TABLES["first"].get(page, [])
+    inside.sort(
+        key=lambda entry: (order.index(entry.name) if entry.name in order else len(order), entry.name)
+    )
+    parts: list[str] = []
+    for entry in inside:
+        advice = TABLES["what_to_do"].get(entry.name, "")
+        parts += [f"## {entry.name}", writer.entry(entry, made_by=TABLES["given"].get(entry.name, ""))]
+        parts.append(f"**What to do:** {advice}" if advice else "")
+    if page == "testing":
+        parts += ["## pytest fixtures", fixtures(writer)]
+    return paragraphs(*parts)
+
+
+def fixtures(writer: Writer) -> str:
+    """Return the pytest fixtures as a table."""
+    public = {
+        name: thing
+        for name, thing in vars(pytest_plugin).items()
+        if not name.startswith("_") and "fixture" in type(thing).__name__.lower()
+    }
+    rows = [(f"`{name}`", writer.cell(thing.__doc__ or "")) for name, thing in public.items()]
+    return table(("Fixture", "What it is"), rows)
+
+
+def command_line_page() -> str:
+    """Return the Markdown of the commands, each with its arguments, and of the exit statuses."""
+    parser = make_parser()
+    parts = [options(parser)]
+    for name, command in subcommands(parser):
+        parts += [f"## {name}", command_text(f"mintlify-async {name}", command)]
+        for verb, below in subcommands(command):
+            parts += [f"### {name} {verb}", command_text(f"mintlify-async {name} {verb}", below)]
+        calls = re.findall(r"(?m)^  (.*mintlify-async .*)$", command.epilog or "")
+        parts.append("```bash\n" + "\n".join(calls) + "\n```" if calls else "")
+    statuses = [(f"`{status}`", meaning) for status, meaning in TABLES["exit_statuses"].items()]
+    return paragraphs(*parts, "## Exit statuses", table(("Status", "Meaning"), statuses))
+
+
+def subcommands(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.ArgumentParser]]:
+    """Return the commands below a parser, in order."""
+    actions = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return list(actions[0].choices.items()) if actions else []
+
+
+def command_text(call: str, parser: argparse.ArgumentParser) -> str:
+    """Return what a command does, and its arguments."""
+    if subcommands(parser):
+        return sentence(parser.description)
+    names = [(one.dest.upper(), one.nargs) for one in parser._actions if not one.option_strings]
+    shown = [f"[{name}]" if nargs else name for name, nargs in names]
+    usage = f"```bash\n{' '.join([call, *shown])} [options]\n```"
+    return paragraphs(sentence(parser.description), usage, options(parser))
+
+
+def options(parser: argparse.ArgumentParser) -> str:
+    """Return the arguments of a command as a table."""
+    rows = []
+    for action in sorted(parser._actions, key=lambda action: bool(action.option_strings)):
+        if isinstance(action, argparse._SubParsersAction | argparse._HelpAction):
+            continue
+        names = ", ".join(f"`{name}`" for name in action.option_strings) or f"`{action.dest}`"
+        value = action.metavar or (action.dest.upper() if action.nargs is None else "")
+        shown = f"`{value}`" if value and action.option_strings else ""
+        rows.append((names, shown, sentence(action.help).replace("|", "\\|")))
+    return table(("Argument", "Value", "Meaning"), rows) if rows else ""
+
+
+def sentence(text: str | None) -> str:
+    """Return a text of argparse as a sentence of the page."""
+    words = re.sub(r"(--[\w-]+|MINTLIFY_\w+)", r"`\1`", " ".join((text or "").split()))
+    return f"{words[:1].upper()}{words[1:]}".rstrip(".") + "." if words else ""
+
+
+def environment_page() -> str:
+    """Return the Markdown of the variables that the code reads."""
+    groups = []
+    for title, meanings in TABLES["variables"].items():
+        rows = [(f"`{name}`", meaning) for name, meaning in meanings.items()]
+        groups.append(paragraphs(f"## {title}", table(("Variable", "Meaning"), rows)))
+    return paragraphs(*groups)
+
+
+def made_pages() -> dict[Path, str]:
+    """Return each file that is made, or that shows an example, with its contents; nothing is written."""
+    others = {"command-line": command_line_page, "environment": environment_page}
+    pages: dict[Path, str] = {}
+    for page, words in TABLES["pages"].items():
+        front = f'---\ntitle: "{words["title"]}"\ndescription: "{words["description"]}"\n---\n'
+        note = "{/* Made by `tox -e docs`: change the docstrings, not this page. */}"
+        text = others[page]() if page in others else api_page(page)
+        pages[DOCS / "reference" / f"{page}.mdx"] = (
+            paragraphs(f"{front}\n{note}", words["opening"], text) + "\n"
+        )
+    by_hand = [ROOT / "README.md", *(file for file in DOCS.rglob("*.mdx") if file.parent.name != "reference")]
+    return pages | {file: with_examples(file.read_text(encoding="utf-8")) for file in by_hand}
+
+
+def main() -> None:
+    """Write the files that have changed, and print their names."""
+    check = "--check" in sys.argv[1:]
+    outdated = {
+        file: text
+        for file, text in made_pages().items()
+        if not file.exists() or file.read_text(encoding="utf-8") != text
+    }
+    for file, text in outdated.items():
+        print(f"{file.relative_to(ROOT)} {'is out of date: run `tox -e docs`' if check else 'was written'}")
+        if not check:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    sys.exit(bool(outdated) and check)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,452 @@
+"""Writes the reference pages: each public name with its signature, arguments, fields, methods and errors.
+
+The surface is read at run time with ``inspect``; griffe parses the docstrings.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import cache
+from typing import Any, NamedTuple
+
+import attrs
+import griffe
+
+Kind = griffe.DocstringSectionKind
+OPTIONS = {"returns_named_value": False, "returns_multiple_items": False, "warnings": False}
+UNITS = {r"\bbytes\b": "bytes", r"^\w+ \w+ per second": "per second", r"[Ss]econds\b|[Hh]ow long": "s"}
+"""How a meaning says the unit of a number; the first match counts."""
+
+LONGEST_LINE = 88
+
+
+class Entry(NamedTuple):
+    """One public thing under all of its public paths.
+
+    Attributes:
+        name: Its name.
+        paths: The modules to import it from, the shortest first.
+        thing: The object.
+        page: The page that it is on.
+    """
+
+    name: str
+    paths: tuple[str, ...]
+    thing: Any
+    page: str
+
+
+def public_entries(modules: Iterable[str], page_of_module: Mapping[str, str]) -> list[Entry]:
+    """Return every name that the public modules list, once."""
+    paths: dict[tuple[str, int], list[str]] = {}
+    for path in modules:
+        module = importlib.import_module(path)
+        for name in module.__all__:
+            if name != "__version__":
+                paths.setdefault((name, id(getattr(module, name))), []).append(path)
+    entries: list[Entry] = []
+    for (name, _), homes in sorted(paths.items(), key=lambda item: (item[0][0], item[1])):
+        thing = getattr(importlib.import_module(homes[0]), name)
+        page = _page(name, homes, thing, page_of_module)
+        entries.append(Entry(name, tuple(sorted(homes, key=len)), thing, page))
+    return entries
+
+
+def _page(name: str, paths: list[str], thing: Any, page_of_module: Mapping[str, str]) -> str:
+    home = str(getattr(thing, "__module__", ""))
+    home = home if home.startswith("mintlify_async.") else max(paths, key=len)
+    match = next((page for start, page in page_of_module.items() if f"{home}.".startswith(f"{start}.")), None)
+    if match is None:
+        raise LookupError(f"{home}.{name} is on no page: add its module to .ci/docs/pages.toml")
+    return match
+
+
+class Writer:
+    """Writes entries as Markdown; *link* finds the address of a name's entry."""
+
+    def __init__(self, link: Callable[[str], str | None]) -> None:
+        self._link = link
+
+    def entry(self, entry: Entry, *, made_by: str = "") -> str:
+        """Return the text of one entry, without its heading."""
+        thing = entry.thing
+        imported = "Import it from " + " or ".join(f"`{path}`" for path in entry.paths) + "."
+        if inspect.isclass(thing):
+            text = self._class(thing, entry.name, made_by)
+        elif callable(thing) and not isinstance(thing, types.UnionType):
+            text = self._function(thing, entry.name)
+        else:
+            text = self._value(thing, entry)
+        return paragraphs(imported, made_by, text)
+
+    def _class(self, cls: type, name: str, made_by: str) -> str:
+        docs = Docs.of(cls)
+        made_here = not made_by and not issubclass(cls, BaseException) and not _is_shape(cls)
+        base = self._documented_base(cls)
+        known = (
+            {one.name for one in _parameters(base)} if base is not None and attrs.has(base) else set[str]()
+        )
+        parameters = [one for one in _parameters(cls) if one.name not in known] if made_here else []
+        parts = [code(signature(name, parameters))] if made_here else []
+        parts += [self.text(docs), self._base(cls), self._use(cls), self._wire_type(cls)]
+        if parameters:
+            parts.append(self._arguments(parameters, docs))
+        parts += [self._raises(docs), self._attributes(cls, docs, shown=bool(parameters))]
+        for method_name, method in _methods(cls, self._documented_base(cls)):
+            parts += [f"### {name}.{method_name}", self._function(method, f"{name}.{method_name}")]
+        return paragraphs(*parts)
+
+    def _documented_base(self, cls: type) -> type | None:
+        bases = [one for one in cls.__mro__[1:] if one.__module__.startswith("mintlify_async")]
+        return next((one for one in bases if self._link(one.__name__)), None)
+
+    def _base(self, cls: type) -> str:
+        base = self._documented_base(cls)
+        link = self._code(f"`{base.__name__}`") if base is not None else ""
+        return (
+            f"It derives from {link}, and has the attributes and methods listed there, too." if link else ""
+        )
+
+    def _wire_type(self, cls: type) -> str:
+        kind = vars(cls).get("type")
+        return f"Its `type` on the wire is `{kind}`." if isinstance(kind, str) else ""
+
+    def _use(self, cls: type) -> str:
+        uses = {"__aenter__": "async with", "__aiter__": "async for", "__await__": "await"}
+        able = [f"`{word}`" for method, word in uses.items() if _can(cls, method)]
+        return f"You can use it with {', '.join(able)}." if able else ""
+
+    def _function(self, function: Any, name: str) -> str:
+        docs = Docs.of(function)
+        parameters = _parameters(function)
+        returns = _annotation(inspect.signature(function).return_annotation)
+        prefix = "await " if inspect.iscoroutinefunction(function) else ""
+        if inspect.isasyncgenfunction(inspect.unwrap(function)) and hasattr(function, "__wrapped__"):
+            prefix, returns = "async with ", ""
+        explained = [one for one in parameters if one.name in docs.arguments]
+        return paragraphs(
+            code(f"{prefix}{signature(name, parameters)}{f' -> {returns}' if returns else ''}"),
+            self.text(docs),
+            self._arguments(explained, docs) if explained else "",
+            self._raises(docs),
+        )
+
+    def _value(self, value: Any, entry: Entry) -> str:
+        text = _constant_docs(entry)
+        if isinstance(value, types.UnionType):
+            names = [getattr(one, "__name__", str(one)) for one in typing.get_args(value)]
+            return paragraphs(
+                self.prose(text), "One of " + ", ".join(self._code(f"`{one}`") for one in names) + "."
+            )
+        if isinstance(value, types.ModuleType):
+            return self.prose(inspect.getdoc(value) or "")
+        return self.prose(text)
+
+    def _arguments(self, parameters: list[inspect.Parameter], docs: Docs) -> str:
+        unit = " seconds" if re.search(r"\bin seconds\b", docs.first) else ""
+        rows = [
+            (
+                f"`{_starred(one)}`",
+                type_cell(one.annotation),
+                _default_cell(one, docs.arguments.get(one.name, "") + unit),
+                self.cell(docs.arguments.get(one.name, "")),
+            )
+            for one in parameters
+        ]
+        return table(("Argument", "Type", "Default", "Meaning"), rows)
+
+    def _attributes(self, cls: type, docs: Docs, *, shown: bool) -> str:
+        """Return the table of what an instance has; *shown*: its constructor's arguments stand above."""
+        hints = _annotations(cls)
+        meanings = dict(docs.attributes)
+        if not shown:
+            meanings = {
+                **{name: docs.arguments[name] for name in docs.arguments if name in hints},
+                **meanings,
+            }
+        for name, member in _members(cls, self._documented_base(cls)):
+            if isinstance(member, property) and name not in meanings:
+                meanings[name] = inspect.getdoc(member) or ""
+                hints[name] = inspect.signature(member.fget).return_annotation if member.fget else ""
+        if issubclass(cls, enum.Enum):
+            meanings |= {name: f"``{member.value}``" for name, member in cls.__members__.items()}
+        source = _source_types(cls)
+        rows = [
+            (f"`{name}`", type_cell(hints.get(name) or source.get(name, "")), self.cell(text))
+            for name, text in meanings.items()
+        ]
+        return table(("Attribute", "Type", "Meaning"), rows) if rows else ""
+
+    def _raises(self, docs: Docs) -> str:
+        lines = [f"- {self._code(f'`{name}`')}: {self.cell(text)}" for name, text in docs.raises]
+        return "Raises:\n\n" + "\n".join(lines) if lines else ""
+
+    def text(self, docs: Docs) -> str:
+        """Return the description, what is returned, and the examples."""
+        return paragraphs(*(self.prose(text) for text in docs.texts))
+
+    def prose(self, text: str) -> str:
+        """Return a docstring's text as Markdown: roles become links, literal blocks become code."""
+        text = re.sub(r"\s*\(interface [\d., and]+\)", "", text)
+        pieces = re.split(r"(?m)((?:^::|^Examples?::?|(?<=\S:):)$\n+(?:^(?:[ >].*)?\n)*(?:^[ >].*)?)", text)
+        parts: list[str] = []
+        for piece in pieces:
+            if re.match(r"(::?|Examples?::?)\n", piece):
+                shown = textwrap.dedent(piece.partition("\n")[2]).strip()
+                parts.append(f"\n\n{code(shown)}\n\n")
+            else:
+                parts.append(self._inline(piece))
+        return re.sub(r"\n{3,}", "\n\n", "".join(parts)).strip()
+
+    def _inline(self, text: str) -> str:
+        pieces = re.split(r"(``.+?``|:\w+:`[^`]+`|`[^`\n]+`)", text, flags=re.DOTALL)
+        return "".join(self._code(one) if number % 2 else _escaped(one) for number, one in enumerate(pieces))
+
+    def _code(self, piece: str) -> str:
+        words = " ".join(re.sub(r"^:\w+:", "", piece).strip("`").split())
+        words = words.rpartition(".")[2] if words.startswith("~") else words
+        name = re.sub(r"\(.*", "", words)
+        target = self._link(name) if not piece.startswith("``") or name.isidentifier() else None
+        return f"[`{words}`]({target})" if target else f"`{words}`"
+
+    def cell(self, text: str) -> str:
+        """Return a text as the cell of a table."""
+        return re.sub(r"\s+", " ", self.prose(text)).replace("|", "\\|")
+
+
+class Docs:
+    """The parts of one docstring."""
+
+    def __init__(self, text: str) -> None:
+        self.texts: list[str] = []
+        self.arguments: dict[str, str] = {}
+        self.attributes: dict[str, str] = {}
+        self.raises: list[tuple[str, str]] = []
+        for section in griffe.Docstring(text).parse("google", **OPTIONS):
+            self._add(section)
+        self.first = self.texts[0] if self.texts else ""
+
+    @classmethod
+    def of(cls, thing: Any) -> Docs:
+        """Return those of *thing*, or of the base that it takes them from."""
+        return cls(inspect.getdoc(thing) or "")
+
+    def _add(self, section: griffe.DocstringSection) -> None:
+        match section.kind:
+            case Kind.text:
+                self.texts.append(section.value)
+            case Kind.parameters:
+                self.arguments.update((one.name.lstrip("*"), one.description) for one in section.value)
+            case Kind.attributes:
+                self.attributes.update((one.name, one.description) for one in section.value)
+            case Kind.raises:
+                self.raises += [(str(one.annotation), one.description) for one in section.value]
+            case Kind.returns | Kind.yields:
+                word = "Returns" if section.kind is Kind.returns else "Yields"
+                self.texts += [f"{word}: {one.annotation or ''}{_after(one)}" for one in section.value]
+            case Kind.examples:
+                self.texts += [
+                    value if kind is Kind.text else f"::\n\n    {value}" for kind, value in section.value
+                ]
+            case Kind.admonition:  # "Example:" with a block below it
+                self.texts.append("::\n\n" + textwrap.indent(section.value.contents, "    "))
+
+
+def _after(section: Any) -> str:
+    # griffe takes the words before a colon for the type of what is returned.
+    return f": {section.description}" if section.annotation else section.description
+
+
+def _is_shape(cls: type) -> bool:
+    """Tell whether users make no instance by calling it: a protocol, a TypedDict, an enumeration."""
+    return bool(getattr(cls, "_is_protocol", False)) or typing.is_typeddict(cls) or issubclass(cls, enum.Enum)
+
+
+def _can(cls: type, method: str) -> bool:
+    """Tell whether instances have *method*; one that only refuses, and returns nothing, does not count."""
+    member = getattr(cls, method, None)
+    return member is not None and "NoReturn" not in str(
+        getattr(member, "__annotations__", {}).get("return", "")
+    )
+
+
+def _members(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
+    """Yield the public members of the class, and of its bases that have no entry of their own."""
+    names = set(dir(base)) if base is not None else set[str]()
+    for one in cls.__mro__:
+        if one.__module__.startswith("mintlify_async"):
+            for name, member in vars(one).items():
+                if not name.startswith("_") and name not in names:
+                    names.add(name)
+                    yield name, member
+
+
+def _methods(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
+    for name, member in _members(cls, base):
+        function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        # `aclose` beside `close` is a second name of one function.
+        if inspect.isfunction(function) and inspect.getdoc(function) and function.__name__ == name:
+            yield name, function
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    """Return the types of fields, as the source writes them; an error's from its constructor."""
+    hints: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.startswith("mintlify_async"):
+            hints |= {
+                name: one for name, one in vars(base).get("__annotations__", {}).items() if name[0] != "_"
+            }
+            if issubclass(base, BaseException) and "__init__" in vars(base):
+                hints |= {one.name: one.annotation for one in _parameters(base)}
+    return hints
+
+
+def _parameters(function: Any) -> list[inspect.Parameter]:
+    """Return the parameters, without the object itself; a factory of attrs as what it makes."""
+    parameters = [
+        one for one in inspect.signature(function).parameters.values() if one.name not in ("self", "cls")
+    ]
+    if not (inspect.isclass(function) and attrs.has(function)):
+        return parameters
+    factories = {
+        field.alias: field.default.factory()
+        for field in attrs.fields(function)
+        if isinstance(field.default, attrs.Factory) and not field.default.takes_self  # type: ignore[arg-type]  # a class
+    }
+    kinds = {field.alias: field.type for field in attrs.fields(function)}
+    return [
+        one.replace(
+            default=factories.get(one.name, one.default),
+            annotation=kinds.get(one.name, one.empty) if one.annotation is one.empty else one.annotation,
+        )
+        for one in parameters
+    ]
+
+
+def _source_types(cls: type) -> dict[str, str]:
+    """Return the types that the source gives to attributes which ``__init__`` sets."""
+    source = _source(cls.__module__).members.get(cls.__name__)
+    members = source.members.items() if isinstance(source, griffe.Class) else ()
+    return {name: str(one.annotation) for name, one in members if getattr(one, "annotation", None)}
+
+
+def _constant_docs(entry: Entry) -> str:
+    """Return the string below a constant in the source."""
+    for path in (getattr(entry.thing, "__module__", ""), *entry.paths):
+        member = _source(path).members.get(entry.name) if str(path).startswith("mintlify_async") else None
+        if isinstance(member, griffe.Alias):
+            home, _, name = member.target_path.rpartition(".")
+            member = _source(home).members.get(name)
+        if member is not None and member.docstring is not None:
+            return str(member.docstring.value)
+    return ""
+
+
+@cache
+def _source(module: str) -> griffe.Object | griffe.Alias:
+    """Return a module as its source says it."""
+    return _package()[module.removeprefix("mintlify_async.")] if "." in module else _package()
+
+
+@cache
+def _package() -> griffe.Module:
+    package = griffe.load("mintlify_async")
+    assert isinstance(package, griffe.Module)
+    return package
+
+
+def signature(name: str, parameters: list[inspect.Parameter]) -> str:
+    """Return ``name(…)``, on several lines if it is long."""
+    words: list[str] = []
+    previous: inspect.Parameter | None = None
+    for one in parameters:
+        if one.kind is one.KEYWORD_ONLY and (
+            previous is None or previous.kind not in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
+        ):
+            words.append("*")
+        kind = _annotation(one.annotation)
+        default = "" if one.default is one.empty else f" = {_default(one.default)}"
+        words.append(f"{_starred(one)}{f': {kind}' if kind else ''}{default}")
+        previous = one
+    line = f"{name}({', '.join(words)})"
+    return (
+        line
+        if len(line) <= LONGEST_LINE
+        else f"{name}(\n" + "".join(f"    {word},\n" for word in words) + ")"
+    )
+
+
+def _starred(parameter: inspect.Parameter) -> str:
+    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+    return stars.get(parameter.kind, "") + parameter.name
+
+
+def _annotation(annotation: Any) -> str:
+    if annotation in (inspect.Parameter.empty, None, ""):
+        return "None" if annotation is None else ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(
+        r"\b(?:mintlify_async|collections|typing|types)(?:\.\w+)*\.(?=\w)", "", " ".join(text.split())
+    ).strip("'")
+
+
+def type_cell(annotation: Any) -> str:
+    """Return a type as the cell of a table."""
+    text = _annotation(annotation)
+    return f"`{text}`".replace("|", "\\|") if text else ""
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, enum.Enum) or repr(value).startswith("<"):
+        return "…"
+    if isinstance(value, Set):  # a set has no order of its own
+        return "{" + ", ".join(sorted(map(repr, value))) + "}"
+    return repr(value)
+
+
+def _default_cell(parameter: inspect.Parameter, meaning: str) -> str:
+    """Return a default in a reader's form: ``16 MiB``, ``30 days``, ``1800 s``."""
+    value = parameter.default
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        return ""
+    if value is parameter.empty:
+        return "required"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"`{_default(value)}`".replace("|", "\\|") if _default(value) != "…" else "not given"
+    unit = next((unit for words, unit in UNITS.items() if re.search(words, meaning)), "")
+    if unit == "bytes" and value % 1024 == 0 and value:
+        return f"{value // 1024**2} MiB" if value % 1024**2 == 0 else f"{value // 1024} KiB"
+    if unit == "s" and value >= 7200 and value % 3600 == 0:
+        return f"{value // 86400:g} days" if value % 86400 == 0 else f"{value // 3600:g} hours"
+    return f"`{value}` {unit}".strip()
+
+
+def paragraphs(*parts: str) -> str:
+    """Return the parts that are not empty, each a paragraph of its own."""
+    return "\n\n".join(part for part in parts if part)
+
+
+def code(text: str) -> str:
+    """Return a block that is shown and not run."""
+    return f"```{'json' if text.startswith('{') else 'py'}\n{text}\n```"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """Return a Markdown table without the columns in which nothing stands."""
+    lines = list(rows)
+    used = [number for number, _ in enumerate(head) if any(row[number] for row in lines)]
+    shown = [[row[number] for number in used] for row in (head, tuple("---" for _ in head), *lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in shown)
+
+
+def _escaped(text: str) -> str:
+    """Escape what would be a component or an expression in MDX."""
+    return re.sub(r"([<{}])", r"\\\1", text)

@@ -1,0 +1,239 @@
+"""Lua scripts on a Redis client: each runs within a time limit, on any event loop.
+
+Redis runs a script whole or not at all. Scripts take the time from the server, so that computers whose clocks
+differ by minutes agree. All keys of one script have the same hash tag (the part in braces), so that a cluster
+keeps them on one node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import weakref
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import anyio
+from attrs import field, frozen
+
+from .. import extra_missing
+
+try:
+    import redis
+    from redis.asyncio import ConnectionPool, Redis
+    from redis.exceptions import NoScriptError, RedisError
+except ModuleNotFoundError as error:
+    raise extra_missing("redis", error) from None
+
+from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
+from mintlify_async.protocol.object_checks import Kind
+from mintlify_async.runtime.limits import TimeLimit
+
+Argument = str | bytes | int | float
+
+T = TypeVar("T")
+
+CANCEL_AGAIN: Final = 0.25
+"""Seconds between two cancellations of a step: redis-py swallows some on Python 3.11."""
+
+CONNECTIONS: Final = 32
+"""Scripts at a time on one client. More would not be faster: Redis runs them one after the other."""
+
+
+class RedisClient(Protocol):
+    """The methods used of ``redis.asyncio.Redis`` and ``redis.asyncio.RedisCluster``."""
+
+    def evalsha(self, sha: str, numkeys: int, /, *keys_and_args: Any) -> Any:
+        """Run the script that the server has cached under *sha*."""
+
+    def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
+        """Run *script*, and let the server cache it."""
+
+
+REDIS: Final = Kind("a redis.asyncio.Redis", ("evalsha", "eval"), "redis.asyncio.Redis.from_url(…)")
+
+
+@frozen
+class Script:
+    """A script's text, and the SHA-1 by which Redis knows it."""
+
+    text: str
+    sha: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+        object.__setattr__(self, "sha", digest)
+
+
+FAILURES: Final = (RedisError, OSError, TimeoutError, RuntimeError)
+"""Errors that mean that Redis cannot be used; RuntimeError comes from a client whose event loop is closed."""
+
+
+class ClientSlots:
+    """Limits how many scripts one client runs at a time, for all stores that use it."""
+
+    def __init__(self, client: RedisClient) -> None:
+        self.pool = getattr(client, "connection_pool", None)
+        self.free = asyncio.Semaphore(min(CONNECTIONS, getattr(self.pool, "max_connections", CONNECTIONS)))
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    def on_own_loop(self) -> bool:
+        """Return whether the client's connections belong to the running loop.
+
+        Raises:
+            ConfigurationError: They belong to another loop, and cannot be made again on this one.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = weakref.ref(loop)
+        if self.pool is None or self._loop() is loop:
+            return True
+        if type(self.pool) is not ConnectionPool:
+            raise ConfigurationError(
+                f"client: the connections of a {type(self.pool).__name__} belong to the event loop that used "
+                "it first; make a client and a store for each loop, or use a ConnectionPool",
+                field="client",
+            )
+        return False
+
+
+_slots: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictionary()
+
+
+async def _on_new_connection(
+    pool: ConnectionPool, script: Script, keys: Sequence[str], args: Sequence[Argument]
+) -> Any:
+    """Run *script* with the pool's settings on a connection of the running loop."""
+    options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
+    own_pool = ConnectionPool(pool.connection_class, max_connections=1, **options)
+    async with Redis.from_pool(own_pool) as client:
+        return await _evaluate(client, script, keys, args)
+
+
+async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
+    """Run *step*, which redis-py does, in a task of its own.
+
+    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio
+    alone, so its cancellation is always raised, and so is the timeout.
+
+    Raises:
+        TimeoutError: *step* took longer than *seconds*.
+    """
+    task = asyncio.ensure_future(step)
+    limit = TimeLimit(asyncio.get_running_loop().time() + seconds)  # an answer that has arrived is read first
+    try:
+        with suppress(TimeoutError):
+            async with limit:
+                await asyncio.wait([task])
+    finally:
+        while not task.done():
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task], timeout=CANCEL_AGAIN)
+        if not task.cancelled():
+            task.exception()  # retrieved, or asyncio logs that it never was
+    if task.cancelled():
+        raise TimeoutError(f"no answer within the timeout of {seconds:g} s")
+    return task.result()
+
+
+class RedisScripts:
+    """Runs scripts on one client, within a time limit, on any event loop.
+
+    A client's connections belong to the loop that opened them. On the loop of the first call the client is
+    used as it is; on any other loop, each step opens a connection with the client's settings and closes it.
+
+    Args:
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        namespace: The prefix of every key.
+        timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+
+    def __init__(
+        self,
+        client: RedisClient,
+        *,
+        namespace: str = "mintlify",
+        timeout: float = 2.0,
+    ) -> None:
+        """Keep the client; Redis is not asked yet."""
+        if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
+            raise ConfigurationError(
+                "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
+            )
+        REDIS.check(client, "client", required=True)
+        self._client = client
+        self._timeout = check_seconds(timeout, "timeout")
+        self._failures = 0
+        self._reason = ""
+        self._namespace = _check_namespace(namespace)
+
+    def __repr__(self) -> str:
+        """Show the namespace; the client's address may contain a password."""
+        return f"{type(self).__name__}(namespace={self._namespace!r})"
+
+    async def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
+        """Run *script* and return its answer.
+
+        Raises:
+            StateError: There was no answer in time, or it was an error.
+            ConfigurationError: The client's connections belong to another event loop.
+        """
+        slots = _slots.get(self._client) or _slots.setdefault(self._client, ClientSlots(self._client))
+        if not slots.on_own_loop():
+            return await self._bounded(
+                _on_new_connection(cast("ConnectionPool", slots.pool), script, keys, args)
+            )
+        failures = self._failures
+        async with slots.free:
+            if self._failures != failures:
+                raise self._unusable()  # a call ahead failed meanwhile: do not wait for another timeout
+            return await self._bounded(_evaluate(self._client, script, keys, args))
+
+    async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await _in_own_task(step, self._timeout)
+        except FAILURES as error:
+            self._failures += 1
+            self._reason = f"{type(error).__name__}: {printable(str(error))}".rstrip(": ")
+        raise self._unusable()
+
+    def _unusable(self) -> StateError:
+        error = StateError(f"the store on Redis cannot be used: {self._reason}")
+        error.__cause__ = CauseSummary(self._reason)
+        return error
+
+
+async def _evaluate(
+    client: RedisClient, script: Script, keys: Sequence[str], args: Sequence[Argument]
+) -> Any:
+    try:
+        return await client.evalsha(script.sha, len(keys), *keys, *args)
+    except NoScriptError:  # a new server, or SCRIPT FLUSH
+        return await client.eval(script.text, len(keys), *keys, *args)
+
+
+def text(value: object) -> str:
+    """Return a reply as text, whether the client decodes replies or not."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def check_seconds(value: object, name: str) -> float:
+    """Return *value* when it is a number of seconds above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}", field=name)
+    return value
+
+
+def _check_namespace(namespace: object) -> str:
+    # A brace would change which part of the key is the hash tag.
+    if not isinstance(namespace, str) or not namespace or set(namespace) & set("{}"):
+        raise ConfigurationError(
+            f"namespace must be a string without braces that is not empty, not {namespace!r}",
+            field="namespace",
+        )
+    return namespace

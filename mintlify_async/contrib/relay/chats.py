@@ -1,0 +1,373 @@
+"""The chat that a question belongs to: kept by the page, or kept in the app's store.
+
+Both say which messages are sent, in which thread, and what the page gets to know of the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from attrs import evolve
+
+from mintlify_async import ConfigurationError, Message, MintlifyError, StateError, StoreConflictError
+from mintlify_async.conversation.conversation import ask_with
+
+from .answer_logs import MemoryLog
+from .page_events import SafeEvents, ThreadHider, frame, message_json
+from .page_question import ID_CHARACTERS, PageQuestion, QuestionLimits, Wire, is_object
+from .refusals import AT_WORK, GONE, UNREADABLE, RelayRefusal, masked, refusal_for
+from .seal import SealError, ThreadSeal
+
+if TYPE_CHECKING:
+    from mintlify_async import Conversation, MintlifySession, Reply, Thread
+    from mintlify_async.storage import Store
+
+log = logging.getLogger("mintlify_async.relay")
+
+STORE_SECONDS = 4.0  # how long a step of a store may take; the first comment, after 5 s, settles the status
+_SENT = ("text", "file", "source-url")  # the parts of earlier messages that a conversation sends again
+_SITE = "mintlifySite"  # in the metadata of a stored answer: the site of its thread, if not the session's
+_SEALED = ("start", "finish")  # the events whose metadata carries the sealed thread
+
+
+class Chat:
+    """What the page of one question gets, and how the question is asked.
+
+    Attributes:
+        messages: The messages that are sent, as JSON objects.
+        thread: The thread that the question is asked in, or None.
+        answer_id: The id under which a store keeps the answer; "" for that of the service.
+        hider: Removes what no page may see.
+        progress: What a history needs to show while this is being answered: the question, the id of the
+            message whose turn it replaces, or None, and the id of the last message before it, or None.
+    """
+
+    def __init__(self) -> None:
+        self.messages: Sequence[Wire] = ()
+        self.thread: Thread | None = None
+        self.answer_id = ""
+        self.hider = ThreadHider()
+        self.events = SafeEvents()
+        self.progress: Wire = {}
+
+    async def begin(self) -> None:
+        """Find out what is to be sent. Raises RelayRefusal."""
+
+    def ask(self, thread: Thread | None) -> Reply:
+        """Return the reply to the question, asked in *thread*."""
+        raise NotImplementedError
+
+    def refusal(self, error: MintlifyError) -> RelayRefusal:
+        """Return the refusal for an error before the answer."""
+        return refusal_for(error)
+
+    def learn(self, thread: Thread | None) -> None:
+        """Hide *thread* from now on."""
+        if thread is not None:
+            self.hider.learn(thread.id, thread.key)
+
+    def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
+        """Return what the page gets for *wire*, an event of an answer in *thread*."""
+        return [frame(event, self.hider) for event in self.events.page(wire)]
+
+    def ending(self, thread: Thread | None) -> list[bytes]:
+        """Return what the page still needs when the answer has ended without its last event."""
+        return []
+
+
+class PageChat(Chat):
+    """A chat whose page keeps the history and, encrypted, the thread."""
+
+    def __init__(
+        self,
+        session: MintlifySession,
+        question: PageQuestion,
+        *,
+        user: str,
+        seal: ThreadSeal,
+        site: str,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self.messages = question.messages
+        self._session = session
+        self._user, self._seal, self._site = user, seal, site
+        self._options = options
+        self._sealed: Thread | None = None  # the thread that the page has
+        self._token = ""  # as the page has it
+        if question.seal is not None:
+            try:
+                self.thread = seal.open(question.seal, user, site)
+            except SealError as error:  # also after another secret, or when a reader has signed in
+                log.info("a page's sealed thread is %s: the question is asked without it", error.reason)
+
+    def ask(self, thread: Thread | None) -> Reply:
+        """Return the reply; with None, a new thread begins."""
+        fp = self._seal.pseudonym(self._user)
+        return self._session.ask(self.messages, thread=thread, fp=fp, **self._options)
+
+    def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
+        """Return what the page gets for *wire*, with the sealed thread in the metadata of two events."""
+        if wire["type"] not in _SEALED:
+            return super().frames(wire, thread)
+        return [frame(self._with_seal(self.hider.hide(event), thread)) for event in self.events.page(wire)]
+
+    def ending(self, thread: Thread | None) -> list[bytes]:
+        """Return the thread, unless the page has it."""
+        if thread is None or thread == self._sealed:
+            return []
+        return [frame(self._with_seal({"type": "message-metadata"}, thread))]
+
+    def _with_seal(self, event: Wire, thread: Thread | None) -> Wire:
+        if thread is None:
+            return event
+        if thread != self._sealed:
+            self._sealed, self._token = thread, self._seal.seal(thread, self._user, self._site)
+        return {**event, "messageMetadata": {**(event.get("messageMetadata") or {}), "threadId": self._token}}
+
+
+class StoredChat(Chat):
+    """A chat that the app's store keeps: of what the page sent, the newest message counts."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        site: str | None,
+        question: PageQuestion,
+        limits: QuestionLimits,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__()
+        self._conversation = conversation
+        self._site = site
+        self._question = question
+        self._limits = limits
+        self._options = options
+        self._asked: Sequence[Message] = ()
+        self._taken: Collection[str] = ()  # the ids of the messages before the answer
+        self._replacing: str | None = None
+
+    async def begin(self) -> None:
+        """Read the conversation, and find the place of the question in it.
+
+        Raises:
+            RelayRefusal: The conversation lacks the question, is too long, or cannot be read.
+        """
+        history = await _loaded(self._conversation)
+        last = history[-1].id if history else None
+        if history and _site_of(history[-1]) != self._site:
+            self._conversation.forget_thread()
+        target = self._question.message_id
+        self._asked = [Message.from_wire(message) for message in self._question.messages]
+        if not self._asked:  # a page that wants another answer need not repeat the question
+            self._asked = _question_of(history, target)
+        ids = {target, *(message.id for message in self._asked)}
+        place = next((at for at, message in enumerate(history) if message.id in ids), None)
+        if place is not None:
+            self._replacing = history[place].id
+            history = history[: _turn_start(history, place)]
+        else:
+            # The thread remembers what is replaced: then a new one begins, and gets the history before it.
+            self.thread = self._conversation.thread
+        sent = [message for message in (*history, *self._asked) if message.role != "system"]
+        self.messages = [_sendable(message) for message in sent[-self._limits.messages :]]
+        self._limits.check(self.messages)
+        self._taken = {message.id for message in (*history, *self._asked)}
+        asked = [message.to_wire() for message in self._asked]
+        self.progress = {"asked": asked, "replacing": self._replacing, "last": last}
+        self.learn(self._conversation.thread)
+
+    def ask(self, thread: Thread | None) -> Reply:
+        """Return the reply; with None, a new thread begins."""
+        if thread is None and self._replacing is None:
+            self._conversation.forget_thread()
+        replacing, options = self._replacing, self._options
+        return ask_with(self._conversation, self._asked, self._kept, replacing=replacing, **options)
+
+    def refusal(self, error: MintlifyError) -> RelayRefusal:
+        """Return the refusal for an error before the answer, which may be the store's."""
+        if type(error) is StateError:
+            return RelayRefusal(409, AT_WORK) if self._conversation.busy else unreadable(error)
+        return super().refusal(error)
+
+    def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
+        """Return what the page gets for *wire*; the first is a ``start`` with an id that stays."""
+        if wire["type"] == "start":
+            if not self.answer_id:
+                given: str = wire.get("messageId") or ""
+                fits = 0 < len(given) <= ID_CHARACTERS and given not in self._taken
+                self.answer_id = given if fits else str(uuid.uuid4())
+            wire = {**wire, "messageId": self.answer_id}
+        elif not self.answer_id:
+            return [*self.frames({"type": "start"}, thread), *self.frames(wire, thread)]
+        return super().frames(wire, thread)
+
+    def _kept(self, message: Message) -> Message:
+        """Return what the store keeps of *message*: with the id that the page has, without the thread."""
+        message = evolve(message, id=self.answer_id or message.id)
+        if self._site is not None:
+            metadata = message.metadata if is_object(message.metadata) else {}
+            message = evolve(message, metadata={**metadata, _SITE: self._site})
+        wire = message.to_wire()
+        hidden = self.hider.hide(wire)
+        return message if hidden is wire else Message.from_wire(hidden)
+
+
+class PunctualStore:
+    """The app's store, with a limit in time for each step and one error for all failures."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __repr__(self) -> str:
+        return repr(self._store)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a step of the store."""
+        member: Any = getattr(self._store, name)
+        if not callable(member):
+            return member
+        step = cast("Callable[..., Awaitable[Any]]", member)
+
+        async def punctual(*args: Any, **options: Any) -> Any:
+            try:
+                async with asyncio.timeout(STORE_SECONDS):
+                    return await step(*args, **options)
+            except StoreConflictError:
+                raise
+            except TimeoutError:
+                reason = f"no answer within {STORE_SECONDS:g} s"
+            except Exception as error:  # a store of the app's own may raise anything
+                reason = f"{type(error).__name__}: {str(error)[:200]}"
+            raise StateError(f"the conversation store {self._store!r} failed: {reason}")
+
+        return punctual
+
+
+class StoredChats:
+    """The conversations in a store, each named by its chat's id and owned by its user."""
+
+    def __init__(self, session: MintlifySession, store: Store, limits: QuestionLimits) -> None:
+        self._session = session
+        self._store: Any = PunctualStore(store)
+        self._limits = limits
+
+    def chat(self, question: PageQuestion, *, user: str, fp: str, options: Mapping[str, Any]) -> StoredChat:
+        """Return the chat of *question*, not read yet. Raises RelayRefusal."""
+        rest = dict(options)
+        site = rest.pop("domain", None)
+        conversation = self._conversation(question.chat_id, user, fp=fp, domain=site)
+        site = None if site == self._session.options.domain else site
+        return StoredChat(conversation, site, question, self._limits, rest)
+
+    async def history(self, chat_id: str, user: str, progress: Wire | None) -> MemoryLog:
+        """Return the newest messages of a conversation as a JSON list of UIMessages.
+
+        Args:
+            chat_id: The id that the page gave the chat.
+            user: The user's id.
+            progress: :attr:`Chat.progress` of the answer that is being written, or None.
+
+        Raises:
+            RelayRefusal: *user* has no such conversation, or it cannot be read.
+        """
+        try:
+            conversation = self._conversation(chat_id, user)
+        except RelayRefusal:
+            raise RelayRefusal(404, GONE) from None
+        messages = await _loaded(conversation)
+        if progress is not None:
+            messages = _with_question(messages, progress)
+        if not messages:
+            raise RelayRefusal(404, GONE)
+        hider, events, json_list = ThreadHider(), SafeEvents(), MemoryLog()
+        if conversation.thread is not None:
+            hider.learn(conversation.thread.id, conversation.thread.key)
+        separator = b"["
+        for message in messages[-self._limits.messages :]:
+            if message.role in ("user", "assistant"):  # an app's instructions are not for pages
+                json_list.append(separator + message_json(_shown(message), events, hider))
+                separator = b","
+                await asyncio.sleep(0)
+        json_list.append(b"]" if separator == b"," else b"[]")
+        json_list.end()
+        return json_list
+
+    def _conversation(self, id: str | None, user: str, **settings: Any) -> Conversation:
+        try:
+            return self._session.conversation(
+                id=id or "",
+                owner=user,
+                store=self._store,
+                commit="partial",  # after Stop or a cut, the page shows what had arrived
+                max_messages=self._limits.messages,
+                **settings,
+            )
+        except ConfigurationError as error:
+            if error.field != "id":
+                raise
+        raise RelayRefusal(400, f"The chat's id must be a text of 1 to {ID_CHARACTERS} characters.")
+
+
+async def _loaded(conversation: Conversation) -> Sequence[Message]:
+    """Return the messages in the store. Raises RelayRefusal when it cannot be read."""
+    try:
+        await conversation.load()
+    except StateError as error:
+        raise unreadable(error) from None
+    return conversation.messages
+
+
+def unreadable(error: StateError) -> RelayRefusal:
+    """Return the refusal for a store that cannot be used; the log gets the error."""
+    log.error("a conversation cannot be read: %s", masked(str(error)))
+    return RelayRefusal(503, UNREADABLE)
+
+
+def _site_of(message: Message) -> object:
+    return message.metadata.get(_SITE) if is_object(message.metadata) else None
+
+
+def _shown(message: Message) -> Wire:
+    """Return *message* as JSON, without what the relay has noted in its metadata."""
+    if _site_of(message) is not None:
+        rest = {name: value for name, value in message.metadata.items() if name != _SITE}
+        message = evolve(message, metadata=rest or None)
+    return message.to_wire()
+
+
+def _turn_start(history: Sequence[Message], at: int) -> int:
+    """Return the place of the first message of the turn that has the message at *at*."""
+    while at > 0 and not (history[at].role == "user" and history[at - 1].role != "user"):
+        at -= 1
+    return at
+
+
+def _question_of(history: Sequence[Message], target: str | None) -> list[Message]:
+    """Return the question of the turn that has the message *target*; without a target, the last one."""
+    places = [at for at, message in enumerate(history) if target in (None, message.id)]
+    if places:
+        start = _turn_start(history, places[-1])
+        turn = history[start : places[-1] + 1]
+        if asked := [message for message in turn if message.role == "user"]:
+            return asked
+    raise RelayRefusal(404, "There is no such question to answer again. Please ask it as a new one.")
+
+
+def _with_question(history: Sequence[Message], progress: Wire) -> Sequence[Message]:
+    """Return *history* with the question that is being answered, unless its turn is saved."""
+    if (history[-1].id if history else None) != progress["last"]:
+        return history
+    places = [at for at, message in enumerate(history) if message.id == progress["replacing"]]
+    before = history[: _turn_start(history, places[0])] if places else history
+    return [*before, *map(Message.from_wire, progress["asked"])]
+
+
+def _sendable(message: Message) -> Wire:
+    """Return the parts of *message* that a conversation sends again, as JSON."""
+    parts = [part.to_wire() for part in message.parts if part.type in _SENT]
+    return {"id": message.id, "role": message.role, "parts": parts}

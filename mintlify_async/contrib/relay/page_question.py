@@ -1,0 +1,397 @@
+"""Reads and checks the question in a page's request.
+
+Any client can send such a request, so only the fields that a list in this file names reach the service, and
+each step over its values is bounded before it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+
+from attrs import define, field, frozen
+
+from mintlify_async.protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS
+
+from .refusals import BUSY, RelayRefusal, retry_after
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Wire = dict[str, Any]
+
+ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
+ADDRESS_CHARACTERS = 2_000  # browsers and servers take little more
+NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
+MOST_PARTS = 1_500  # of all messages that are sent; the session looks at each
+MOST_VALUES = 50_000  # of the request's JSON, names included: parsing them takes some 20 ms
+MOST_ESCAPES = 500_000  # backslashes; parsing them takes some 10 ms
+BODY_SECONDS = 30.0  # for the whole body to arrive
+ARRIVING_BYTES = 64 * 1024 * 1024  # of all bodies that are arriving
+LINGER = 1.0  # seconds in which the rest of a refused body is read
+TOO_LONG = "This conversation is too long. Please start a new one."
+
+
+@frozen(kw_only=True)
+class QuestionLimits:
+    """How much a page may send; :class:`.Relay` explains the fields."""
+
+    characters: int
+    messages: int
+    file_characters: int
+
+    def check(self, messages: Sequence[Wire]) -> None:
+        """Check *messages*, which are to be sent to the service, together.
+
+        Raises:
+            RelayRefusal: They are too many, or too long.
+        """
+        parts = [part for message in messages for part in message["parts"]]
+        files = sum(len(part["url"]) for part in parts if part["type"] == "file")
+        texts = sum(map(_characters, parts))
+        over = len(messages) > self.messages or len(parts) > MOST_PARTS
+        if over or texts > self.characters or files > self.file_characters:
+            raise RelayRefusal(413, TOO_LONG)
+
+
+@frozen(kw_only=True)
+class PageQuestion:
+    """The checked question of a page.
+
+    Attributes:
+        messages: The history as JSON objects, with allowed roles and parts only.
+        seal: The sealed thread that the page sent, not opened yet, or None.
+        chat_id: The id that the page gave the chat, or None.
+        message_id: The message that is to be edited or answered again; None if there is none, or no store.
+        current_path: The page of the site that the reader is on, or None.
+        fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
+    """
+
+    messages: list[Wire]
+    seal: str | None = None
+    chat_id: str | None = None
+    message_id: str | None = None
+    current_path: str | None = None
+    fields: Mapping[str, Any] = field(factory=dict[str, Any], repr=False)
+
+
+# --- The body -----------------------------------------------------------------------------------------
+
+
+@define
+class BodyReader:
+    """Reads the bodies of pages' requests.
+
+    Args:
+        most: The largest size of one body, in bytes.
+
+    Attributes:
+        arriving: The size of all bodies that are arriving now, in bytes.
+    """
+
+    most: int
+    arriving: int = field(default=0, init=False)
+
+    async def read(self, request: Request) -> Wire:
+        """Return the JSON object in the body of *request*.
+
+        Raises:
+            RelayRefusal: It is not sent as JSON, too large or too slow, or not a JSON object.
+            ClientDisconnect: The reader left before the whole request had arrived.
+        """
+        content_type = request.headers.get("content-type", "").partition(";")[0]
+        # Browsers send other types across origins without asking first.
+        if content_type.strip().lower() != "application/json":
+            raise RelayRefusal(415, "Send the question as application/json.")
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:12]) > self.most:
+            await _linger(request)
+            raise _too_large()
+        raw = await self._arrived(request)
+        await _check_values(raw)
+        return await _parsed(raw)
+
+    async def _arrived(self, request: Request) -> bytes:
+        """Return the whole body."""
+        pieces, size = list[bytes](), 0
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                async for piece in request.stream():
+                    pieces.append(piece)
+                    size += len(piece)
+                    self.arriving += len(piece)
+                    if size > self.most or self.arriving > ARRIVING_BYTES:
+                        break
+                else:
+                    return b"".join(pieces)
+        except TimeoutError:
+            raise RelayRefusal(
+                408, "The question took too long to arrive.", {"connection": "close"}
+            ) from None
+        finally:
+            self.arriving -= size
+        pieces.clear()
+        await _linger(request)
+        if size <= self.most:
+            raise RelayRefusal(503, BUSY, {**retry_after(1), "connection": "close"})
+        raise _too_large()
+
+
+async def _linger(request: Request) -> None:
+    """Read on for a moment: a close in mid-upload would take the refusal with it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER):
+            while (await request.receive()).get("more_body"):
+                pass
+
+
+def _too_large() -> RelayRefusal:
+    text = "The question is too large. Please start a new conversation."
+    return RelayRefusal(413, text, {"connection": "close"})
+
+
+async def _check_values(raw: bytes) -> None:
+    """Refuse a body that takes long to parse: that depends on the number of its values, not of its bytes."""
+    if raw.count(b"\\") > MOST_ESCAPES:
+        raise _too_large()
+    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
+    if plain.count(b'"') > 2 * MOST_VALUES + 2:  # two for each string
+        raise _too_large()
+    await asyncio.sleep(0)
+    outside = b"".join(plain.split(b'"')[::2])  # of strings
+    if sum(map(outside.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
+        raise _too_large()
+    if _LONG_NUMBER.search(outside):
+        _not_json()
+    await asyncio.sleep(0)
+
+
+# JavaScript writes 24 characters at most. Reading a number takes the square of its length.
+_LONG_NUMBER = re.compile(rb"[0-9]{26}")
+
+
+async def _parsed(raw: bytes) -> Wire:
+    collects = gc.isenabled()
+    gc.disable()  # thousands of new lists, none in a cycle, would make it look at all objects of the app
+    try:
+        body: object = json.loads(raw.decode("utf-8"), parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        _not_json()
+    finally:
+        if collects:
+            gc.enable()
+    if not is_object(body):
+        raise RelayRefusal(400, "The question must be a JSON object.")
+    await asyncio.sleep(0)  # what is made of it takes its time, too
+    return body
+
+
+def _not_json(text: str = "") -> NoReturn:
+    raise RelayRefusal(400, "The question is not valid JSON.") from None
+
+
+# --- The question -------------------------------------------------------------------------------------
+
+
+def read_question(body: Wire, limits: QuestionLimits, *, stored: bool) -> PageQuestion:
+    """Return the question in *body*; only its newest message when the others are *stored*.
+
+    Raises:
+        RelayRefusal: It is not in the form of ``useChat``, or beyond a limit.
+    """
+    history: object = body.get("messages")
+    if stored:
+        history = _newest(body, history)
+    elif not is_list(history) or not history:
+        raise RelayRefusal(400, "The question has no messages.")
+    messages = _messages(history, limits)
+    target = body.get("messageId") if stored else None
+    if not (target is None or isinstance(target, str)):
+        raise RelayRefusal(400, "messageId must be a string.")
+    chat_id = body.get("id")
+    if not (chat_id is None or is_id(chat_id)):
+        raise RelayRefusal(400, "The chat's id must be a short text.")
+    path = body.get("currentPath")
+    if path is not None and not (_is_path(path) and _is_whole(path)):
+        raise RelayRefusal(
+            400, f"currentPath must be a path of at most {CURRENT_PATH_MAX_CHARACTERS} characters."
+        )
+    return PageQuestion(
+        messages=messages,
+        seal=None if stored else _seal(body, history),
+        chat_id=chat_id,
+        message_id=target,
+        current_path=path,
+        fields={name: value for name, value in body.items() if name not in ("messages", "message")},
+    )
+
+
+def _newest(body: Wire, history: object) -> list[object]:
+    """Return the question ``message``, or the last of ``messages``; a page may ask again without either."""
+    newest: object = body.get("message", history[-1] if is_list(history) and history else None)
+    if newest is None and body.get("trigger") == "regenerate-message":
+        return []
+    if not (is_object(newest) and newest.get("role") == "user"):
+        raise RelayRefusal(400, "The newest message must be the user's.")
+    return [newest]
+
+
+def _messages(history: list[object], limits: QuestionLimits) -> list[Wire]:
+    if len(history) > limits.messages:
+        raise RelayRefusal(413, TOO_LONG)
+    messages = list(map(_message, history))
+    if len({message["id"] for message in messages}) < len(messages):
+        raise RelayRefusal(400, "Two messages have the same id.")
+    if messages and not _asks(messages[-1]):
+        raise RelayRefusal(400, "The question is empty.")
+    messages = [message for message in messages if any(p["type"] != "step-start" for p in message["parts"])]
+    limits.check(messages)
+    return messages
+
+
+def _message(message: object) -> Wire:
+    """Return a copy of a message with the allowed parts only."""
+    if not is_object(message):
+        raise RelayRefusal(400, "A message must be an object.")
+    role, id_ = message.get("role"), message.get("id")
+    parts: object = message.get("parts")
+    if role not in ("user", "assistant"):
+        raise RelayRefusal(400, "A message's role must be user or assistant.")
+    if not is_id(id_) or not is_list(parts):
+        raise RelayRefusal(400, "A message needs a short id and parts.")
+    return {"id": id_, "role": role, "parts": [part for one in parts if (part := read_part(one)) is not None]}
+
+
+def _asks(message: Wire) -> bool:
+    """Return whether the last message says something; an answer may be asked to go on."""
+    if message["role"] == "assistant":
+        return any(part["type"] != "step-start" for part in message["parts"])
+    return any(part["type"] == "file" or part.get("text", "").strip() for part in message["parts"])
+
+
+def _characters(part: Wire) -> int:
+    """Return the length of the texts, addresses and names of a part; a file's address is the file."""
+    address = len(part["url"]) if part["type"] == "file" else 0
+    return sum(map(len, part.values())) - address
+
+
+def _seal(body: Wire, history: object) -> str | None:
+    """Return the sealed thread: the request's ``threadId``, or else that of the last answer that has one."""
+    tokens = [body.get("threadId")]
+    if is_list(history):
+        tokens += [_token(message) for message in reversed(history)]
+    token = next((token for token in tokens if token is not None), None)
+    if not (token is None or isinstance(token, str)):
+        raise RelayRefusal(400, "The conversation's seal must be a string.")
+    return token
+
+
+def _token(message: object) -> object:
+    metadata: object = (
+        message.get("metadata") if is_object(message) and message["role"] == "assistant" else None
+    )
+    return metadata.get("threadId") if is_object(metadata) else None
+
+
+def _is_path(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and value.startswith("/") and len(value) <= CURRENT_PATH_MAX_CHARACTERS
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether *text* has no half of a character, which no request may hold."""
+    return text == text.encode("utf-8", "replace").decode()
+
+
+# --- Values of JSON, which a page or the service may send in any shape ----------------------------------
+
+
+def is_object(value: object) -> TypeGuard[Wire]:
+    """Return whether *value* is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[object]]:
+    """Return whether *value* is a JSON array."""
+    return isinstance(value, list)
+
+
+def is_id(value: object) -> TypeGuard[str]:
+    """Return whether *value* is safe in a log line and a database: printable, neither empty nor long."""
+    return isinstance(value, str) and 0 < len(value) <= ID_CHARACTERS and value.isprintable()
+
+
+_CONTROL = [*map(chr, range(0x20)), "\x7f"]  # browsers leave some out: java\nscript: is a script
+_ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
+
+
+def _has_control(value: str) -> bool:
+    return not value.isprintable() and any(map(value.__contains__, _CONTROL))
+
+
+def is_web_address(value: object) -> bool:
+    """Return whether *value* is a path or an address that a browser opens as a page, and not too long."""
+    if not isinstance(value, str) or len(value) > ADDRESS_CHARACTERS or _has_control(value):
+        return False
+    # A pattern for this took the square of the length: 24 ms for 2,000 blanks.
+    scheme, colon, _ = value.lstrip().partition(":")
+    return not colon or scheme.lower() in ("http", "https") or any(map(scheme.__contains__, "/?#"))
+
+
+def is_file_address(value: object) -> bool:
+    """Return whether *value* holds a file, or is the web address of one."""
+    if isinstance(value, str) and value[:5].lower() == "data:":
+        return value.isascii()
+    return isinstance(value, str) and _ABSOLUTE.match(value) is not None and is_web_address(value)
+
+
+def is_name(value: object) -> bool:
+    """Return whether *value* is a string that is short enough for a title, a file's name or a source's id."""
+    return isinstance(value, str) and len(value) <= NAME_CHARACTERS
+
+
+# The parts that the service documents, with their fields; True marks a required field.
+_FIELDS: Mapping[str, Mapping[str, bool]] = {
+    "text": {"text": True},
+    "reasoning": {"text": True},
+    "source-url": {"sourceId": True, "url": True, "title": False},
+    "file": {"mediaType": True, "url": True, "filename": False},
+    "step-start": {},
+}
+_NAMES = ("sourceId", "title", "mediaType", "filename")  # texts and files are counted together
+_ADDRESSES = {"source-url": is_web_address, "file": is_file_address}
+_OR_DATA = {"source-url": "", "file": " or a data: URL"}
+
+
+def read_part(part: object) -> Wire | None:
+    """Return the allowed fields of a part; None for tools, data, and types of later releases.
+
+    Raises:
+        RelayRefusal: It is not a part, a field is missing or too long, or an address is not
+            a web address.
+    """
+    if not is_object(part):
+        raise RelayRefusal(400, "A part must be an object.")
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        raise RelayRefusal(400, "A part needs a type.")
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        return None
+    passed: Wire = {"type": kind}
+    for name, needed in fields.items():
+        value = part.get(name)
+        if isinstance(value, str):
+            if name in _NAMES and not is_name(value):
+                raise RelayRefusal(400, f"A {kind} part's {name} is too long.")
+            # Half a character must not end the chat. For U+FFFD in its place it would take 1 µs each.
+            passed[name] = value.encode("utf-8", "replace").decode()
+        elif needed or value is not None:
+            raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
+    if kind in _ADDRESSES and not _ADDRESSES[kind](passed["url"]):
+        raise RelayRefusal(400, f"A {kind} part's url must be a web address{_OR_DATA[kind]}.")
+    return passed

@@ -1,0 +1,316 @@
+"""One running answer: a task that asks the question and writes what the page gets to a log.
+
+It ends when the answer has ended, when a reader pressed Stop, when the chat's next question came, or when it
+had no reader for the grace period. What is sent to pages reads the log, and may come and go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from attrs import evolve, frozen
+
+from mintlify_async import MintlifyError, NotFoundError, StreamInterruptedError
+from mintlify_async.assistant.reply import sent_key
+from mintlify_async.events import ErrorEvent, Finish
+from mintlify_async.runtime.limits import TimeLimit
+
+from .answer_logs import MemoryLog
+from .chats import Chat
+from .page_events import DONE, delta_frame, frame
+from .refusals import AT_FAULT, CUT, RESTARTING, UNSAVED, RelayRefusal, cut_text, masked, retry_after
+
+if TYPE_CHECKING:
+    from mintlify_async import Message, Reply, Thread
+
+log = logging.getLogger("mintlify_async.relay")
+
+Outcome = Literal["finished", "failed", "left", "interrupted"]
+EndHook = Callable[["RelayedAnswer"], object]
+
+MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
+TURN_BYTES = 32 * 1024  # in one turn of the event loop; then other tasks get theirs, and readers are awaited
+STOPPED = frame({"type": "abort"})
+INTERRUPTED = frame({"type": "error", "errorText": CUT})
+
+
+@frozen(kw_only=True)
+class RelayedAnswer:
+    """Describes an answer that has ended; the argument of the relay's ``on_end``.
+
+    Attributes:
+        outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
+            when the reader pressed Stop or closed the page or, with ``streams``, stayed away; ``interrupted``
+            when the app's shutdown cut it.
+        user: The user's id, as your ``user`` function returned it.
+        chat_id: The id that the page gave the chat, or None. It is not checked.
+        question: The messages that were sent to the service, as JSON objects.
+        message: The answer, or the part of it that arrived; None when nothing did.
+        thread: The thread at the service, with its key, or None.
+        finish_reason: Why the model stopped, or None.
+        error: The error that interrupted the answer, or for which a finished answer is not in the relay's
+            store, or None.
+    """
+
+    outcome: Outcome
+    user: str
+    chat_id: str | None
+    question: Sequence[Mapping[str, Any]]
+    message: Message | None
+    thread: Thread | None
+    finish_reason: str | None = None
+    error: Exception | None = None
+
+
+@frozen(kw_only=True)
+class Asker:
+    """Who asks, and in which chat.
+
+    Attributes:
+        user: The user's id.
+        address: The network address, or the part of it that is one customer's; "" if it is not known.
+        chat_id: The id that the page gave the chat, or None.
+        chat_key: The name of the chat in a store, from which neither user nor chat can be read; "" without.
+    """
+
+    user: str
+    address: str
+    chat_id: str | None
+    chat_key: str
+
+
+class RunningAnswer:
+    """The task that answers one question, and its log.
+
+    Args:
+        asker: Who asks.
+        chat: Asks the question, and knows what the page may see.
+        prepare: Awaited before the question is asked: makes way in the chat, and begins *chat*.
+        on_end: The app's hook, already safe to call.
+        unread: Called when the last reader leaves.
+        after: Called with this answer when its place is free.
+
+    Attributes:
+        id: A random name.
+        log: What pages read.
+        begun: Done when there is something to read; raises the refusal if there is none. None at the end.
+        stopping: Whether the answer was told to end.
+        read_at: When it had a reader last, by the loop's time.
+        read_elsewhere: Whether it has a reader on another worker.
+        question_id: The id of the message that it answers; "" until that is known.
+        resumable: Whether a page can find it again.
+        task: The task.
+    """
+
+    def __init__(
+        self,
+        asker: Asker,
+        chat: Chat,
+        *,
+        prepare: Callable[[RunningAnswer], Awaitable[None]],
+        on_end: Callable[[RelayedAnswer], Awaitable[None]],
+        unread: Callable[[RunningAnswer], None],
+        after: Callable[[RunningAnswer], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.id = uuid.uuid4().hex
+        self.asker = asker
+        self.chat = chat
+        self.log = MemoryLog(self._left)
+        self.begun: asyncio.Future[None] | None = loop.create_future()
+        self.stopping = False
+        self.read_at = loop.time()
+        self.read_elsewhere = False
+        self.question_id = ""
+        self.resumable = asker.chat_key != ""
+        self._prepare, self._on_end, self._unread, self._after = prepare, on_end, unread, after
+        self._limit = TimeLimit()  # stop() ends it
+        self._stop_outcome: Outcome = "left"
+        self._reply: Reply | None = None
+        self._thread: Thread | None = None
+        self._finished = self._started = False
+        self._error: Exception | None = None
+        self.task = asyncio.create_task(self._run())
+
+    @property
+    def unread(self) -> bool:
+        """Whether nobody reads the answer now."""
+        return not self.log.readers and not self.read_elsewhere
+
+    def stop(self, outcome: Outcome = "left") -> None:
+        """End the answer at the service, and tell its readers. Harmless to repeat."""
+        if not self.stopping:
+            self.stopping, self._stop_outcome = True, outcome
+            self._limit.end()
+
+    def _left(self) -> None:
+        self.read_at = asyncio.get_running_loop().time()
+        self._unread(self)
+
+    async def _run(self) -> None:
+        outcome: Outcome = "interrupted"  # when the task is cancelled: the app is shutting down
+        try:
+            outcome = await self._answer()
+        except RelayRefusal as refusal:
+            outcome = "failed"
+            self._refuse(refusal)
+        except asyncio.CancelledError:
+            self.log.append(INTERRUPTED)
+            raise
+        except Exception:
+            log.exception("an answer failed")
+            outcome = "failed"
+            self._refuse(RelayRefusal(500, AT_FAULT))
+        finally:
+            try:
+                await self._close()
+                if self._started:
+                    await self._on_end(self._description(outcome))
+            finally:
+                self._after(self)
+                self.log.append(DONE)
+                self.log.end()
+                self._begin()
+                # The log may be kept for a while, but not the message, and no error, which holds its frames.
+                self._reply = self._error = self.begun = None
+                self.chat = Chat()
+
+    async def _answer(self) -> Outcome:
+        """Ask, and write the answer; return how it ended."""
+        try:
+            async with self._limit:
+                if self.stopping:
+                    self._limit.end()
+                await self._prepare(self)
+                reply = await self._opened()
+                self._started = True
+                self._begin()
+                await self._read(reply)
+        except TimeoutError as error:
+            if isinstance(error, MintlifyError):  # the service's
+                self._fail(error)
+            elif not self._limit.ended:
+                raise
+            elif not self._started and self._stop_outcome == "interrupted":
+                raise RelayRefusal(503, RESTARTING, retry_after(1)) from None
+        except Exception as error:  # a store of the app's own may raise anything
+            if not self._started:
+                raise
+            self._fail(error)
+        await self._close()
+        return self._ending()
+
+    async def _opened(self) -> Reply:
+        """Return the reply whose answer has begun. If the service has lost the thread, ask without it."""
+        thread = self.chat.thread
+        while True:
+            self.chat.learn(thread)
+            try:
+                self._reply = reply = self.chat.ask(thread)
+                await reply.__aenter__()
+            except NotFoundError as error:
+                if thread is None:
+                    raise self.chat.refusal(error) from None
+                log.info("the service has lost a thread: the question is asked again without it")
+                thread = None
+            except MintlifyError as error:
+                raise self.chat.refusal(error) from None
+            else:
+                self.chat.hider.learn(sent_key(reply))
+                self._learn(reply.thread)
+                return reply
+
+    async def _read(self, reply: Reply) -> None:
+        """Write what the page gets for each event."""
+        events, hider, writing = self.chat.events, self.chat.hider, self.log
+        turn_end = TURN_BYTES
+        async for event in reply:
+            # Nine of ten events are deltas, which need no more than this.
+            delta = delta_frame(event, events, hider)
+            if delta is not None:
+                writing.append(delta)
+            elif not isinstance(event, ErrorEvent):  # the reply raises it
+                self._learn(reply.thread)
+                self._finished = self._finished or isinstance(event, Finish)
+                for made in self.chat.frames(event.to_wire(), reply.thread):
+                    writing.append(made)
+            if writing.size > turn_end:
+                await asyncio.sleep(0)
+                await writing.room()
+                if writing.size > MAX_BYTES:
+                    raise StreamInterruptedError(f"the answer is larger than {MAX_BYTES} bytes")
+                turn_end = writing.size + TURN_BYTES
+        await reply.run()  # raises if the reply was closed early, for instance with the session
+
+    def _ending(self) -> Outcome:
+        """Write what the page still needs, and return how the answer ended."""
+        reply, stopped = self._reply, self.stopping and not self._finished
+        if reply is not None and self.log.size:
+            for made in self.chat.ending(reply.thread):
+                self.log.append(made)
+        if self._error is not None and not stopped:
+            text = UNSAVED if self._finished else cut_text(self._error)
+            self.log.append(frame({"type": "error", "errorText": text}))
+        if not stopped:
+            aborted = reply is not None and reply.aborted
+            whole = not aborted and (self._finished or self._error is None)
+            return "finished" if whole else "failed"
+        self.log.append(STOPPED if self._stop_outcome == "left" else INTERRUPTED)
+        return self._stop_outcome
+
+    async def _close(self) -> None:
+        """Close the answer at the service, which saves what arrived and lets the next question begin."""
+        if self._reply is not None:
+            try:
+                await self._reply.close()
+            except Exception as error:  # a store's
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._error is not None or (self.stopping and isinstance(error, StreamInterruptedError)):
+            return
+        self._error = error
+        what = "saved" if self._finished or self.stopping else "whole"
+        level = logging.ERROR if what == "saved" else logging.WARNING
+        log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, masked(str(error)))
+
+    def _begin(self, refusal: RelayRefusal | None = None) -> None:
+        """Tell the page that asked that there is something to read, or why there is not."""
+        if self.begun is None or self.begun.done():
+            return
+        if refusal is None:
+            self.begun.set_result(None)
+        else:
+            self.begun.set_exception(refusal)
+            self.begun.exception()  # the page may have left
+
+    def _refuse(self, refusal: RelayRefusal) -> None:
+        """Tell the page that waits, and those that resumed meanwhile, that there is no answer."""
+        self.log.append(frame({"type": "error", "errorText": refusal.detail}))
+        self._begin(refusal)
+
+    def _learn(self, thread: Thread | None) -> None:
+        if thread is not self._thread:
+            self._thread = thread
+            self.chat.learn(thread)
+
+    def _description(self, outcome: Outcome) -> RelayedAnswer:
+        reply = self._reply
+        assert reply is not None
+        message = reply.message
+        if message is not None and self.chat.answer_id:
+            message = evolve(message, id=self.chat.answer_id)  # as the page and the store know it
+        return RelayedAnswer(
+            outcome=outcome,
+            user=self.asker.user,
+            chat_id=self.asker.chat_id,
+            question=self.chat.messages,
+            message=message,
+            thread=reply.thread,
+            finish_reason=reply.finish_reason,
+            error=self._error,
+        )

@@ -1,0 +1,224 @@
+"""Claims on dedupe keys: rules that change one record per key. No I/O.
+
+A claim is *claimed* before anything is sent, *sending* from just before the first byte of the request, and
+*done* when its result is recorded. A request whose claim is *sending* may have been sent, and is never sent
+again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Literal, cast
+
+from attrs import asdict, evolve, field, frozen
+
+from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
+from ..storage.store import Record, Snapshot
+
+KEY_MAX_CHARACTERS: Final = 512
+"""Longest key. Every database takes a primary key of this length; a whole prompt is not meant to be one."""
+
+OPEN: Final = "claims/open/"
+DONE: Final = "claims/done/"
+"""Where the records of open and of done claims are: open ones are listed without reading the others."""
+
+LONGEST_LEASE: Final = 86_400.0
+"""Longest lease of a claim, in seconds."""
+
+SENDING_SECONDS: Final = 60.0
+"""How long after its lease a claim that is *sending* may still get a result, in seconds."""
+
+State = Literal["claimed", "sending", "done"]
+Changes = Mapping[str, bytes | None]
+
+
+@frozen(kw_only=True)
+class Claim:
+    """A claim on a dedupe key.
+
+    Args:
+        key: The ``dedupe_key``.
+        state: ``claimed``: nothing was sent. ``sending``: the request may have been sent. ``done``: it was,
+            and *result* is known.
+        operation: ``create_job`` or ``send_message``.
+        parts: A hash of each part of the request, by its name, such as ``prompt``.
+        token: A random name of the call that made the claim.
+        lease: For how many seconds after *since* that call may send its request.
+        result: The id of the job that was created, or the reference of the follow-up; None until ``done``.
+        since: When the claim got its state, by the store's time, in seconds since 1970.
+    """
+
+    key: str
+    operation: str
+    parts: Mapping[str, str] = field(repr=False)
+    token: str = field(repr=False)
+    lease: float
+    state: State = "claimed"
+    result: str | None = None
+    since: float = field(default=0.0, eq=False)
+
+    def seconds_left(self, now: float) -> float:
+        """Return for how many seconds other calls should wait for the result, by the store's time."""
+        return self.since + self.lease + (SENDING_SECONDS if self.state == "sending" else 0.0) - now
+
+
+class ClaimLostError(StateError):
+    """Another call has taken the claim over, because its lease had ended; nothing was sent."""
+
+
+def check_key(key: object) -> str:
+    """Return *key* when it can be a ``dedupe_key``.
+
+    Raises:
+        ConfigurationError: It is not a string, is empty or too long, or has a NUL or a lone surrogate.
+    """
+    problem = ""
+    if not isinstance(key, str) or not key.strip():
+        problem = "must be a string that is not empty"
+    elif len(key) > KEY_MAX_CHARACTERS:
+        problem = f"has {len(key)} characters; at most {KEY_MAX_CHARACTERS} are allowed"
+    elif "\0" in key or any("\ud800" <= character <= "\udfff" for character in key):
+        problem = "has a NUL or a lone surrogate, which databases refuse"
+    if problem:
+        raise ConfigurationError(f"dedupe_key {problem}", field="dedupe_key")
+    return cast("str", key)
+
+
+def request_parts(
+    *, base_url: str, project_id: str, prompt: str, extra_body: Mapping[str, Any], job_id: str | None = None
+) -> dict[str, str]:
+    """Return a hash of each part that identifies a request, by the part's name."""
+    parts: dict[str, object] = {
+        "base_url": base_url,
+        "project": project_id,
+        "job": job_id,
+        "prompt": prompt,
+        "extra_body": extra_body,
+    }
+    return {name: _hash(part) for name, part in parts.items() if part is not None}
+
+
+def _hash(part: object) -> str:
+    text = json.dumps(part, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def claim_keys(key: str) -> tuple[str, str]:
+    """Return the keys of the two records of which one holds the claim on *key*."""
+    return OPEN + key, DONE + key
+
+
+# Rules for ``storage.store.change``: they return the changes, and a result. Each accepts its own result.
+
+
+def find(snapshot: Snapshot, key: str) -> Claim | None:
+    """Return the claim on *key*, or None."""
+    for name in (DONE + key, OPEN + key):
+        record = snapshot.records.get(name)
+        if record is not None:
+            return read_claim(key, record)
+    return None
+
+
+def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, Claim]:
+    """Claim a key that is free, or whose claim was not used within its lease; return the claim that holds."""
+    held = find(snapshot, ours.key)
+    if held is not None:
+        unused = held.state == "claimed" and held.seconds_left(snapshot.now) <= 0
+        if held.token == ours.token or not unused:
+            return {}, held
+    return {OPEN + ours.key: _written(ours)}, ours
+
+
+def set_state(snapshot: Snapshot, ours: Claim, state: Literal["claimed", "sending"]) -> tuple[Changes, bool]:
+    """Change the state of *ours*; return whether it still holds."""
+    held = find(snapshot, ours.key)
+    if held is None or held.token != ours.token or held.state == "done":
+        return {}, False
+    if held.state == state:
+        return {}, True
+    return {OPEN + ours.key: _written(evolve(ours, state=state))}, True
+
+
+def record(snapshot: Snapshot, ours: Claim, result: str) -> tuple[Changes, bool]:
+    """Record the result of *ours*; return whether it is recorded, which another claim on the key prevents."""
+    held = find(snapshot, ours.key)
+    if held is None or held.token != ours.token:
+        return {}, False
+    if held.state == "done":
+        return {}, held.result == result
+    return {OPEN + ours.key: None, DONE + ours.key: _written(evolve(ours, state="done", result=result))}, True
+
+
+def release(snapshot: Snapshot, ours: Claim) -> tuple[Changes, None]:
+    """Delete *ours*, whose request started nothing; do nothing when the key has another claim, or none."""
+    held = find(snapshot, ours.key)
+    if held is None or held.token != ours.token or held.state == "done":
+        return {}, None
+    return {OPEN + ours.key: None}, None
+
+
+def resolve(snapshot: Snapshot, key: str, result: str) -> tuple[Changes, bool]:
+    """Record *result* by hand for an open claim; return whether the key has it now."""
+    held = find(snapshot, key)
+    if held is None or held.state == "done":
+        return {}, held is not None and held.result == result
+    return {OPEN + key: None, DONE + key: _written(evolve(held, state="done", result=result))}, True
+
+
+def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
+    """Delete the claim on *key* by hand."""
+    return {name: None for name in claim_keys(key) if name in snapshot.records}, None
+
+
+def check_same(held: Claim, ours: Claim) -> None:
+    """Raise an error that names what differs, unless *held* is a claim for the same request as *ours*."""
+    if held.operation != ours.operation:
+        differs = "a follow-up" if held.operation == "send_message" else "the creation of a job"
+    else:
+        names = [name for name in ours.parts if held.parts.get(name) != ours.parts[name]]
+        differs = "a request with another " + " and another ".join(names) if names else ""
+    if differs:
+        job = f" Its result: {printable(held.result, 80)}." if held.result is not None else ""
+        raise ConfigurationError(
+            f"dedupe_key {printable(ours.key, 80)!r} belongs to {differs}; nothing was sent.{job}",
+            field="dedupe_key",
+        )
+
+
+def outcome_unknown(held: Claim) -> OutcomeUnknownError:
+    """Return the error for a claim whose request may have been sent, and whose result was never recorded."""
+    what, exists = "a follow-up", "it may have been accepted"
+    if held.operation == "create_job":
+        what, exists = "the creation of a job", "the job may exist"
+    return OutcomeUnknownError(
+        f"{what} with dedupe_key {printable(held.key, 80)!r} was sent and its outcome was never recorded: "
+        f"{exists}. Look at the dashboard, then run mintlify-async ledger resolve or forget, "
+        "or call Ledger(store).resolve(key, job_id) or .forget(key)",
+        operation=held.operation,
+        sent_at=held.since,
+        reason="not_recorded",
+    )
+
+
+def read_claim(key: str, record: Record) -> Claim:
+    """Return the claim that *record* holds.
+
+    Raises:
+        StateError: The record is damaged, or of another version.
+    """
+    try:
+        fields = json.loads(record.value)
+        if fields.pop("version") == 1:
+            return Claim(key=key, since=record.since, **fields)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    raise StateError(f"the ledger's record of {printable(key, 80)!r} cannot be read; nothing was sent")
+
+
+def _written(claim: Claim) -> bytes:
+    fields = asdict(claim)
+    del fields["key"], fields["since"]
+    return json.dumps({"version": 1, **fields}).encode()

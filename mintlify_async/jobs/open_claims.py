@@ -1,0 +1,76 @@
+"""The ledger, for people: requests with a ``dedupe_key`` whose outcome is not known, and closing them."""
+
+from __future__ import annotations
+
+from ..errors import ConfigurationError, printable
+from ..storage.store import Store, change
+from . import claims
+from .claims import Claim, check_key, claim_keys
+
+
+class Ledger:
+    """The claims on dedupe keys in a store. A session uses the same store as its ``ledger=``.
+
+    Example::
+
+        ledger = Ledger(SQLiteStore("jobs.db"))
+        for claim in await ledger.open_claims():
+            print(claim.key, claim.state, claim.since)
+        await ledger.resolve("issue-7", "job_123")
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def open_claims(self) -> list[Claim]:
+        """Return the claims without a result, the oldest first; those of requests under way, too.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        names = await self._store.keys(claims.OPEN)
+        if not names:
+            return []
+        records = (await self._store.read(names)).records
+        found = [claims.read_claim(name.removeprefix(claims.OPEN), one) for name, one in records.items()]
+        return sorted(found, key=lambda claim: claim.since)
+
+    async def find(self, key: str) -> Claim | None:
+        """Return the claim on *key*, or None.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        return claims.find(await self._store.read(claim_keys(check_key(key))), key)
+
+    async def resolve(self, key: str, job_id: str) -> None:
+        """Close the open claim on *key*: later calls with *key* get the job *job_id*.
+
+        Args:
+            key: The ``dedupe_key``.
+            job_id: The id of the job that was created; of a follow-up, the id of its job.
+
+        Raises:
+            ConfigurationError: *key* has no open claim, or *job_id* is empty.
+            StateError: The store cannot be used.
+        """
+        if not isinstance(job_id, str) or not job_id:  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
+            raise ConfigurationError("job_id must be a string that is not empty", field="job_id")
+        keys, keep = claim_keys(check_key(key)), self._store.keep
+        if not await change(
+            self._store, keys, lambda records: claims.resolve(records, key, job_id), keep=keep
+        ):
+            raise ConfigurationError(
+                f"the ledger has no open claim {printable(key, 80)!r}; see open_claims()", field="key"
+            )
+
+    async def forget(self, key: str) -> None:
+        """Delete the claim on *key*, so that its request can be sent again.
+
+        Raises:
+            StateError: The store cannot be used.
+        """
+        await change(self._store, claim_keys(check_key(key)), lambda records: claims.forget(records, key))

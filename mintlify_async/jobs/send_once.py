@@ -1,0 +1,255 @@
+"""Sending an agent POST at most once per ``dedupe_key``: the creation of a job, or a follow-up.
+
+``claims`` has the rules. Here they are applied to a store, and the call that sends follows its request to the
+end: the key becomes free when nothing was sent, and the result of a paid request is recorded although the
+caller leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
+
+from attrs import evolve, frozen
+
+from ..errors import APIStatusError, printable
+from ..http.sending import Sending
+from ..storage.store import Snapshot, Store, change, new_version
+from . import claims
+from .claims import LONGEST_LEASE, Claim, ClaimLostError, check_same, claim_keys, outcome_unknown
+
+log = logging.getLogger("mintlify_async")
+
+LEASE_MARGIN: Final = 5.0
+"""Seconds that a claim stays valid after its request must have ended."""
+
+RETRY_SECONDS: Final = 60.0
+"""For how long recording or releasing a claim is retried, in seconds."""
+
+RECORD_PATIENCE: Final = 5.0
+"""How long a caller waits for the recording of its result, in seconds; close() waits as long."""
+
+RELEASE_PATIENCE: Final = 0.25
+"""How long a caller waits for the release of its claim, in seconds."""
+
+FIRST_PAUSE: Final = 0.05
+"""Seconds until a step is tried again, or another call's claim is read again; doubles each time."""
+
+LONGEST_PAUSE: Final = 1.0
+"""Longest such pause, in seconds."""
+
+T = TypeVar("T")
+UnlessClosed = Callable[[Awaitable[None]], Awaitable[None]]
+
+
+def had_no_effect(error: BaseException, sending: Sending) -> bool:
+    """Return whether a POST that ended with *error* started nothing: it was not sent, or was refused."""
+    return sending.sent_at is None or (isinstance(error, APIStatusError) and 300 <= error.status < 500)
+
+
+class Recordings:
+    """What one event loop's calls still have to write to a ledger, also when their callers have left."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def follow(self, call: asyncio.Future[Any]) -> None:
+        """Let :meth:`close` wait for *call*, too."""
+        self._tasks.add(call)
+        call.add_done_callback(self._tasks.discard)
+
+    async def insist(self, step: Callable[[], Awaitable[object]], failure: str, patience: float) -> None:
+        """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
+
+        It goes on in a task of its own when the caller leaves; *failure* is logged when it is given up.
+        """
+        task = asyncio.get_running_loop().create_task(_insist(step, failure), name="ledger")
+        self.follow(task)
+        await asyncio.wait([task], timeout=patience)
+
+    async def close(self) -> None:
+        """Return when nothing is left to write, or after 5 s; then give up."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + RECORD_PATIENCE
+        while self._tasks and loop.time() < end:
+            await asyncio.wait(self._tasks, timeout=end - loop.time())
+        for task in self._tasks:
+            task.cancel()
+
+
+async def _insist(step: Callable[[], Awaitable[object]], failure: str) -> None:
+    loop = asyncio.get_running_loop()
+    end, pause = loop.time() + RETRY_SECONDS, FIRST_PAUSE
+    try:
+        while True:
+            try:
+                await step()
+                return
+            except Exception:
+                if loop.time() + pause > end:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 2)
+    except asyncio.CancelledError:
+        log.error("%s: the session was closed", failure)
+        raise
+    except Exception:
+        log.exception("%s", failure)
+
+
+@frozen(eq=False)
+class OnceSender:
+    """Sends POSTs at most once per key, with one event loop's resources.
+
+    Args:
+        store: Where the claims are.
+        recordings: Finishes what must be written.
+        unless_closed: Ends a pause when the session is closed.
+    """
+
+    store: Store
+    recordings: Recordings
+    unless_closed: UnlessClosed
+
+    async def send(
+        self, claim: Claim, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]
+    ) -> T | str:
+        """Send a request unless its key has a claim already; never send it twice.
+
+        Args:
+            claim: What is claimed. Its lease must cover the request.
+            post: Sends the one POST.
+            result_of: Returns what is recorded for other calls with the same key.
+
+        Returns:
+            What *post* returned; or the recorded result, when another call has sent the request.
+
+        Raises:
+            ConfigurationError: The key belongs to another request.
+            OutcomeUnknownError: Another call may have sent the request, and its outcome is not known.
+            MintlifyError: What *post* or the store raises. The key is free again when nothing was started.
+        """
+        call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.recordings.follow(call)
+        try:
+            while True:
+                claim = evolve(claim, token=new_version(), lease=min(claim.lease, LONGEST_LEASE))
+                held = await self._begin(claim)
+                if held.token == claim.token:
+                    try:
+                        return await self._send(claim, post, result_of)
+                    except ClaimLostError:
+                        continue
+                result = await self._outcome_of(held, claim)
+                if result is not None:
+                    return result
+        finally:
+            call.cancel()
+
+    async def is_known(self, claim: Claim) -> bool:
+        """Return whether the key has a claim already; raise an error if that is for another request."""
+        held = claims.find(await self.store.read(claim_keys(claim.key)), claim.key)
+        if held is not None:
+            check_same(held, claim)
+        return held is not None
+
+    async def _begin(self, claim: Claim) -> Claim:
+        """Claim the key; return the claim that holds. If that fails, nothing was sent."""
+        try:
+            # Most keys are new, so the first write assumes it.
+            return await self._change(claim, partial(claims.begin, ours=claim), snapshot=EMPTY)
+        except BaseException:
+            await self._release(claim)
+            raise
+
+    async def _send(
+        self, claim: Claim, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]
+    ) -> T:
+        """Send the request and record its result. An uncertain outcome leaves the claim *sending*."""
+        sending = Sending(
+            before_first_byte=lambda: self._set_state(claim, "sending"),
+            on_retry=lambda: self._set_state(claim, "claimed"),
+        )
+        try:
+            answer = await post(sending)
+        except BaseException as error:
+            if had_no_effect(error, sending):
+                await self._release(claim)
+            raise
+        result = result_of(answer)
+        what = f"{claim.operation} with dedupe_key {printable(claim.key, 80)!r}: {printable(result, 80)}"
+        done = False
+
+        async def record() -> None:
+            nonlocal done
+            rule = partial(claims.record, ours=claim, result=result)
+            recorded = await self._change(claim, rule, keep=self.store.keep)
+            done = True
+            if not recorded:
+                log.warning("%s was not recorded: its key was changed by hand", what)
+
+        try:
+            await self.recordings.insist(record, f"{what} was not recorded; resolve its key", RECORD_PATIENCE)
+        finally:
+            if not done:
+                log.warning("%s is not recorded yet", what)
+        return answer
+
+    async def _set_state(self, claim: Claim, state: Literal["claimed", "sending"]) -> None:
+        if not await self._change(claim, partial(claims.set_state, ours=claim, state=state)):
+            raise ClaimLostError("another call has taken over the dedupe_key; nothing was sent")
+
+    async def _release(self, claim: Claim) -> None:
+        await self.recordings.insist(
+            lambda: self._change(claim, partial(claims.release, ours=claim)),
+            f"dedupe_key {printable(claim.key, 80)!r} was not released; nothing was started, so forget it",
+            RELEASE_PATIENCE,
+        )
+
+    async def _outcome_of(self, held: Claim, ours: Claim) -> str | None:
+        """Wait for the result of another call's claim; return None when the key can be claimed."""
+        loop = asyncio.get_running_loop()
+        seen, end, pause = ("", ""), 0.0, FIRST_PAUSE
+        while True:
+            check_same(held, ours)
+            if held.result is not None:
+                return held.result
+            snapshot = await self.store.read(claim_keys(ours.key))
+            current = claims.find(snapshot, ours.key)
+            if current is None:
+                return None
+            held = current
+            left = held.seconds_left(snapshot.now)
+            if held.result is not None:
+                continue
+            if (held.token, held.state) != seen:
+                seen, end = (held.token, held.state), loop.time() + left
+                log.warning(
+                    "waiting up to %.0f s for another call's %s with dedupe_key %r, which is %s",
+                    max(left, 0.0), held.operation, printable(ours.key, 80), held.state,
+                )  # fmt: skip
+            left = min(left, end - loop.time())  # the store's clock may be set back meanwhile
+            if left > 0:
+                await self.unless_closed(asyncio.sleep(min(pause, left)))
+                pause = min(LONGEST_PAUSE, pause * 2)
+            elif held.state == "sending":
+                raise outcome_unknown(held)
+            else:
+                return None  # its lease has ended
+
+    async def _change(
+        self,
+        claim: Claim,
+        rule: Callable[[Snapshot], tuple[claims.Changes, T]],
+        *,
+        keep: float | None = None,
+        snapshot: Snapshot | None = None,
+    ) -> T:
+        return await change(self.store, claim_keys(claim.key), rule, keep=keep, snapshot=snapshot)
+
+
+EMPTY: Final = Snapshot(records={}, now=0.0)

@@ -1,0 +1,365 @@
+"""The four requests of the interface, each a :class:`Call`: a frozen value made from checked arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, TypedDict
+
+from attrs import evolve, field, frozen
+
+from ..errors import ConfigurationError, ThreadReference, printable
+from ..messages import Message, Question
+from ..model.job_ref import job_segment, path_segment
+from ..model.json_text import require_json
+from ..model.question import ContextItem, SearchFilter
+from ..model.thread import Thread
+from ..model.wire_value import EMPTY, MISSING, Missing
+from .argument_checks import (
+    ANONYMOUS,
+    check_context,
+    check_current_path,
+    check_extra_body,
+    check_filter,
+    check_fp,
+    check_headers,
+    check_identifier,
+    check_messages,
+    check_page_size,
+    check_prompt,
+    check_seconds,
+    check_thread,
+    is_fp,
+    is_identifier,
+    is_page_size,
+)
+from .assumptions import Assumptions
+from .object_checks import check_type
+from .secret import Secret
+from .timeouts import Timeouts
+
+__all__ = [
+    "AskOptions",
+    "Call",
+    "CallDefaults",
+    "TurnOptions",
+    "ask_call",
+    "create_job_call",
+    "get_job_call",
+    "send_message_call",
+]
+
+Operation = Literal["create_job", "get_job", "send_message", "ask"]
+KeyKind = Literal["admin", "assistant"]
+
+DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # interface 2.3
+
+
+class TurnOptions(TypedDict, total=False):
+    """Options of one question; ``session.ask`` explains each. Without an option, the session's applies."""
+
+    retrieval_page_size: float | Missing | None
+    filter: SearchFilter | Mapping[str, Any] | None
+    context: Sequence[ContextItem | Mapping[str, Any]] | None
+    current_path: str | None
+    timeout: float | None
+    headers: Mapping[str, str] | None
+    extra_body: Mapping[str, Any] | None
+
+
+class AskOptions(TurnOptions, total=False):
+    """All options of ``session.ask``: a conversation sets these three by itself."""
+
+    thread: ThreadReference | str | None
+    fp: str | None
+    domain: str | None
+
+
+def _is_timeouts(instance: object, attribute: Any, value: object) -> None:
+    check_type(value, Timeouts, attribute.name)
+
+
+_ASK_OPTIONS = frozenset(AskOptions.__annotations__)
+
+
+@frozen(kw_only=True, eq=False)
+class CallDefaults:
+    """What a session's calls have where they name nothing else.
+
+    Args:
+        assumptions: What is assumed of the service.
+        project_id: The project of agent jobs, or None.
+        domain: The site to ask about, or None.
+        fp: Identifies the user to the service.
+        retrieval_page_size: Search results used for an answer; None is not sent.
+        headers: Further headers.
+        extra_body: Further fields of every body.
+        timeouts: The limits.
+
+    Raises:
+        ConfigurationError: A value is invalid; ``.field`` names it.
+    """
+
+    assumptions: Assumptions = field(factory=Assumptions)
+    project_id: str | None = field(default=None, validator=is_identifier)
+    domain: str | None = field(default=None, validator=is_identifier)
+    fp: str = field(default=ANONYMOUS, validator=is_fp)
+    retrieval_page_size: float | None = field(default=DEFAULT_RETRIEVAL_PAGE_SIZE, validator=is_page_size)
+    headers: Mapping[str, str] = field(default=EMPTY, converter=check_headers, repr=False)
+    extra_body: Mapping[str, Any] = field(default=EMPTY, converter=check_extra_body, repr=False)
+    timeouts: Timeouts = field(factory=Timeouts, validator=_is_timeouts)
+
+    def project(self, given: str | None) -> str:
+        """Return *given*, or else the session's project."""
+        return self._named("project_id", given, "agent jobs belong to a project")
+
+    def asked_domain(self, given: str | None) -> str:
+        """Return *given*, or else the session's domain."""
+        last = "the assistant answers about one site, named by the last segment of the dashboard's URL"
+        return self._named("domain", given, last)
+
+    def _named(self, name: str, given: str | None, why: str) -> str:
+        value: str | None = getattr(self, name) if given is None else check_identifier(given, name)
+        if value is None:
+            raise ConfigurationError(
+                f"{name} is missing: {why}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
+            )
+        return value
+
+
+@frozen(kw_only=True, eq=False)
+class Call:
+    """One request: everything but the key and the host.
+
+    Args:
+        operation: Which of the four it is.
+        path: The path, percent-encoded.
+        route: The path's template, which is what logs show.
+        timeouts: Its limits.
+        headers: Further headers.
+        body: The JSON body, or None.
+        project_id: For the agent operations.
+        job_id: For the operations on a job.
+        domain: For a question.
+        thread: The thread that a question continues, if any.
+        prompt: The prompt of an agent job.
+        extra_body: The fields of the body that are not the interface's.
+        messages: The messages of a question.
+    """
+
+    operation: Operation
+    path: str
+    route: str
+    timeouts: Timeouts
+    headers: Mapping[str, str] = field(default=EMPTY, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    project_id: str | None = None
+    job_id: str | None = None
+    domain: str | None = None
+    thread: Thread | None = None
+    prompt: str = field(default="", repr=False)
+    extra_body: Mapping[str, Any] = field(default=EMPTY, repr=False)
+    messages: Sequence[Message] = field(default=(), repr=False)
+
+    @property
+    def method(self) -> str:
+        """The HTTP method."""
+        return "GET" if self.operation == "get_job" else "POST"
+
+    @property
+    def key_kind(self) -> KeyKind:
+        """Which key it needs."""
+        return "assistant" if self.operation == "ask" else "admin"
+
+    @property
+    def is_agent_post(self) -> bool:
+        """Whether sending it twice would cost a second job or a second turn."""
+        return self.operation in ("create_job", "send_message")
+
+    @property
+    def is_question(self) -> bool:
+        """Whether the answer is a stream."""
+        return self.operation == "ask"
+
+    @property
+    def text(self) -> str:
+        """The prompt, or the text of the last message of a user."""
+        last = next((message.text for message in reversed(self.messages) if message.role == "user"), "")
+        return self.prompt or last
+
+    @property
+    def continued(self) -> Message | None:
+        """The assistant's message that the answer to a question continues, or None."""
+        return self.messages[-1] if self.messages and self.messages[-1].role == "assistant" else None
+
+    @property
+    def prompt_sha256(self) -> str:
+        """The SHA-256 of the prompt in hexadecimal, which identifies it without repeating it."""
+        return hashlib.sha256(self.prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def within(self, seconds: float) -> Call:
+        """Return the same call with *seconds* for all of it, and a millisecond when they are over.
+
+        All of it is a whole answer to a question, or an agent request with its attempts and pauses.
+        """
+        seconds = max(seconds, 0.001)
+        if self.is_question:
+            return evolve(self, timeouts=evolve(self.timeouts, total=seconds))
+        return evolve(self, timeouts=evolve(self.timeouts, request=seconds))
+
+
+def create_job_call(
+    defaults: CallDefaults,
+    prompt: str,
+    *,
+    project_id: str | None = None,
+    timeout: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Call:
+    """Return the call of interface 4.1.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or there is no project.
+    """
+    project = defaults.project(project_id)
+    route = defaults.assumptions.create_job_path
+    path = route.format(project_id=path_segment(project, "project_id"))
+    call = Call(
+        operation="create_job", path=path, route=route, timeouts=defaults.timeouts, project_id=project
+    )
+    return _with_prompt(call, defaults, prompt, timeout, headers, extra_body)
+
+
+def send_message_call(
+    defaults: CallDefaults,
+    project_id: str,
+    job_id: str,
+    prompt: str,
+    *,
+    timeout: float | None = None,
+    headers: Mapping[str, str] | None = None,
+    extra_body: Mapping[str, Any] | None = None,
+) -> Call:
+    """Return the call of interface 4.2.
+
+    Raises:
+        ConfigurationError: An argument is invalid.
+    """
+    route = defaults.assumptions.send_message_path
+    call = Call(
+        operation="send_message",
+        path=_job_path(route, project_id, job_id),
+        route=route,
+        timeouts=defaults.timeouts,
+        project_id=project_id,
+        job_id=job_id,
+    )
+    return _with_prompt(call, defaults, prompt, timeout, headers, extra_body)
+
+
+def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
+    """Return the polling call (interface 4.4 names it without its path)."""
+    route = defaults.assumptions.get_job_path
+    return Call(
+        operation="get_job",
+        path=_job_path(route, project_id, job_id),
+        route=route,
+        timeouts=defaults.timeouts,
+        headers=defaults.headers,
+        project_id=project_id,
+        job_id=job_id,
+    )
+
+
+@lru_cache(maxsize=128)
+def _job_path(template: str, project_id: str, job_id: str) -> str:
+    return template.format(project_id=path_segment(project_id, "project_id"), job_id=job_segment(job_id))
+
+
+def _with_prompt(
+    call: Call,
+    defaults: CallDefaults,
+    prompt: str,
+    timeout: float | None,
+    headers: Mapping[str, str] | None,
+    extra_body: Mapping[str, Any] | None,
+) -> Call:
+    check_seconds(timeout, "timeout", none="means no limit of its own")
+    further = {**defaults.extra_body, **check_extra_body(extra_body)}
+    call = evolve(
+        call,
+        prompt=check_prompt(prompt),
+        headers={**defaults.headers, **check_headers(headers)},
+        extra_body=further,
+        body=_ENCODER.encode({"prompt": prompt, **further}).encode("ascii"),
+    )
+    return call if timeout is None else call.within(timeout)
+
+
+def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) -> Call:
+    """Return the call of interface 4.3; optional fields that are None are left out.
+
+    Raises:
+        ConfigurationError: An argument is invalid, or there is no domain.
+        TypeError: There is no such option.
+    """
+    if unknown := options.keys() - _ASK_OPTIONS:
+        name = printable(repr(min(unknown)), 40)
+        raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_ASK_OPTIONS))}")
+    domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
+    thread = check_thread(options.get("thread"))
+    messages = check_messages(question, new_message_id)
+    size = options.get("retrieval_page_size", MISSING)
+    size = defaults.retrieval_page_size if size is MISSING else size
+    body: dict[str, Any] = {
+        "fp": defaults.fp if fp is None else check_fp(fp),
+        "messages": [message.to_wire() for message in messages],
+    }
+    if size is not None:
+        body["retrievalPageSize"] = check_page_size(size)
+    if thread is not None:
+        body |= {name: Secret(value) for name, value in thread.to_dict().items()}
+    for name, wire_name, check in _FIELDS:
+        if (given := options.get(name)) is not None:
+            body[wire_name] = check(given)
+    further = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
+    text = _ENCODER.encode({**body, **further})
+    if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
+        require_json(body["messages"], "messages", sent=True)
+    timeout = options.get("timeout")
+    check_seconds(timeout, "timeout", none="means no limit")
+    call = Call(
+        operation="ask",
+        path=_ask_path(defaults.assumptions.ask_path, domain),
+        route=defaults.assumptions.ask_path,
+        timeouts=defaults.timeouts,
+        headers={**defaults.headers, **check_headers(options.get("headers"))},
+        body=text.encode("ascii"),
+        domain=domain,
+        thread=thread,
+        extra_body=further,
+        messages=messages,
+    )
+    return call if timeout is None else call.within(timeout)
+
+
+_FIELDS = (
+    ("filter", "filter", check_filter),
+    ("context", "context", check_context),
+    ("current_path", "currentPath", check_current_path),
+)
+_ENCODER = json.JSONEncoder(check_circular=False, allow_nan=False, separators=(",", ":"))
+
+
+@lru_cache(maxsize=128)
+def _ask_path(template: str, domain: str) -> str:
+    return template.format(domain=path_segment(domain, "domain"))
+
+
+def new_message_id() -> str:
+    """Return a random id for a message."""
+    return f"msg_{os.urandom(16).hex()}"

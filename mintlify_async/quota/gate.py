@@ -1,0 +1,185 @@
+"""Limits: what an attempt counts for, and under which keys of a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from attrs import field, frozen
+
+from ..errors import ConfigurationError, QuotaExceededError
+from ..storage import TakeResult, Window, check_seconds
+
+__all__ = [
+    "DAY",
+    "HOUR",
+    "MONTH",
+    "CountedOperation",
+    "Gate",
+    "Limit",
+    "QuotaRemaining",
+    "QuotaScope",
+    "gate_of",
+]
+
+CountedOperation = Literal["create_job", "send_message", "ask"]
+
+HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
+MONTH: Final = 31 * DAY
+"""The interface says "per month" and no more; the longest month never allows too much."""
+
+
+@frozen
+class Limit:
+    """A number of uses in a window of time.
+
+    Args:
+        amount: Uses allowed in any window.
+        per: The window's length, in seconds.
+
+    Raises:
+        ConfigurationError: *amount* is not a whole number of at least 1, or *per* is not above 0.
+    """
+
+    amount: int
+    per: float = field(kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Check both fields."""
+        if type(self.amount) is not int or self.amount < 1:
+            raise ConfigurationError(
+                f"amount must be a whole number of at least 1, not {self.amount!r}", field="amount"
+            )
+        check_seconds(self.per, "per")
+
+
+@frozen(kw_only=True)
+class QuotaRemaining:
+    """What is left of one limit.
+
+    Args:
+        limit: The limit's name.
+        amount: Slots in a window.
+        per: The window's length, in seconds.
+        left: Slots that are free now; 0 while blocked.
+        next_in: Seconds until a slot is free; 0 when one is.
+        blocked: Seconds for which a 429 of the service still stops all calls; 0 without one.
+    """
+
+    limit: str
+    amount: int
+    per: float
+    left: int
+    next_in: float
+    blocked: float = 0.0
+
+
+@frozen(kw_only=True)
+class QuotaScope:
+    """What a call counts for.
+
+    Args:
+        project: The project of an agent call.
+        domain: The site of an assistant call; stands for the organization.
+        key: A fingerprint of the assistant key. Never the key itself.
+    """
+
+    project: str = ""
+    domain: str = ""
+    key: str = ""
+
+
+@frozen(kw_only=True)
+class Gate:
+    """What one attempt needs: no block by the service, and a free slot in every window.
+
+    Args:
+        name: Identifies the calls that a 429 blocks together, and that wait in one line.
+        room: The room of all keys, so that a Redis cluster keeps them on one node.
+        names: The names of the limits, in the order of *windows*.
+        windows: The limits' windows.
+    """
+
+    name: str
+    room: str
+    names: tuple[str, ...]
+    windows: tuple[Window, ...]
+
+    @property
+    def block(self) -> str:
+        """The key of the record that exists while the service's refusal counts."""
+        return f"{self.room}/blocks/{self.name}"
+
+    @property
+    def pause(self) -> str:
+        """The key of the record with the length of the last block, which the next one doubles."""
+        return f"{self.room}/pauses/{self.name}"
+
+    @property
+    def shortest(self) -> float:
+        """The shortest window, in seconds."""
+        return min((window.seconds for window in self.windows), default=HOUR)
+
+    def refusal(self, result: TakeResult) -> QuotaExceededError:
+        """Return the error for a call that does not wait. It names no limit when the service refused."""
+        if result.blocked:
+            wait, limit, why = result.blocked, None, "the service asked for a pause"
+        else:
+            waits = [usage.opens_in for usage in result.usage]
+            wait, limit, why = max(waits), self.names[waits.index(max(waits))], "no slot is free"
+        return QuotaExceededError(
+            f"quota {limit or 'of the service'}: {why}; the next slot is in {wait:.1f} s; nothing was sent",
+            retry_after=wait,
+            limit=limit,
+        )
+
+    def remaining(self, result: TakeResult) -> tuple[QuotaRemaining, ...]:
+        """Return what is left of each limit."""
+        return tuple(
+            QuotaRemaining(
+                limit=name,
+                amount=window.amount,
+                per=window.seconds,
+                left=0 if result.blocked else max(0, window.amount - usage.used),
+                next_in=max(usage.opens_in, result.blocked),
+                blocked=result.blocked,
+            )
+            for name, window, usage in zip(self.names, self.windows, result.usage, strict=True)
+        )
+
+
+def gate_of(
+    operation: CountedOperation, scope: QuotaScope, limits: Mapping[str, Limit | None], *, address: str
+) -> Gate:
+    """Return the gate for an attempt.
+
+    Args:
+        operation: The operation.
+        scope: What the attempt counts for.
+        limits: The limits by name; with one that is named ``agent``, creates and follow-ups share it.
+        address: The IP address that this process calls from.
+    """
+    if operation == "ask":
+        holders = {
+            "ask_per_key": scope.key,
+            "ask_per_organization": scope.domain,  # assumption: a domain stands for an organization
+            "ask_per_address": address,
+        }
+        name, room = f"ask:{_fingerprint(scope.domain, scope.key)}", "quota-ask"
+    else:
+        agent = "agent" if "agent" in limits else operation
+        holders = {agent: scope.project}
+        name, room = agent, f"quota-{_fingerprint(scope.project)}"
+    windows: dict[str, Window] = {}
+    for limit_name, holder in holders.items():
+        if (limit := limits[limit_name]) is not None:
+            key = f"{room}/slots/{limit_name}:{_fingerprint(holder)}"
+            windows[limit_name] = Window(key=key, amount=limit.amount, seconds=limit.per)
+    return Gate(name=name, room=room, names=tuple(windows), windows=tuple(windows.values()))
+
+
+def _fingerprint(*texts: str) -> str:
+    """Return the hash under which a project, domain, key or address is counted: a store has no names."""
+    return hashlib.sha256("\0".join(["mintlify-async quota", *texts]).encode()).hexdigest()[:20]

@@ -1,0 +1,41 @@
+"""Dates: the one place that reads the computer's clock.
+
+Time within a process is the event loop's (``loop.time``, ``asyncio.sleep``, ``asyncio.timeout``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+__all__ = ["now", "read_from", "replace_source"]
+
+_source: Callable[[], float] = time.time
+
+
+def now() -> float:
+    """Return seconds since 1970, by the computer's clock."""
+    return _source()
+
+
+@contextmanager
+def read_from(source: Callable[[], float]) -> Generator[None]:
+    """Let :func:`now` return what *source* returns, in every thread, inside the block; for virtual time."""
+    global _source
+    previous, _source = _source, source
+    try:
+        yield
+    finally:
+        _source = previous
+
+
+def replace_source(source: Callable[[], float | None]) -> None:
+    """Let :func:`now` return what *source* returns, or else the computer's date. For virtual time."""
+    global _source
+
+    def date() -> float:
+        moment = source()
+        return time.time() if moment is None else moment
+
+    _source = date

@@ -1,0 +1,189 @@
+"""SQLite files: one thread for each file, which commits all waiting steps together.
+
+SQLite allows one writer at a time. The steps of a process therefore wait in one line, and when the thread
+has the file's lock, it runs all of them in one transaction. No connection stays open between transactions, so
+a file may be used by several threads, event loops and processes, also after a fork.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from time import monotonic, sleep  # the thread has no loop whose time it could ask
+from typing import Any, ClassVar, Final, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from ..errors import StateError, printable
+from .format_version import unknown_version
+
+__all__ = ["SQLiteFile"]
+
+T = TypeVar("T")
+
+BUSY_SECONDS: Final = 10.0
+"""How long a step waits while another process holds the lock, in seconds. A commit takes milliseconds."""
+
+TRY_SECONDS: Final = 0.25
+"""Longest time of one try to get the lock, in seconds. Between two tries, cancelled steps leave."""
+
+PAUSE_SECONDS: Final = 0.01
+"""Seconds between two tries, because SQLite may say at once that the file is locked."""
+
+_VERSIONS: Final = (
+    "CREATE TABLE IF NOT EXISTS mintlify_async (holds TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+)
+"""What the file holds, in which version. This table never changes: package version 0.2 wrote it, too."""
+
+
+class _Step:
+    """A function on the database, and what became of it."""
+
+    def __init__(self, function: Callable[[sqlite3.Connection], Any]) -> None:
+        self.function = function
+        self.result: Any = None
+        self.error: Exception | None = None
+        self.until: float | None = None  # when to give up; None while the lock was not refused
+        self.over = False  # done, failed or cancelled
+
+
+class SQLiteFile:
+    """A file with tables, which are made when the file is new.
+
+    Args:
+        path: The absolute path. The file is created when it does not exist, its folder is not.
+        holds: The name of the tables' content, for the file's own list.
+        version: The version of the tables; a file that has another one is refused.
+        tables: SQL that makes the tables.
+    """
+
+    _files: ClassVar[WeakValueDictionary[str, SQLiteFile]] = WeakValueDictionary()
+
+    def __init__(self, path: str, *, holds: str, version: int, tables: str) -> None:
+        self.path = path
+        self._content = {holds: version}
+        self._tables = tables
+        self._restart()
+
+    def _restart(self) -> None:
+        self._line: list[_Step] = []
+        self._lock = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mintlify-async-sqlite")
+        self._pid = os.getpid()
+
+    @classmethod
+    def at(cls, path: str, *, holds: str, version: int, tables: str) -> SQLiteFile:
+        """Return the file at *path*, the same object for all stores of this process."""
+        file = cls(path, holds=holds, version=version, tables=tables)
+        return cls._files.setdefault(path, file)
+
+    async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
+        """Run *function* in a transaction, and return its result when that is on the disk.
+
+        A cancelled step ends immediately. It was done, or it is never done.
+
+        Raises:
+            StateError: The file cannot be used, was locked for 10 s, or has another version.
+        """
+        if self._pid != os.getpid():  # the threads stayed in the parent
+            self._restart()
+        step = _Step(function)
+        with self._lock:
+            self._line.append(step)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._serve, step)
+        finally:
+            step.over = True
+        if step.error is not None:
+            raise self._error(step.error)
+        return cast("T", step.result)
+
+    def _serve(self, step: _Step) -> None:
+        """Commit what is in the line until *step* is over. Runs in the thread, once for each step."""
+        while not step.over:
+            try:
+                self._commit()
+            except (sqlite3.Error, OSError, StateError) as error:
+                self._refuse(error)
+
+    def _commit(self) -> None:
+        with suppress(FileExistsError):  # SQLite would create it with the mode that the umask gives
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(self.path, timeout=TRY_SECONDS, isolation_level=None)) as db:
+            db.execute("PRAGMA synchronous = FULL")  # a claim lost in a power cut would be sent twice
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_tables(db)
+                steps = self._waiting()
+                for step in steps:
+                    _run(db, step)
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:  # SQLite itself rolls back when the disk is full
+                    db.execute("ROLLBACK")
+                raise
+        for step in steps:
+            step.over = True
+
+    def _waiting(self) -> list[_Step]:
+        with self._lock:
+            self._line = [step for step in self._line if not step.over]
+            return list(self._line)
+
+    def _refuse(self, error: Exception) -> None:
+        """Let fail who waits: those who wait for the lock when their time is over, for another reason all."""
+        now = monotonic()
+        for step in self._waiting():
+            if step.until is None:
+                step.until = now + BUSY_SECONDS
+            if now >= step.until or not _is_locked(error):
+                step.error = error
+                step.over = True
+        if _is_locked(error):
+            sleep(PAUSE_SECONDS)
+
+    def _error(self, error: Exception) -> StateError:
+        if isinstance(error, StateError):
+            return StateError(*error.args)
+        return StateError(f"the store {self.path!r} cannot be used: {printable(str(error))}")
+
+    def _check_tables(self, db: sqlite3.Connection) -> None:
+        """Make the tables in a new file; refuse a file that has others."""
+        db.execute(_VERSIONS)
+        content = dict(db.execute("SELECT holds, version FROM mintlify_async"))
+        if content == self._content:
+            return
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        if content or tables != ["mintlify_async"]:
+            raise unknown_version(f"the store {self.path!r}", _named(content), _named(self._content))
+        for statement in self._tables.split(";"):
+            db.execute(statement)
+        db.executemany("INSERT INTO mintlify_async VALUES (?, ?)", self._content.items())
+
+
+def _run(db: sqlite3.Connection, step: _Step) -> None:
+    """Run *step*; when it fails, undo it alone."""
+    db.execute("SAVEPOINT step")
+    step.error = None
+    try:
+        step.result = step.function(db)
+    except Exception as error:
+        if not db.in_transaction:  # SQLite has undone everything
+            raise
+        step.error = error
+        db.execute("ROLLBACK TO step")
+    db.execute("RELEASE step")
+
+
+def _is_locked(error: Exception) -> bool:
+    # The lowest eight bits are the error's kind, the others say more about it.
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _named(content: dict[str, int]) -> str | None:
+    return ", ".join(f"{holds} {version}" for holds, version in content.items()) or None

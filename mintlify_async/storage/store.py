@@ -1,0 +1,275 @@
+"""Stores: small records that outlive a process, each with a version, changed by rules without I/O.
+
+One store serves claims, conversations and quotas. A writer says on which version of a record its change is
+based, so of two writers that started from the same version one succeeds.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from attrs import field, frozen
+
+from ..errors import ConfigurationError, StateError, printable
+
+__all__ = [
+    "Record",
+    "Snapshot",
+    "Store",
+    "TakeResult",
+    "Usage",
+    "Window",
+    "change",
+    "check_keep",
+    "check_seconds",
+    "check_store",
+    "damaged_record",
+    "new_version",
+]
+
+R = TypeVar("R")
+
+
+@frozen(kw_only=True)
+class Record:
+    """One record as a store returned it.
+
+    Args:
+        value: What was written.
+        version: The name that its writer gave to this version.
+        since: When it was written, by the store's own time, in seconds since 1970.
+    """
+
+    value: bytes = field(repr=False)  # it may contain secrets
+    version: str
+    since: float
+
+
+@frozen(kw_only=True)
+class Snapshot:
+    """Some records of one moment.
+
+    Args:
+        records: The records that exist, by key.
+        now: The store's own time of the moment, in seconds since 1970.
+    """
+
+    records: Mapping[str, Record]
+    now: float
+
+
+@frozen(kw_only=True)
+class Window:
+    """A limit for :meth:`Store.take`: at most *amount* slots in any *seconds*.
+
+    Args:
+        key: The log of the slots that were taken; a key like that of a record.
+        amount: Slots in any window of time.
+        seconds: The window's length.
+    """
+
+    key: str
+    amount: int
+    seconds: float
+
+
+@frozen(kw_only=True)
+class Usage:
+    """How much of a window is used.
+
+    Args:
+        used: Slots that count now.
+        opens_in: Seconds until a slot is free; 0 when one is.
+    """
+
+    used: int
+    opens_in: float
+
+
+@frozen(kw_only=True)
+class TakeResult:
+    """What :meth:`Store.take` did.
+
+    Args:
+        taken: Whether the slot was taken in all windows. If not, it was taken in none.
+        blocked: Seconds for which a block still refuses all slots; 0 without one.
+        usage: Each window's state, after the slot was taken, in the order of the windows.
+    """
+
+    taken: bool
+    blocked: float
+    usage: tuple[Usage, ...]
+
+
+class Store(Protocol):
+    """Where records are kept: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, or one of your own.
+
+    Keys are ``room/folder/name``. A room has no ``/`` and no braces; records that change together have the
+    same room, because a Redis cluster keeps a room on one node. A folder has no ``/``; it is what
+    :meth:`keys` lists. A name is any text without NUL and lone surrogates.
+
+    Every method is one atomic step among tasks, threads and processes. A step limits its own time, and ends
+    within a second when it is cancelled. It raises :class:`~mintlify_async.errors.StateError` when the store
+    cannot be used. A step that was cancelled or failed may have been done, so every step can be repeated.
+
+    Attributes:
+        keep: How long finished records are kept, in seconds, as the user chose; None keeps them for good.
+            Callers pass it to :meth:`write` with the records that may expire.
+    """
+
+    keep: float | None
+
+    async def read(self, keys: Collection[str]) -> Snapshot:
+        """Return those of *keys* that have a record, all of one moment, and the store's time.
+
+        Args:
+            keys: Keys of one room.
+        """
+        ...
+
+    async def write(
+        self,
+        changes: Mapping[str, bytes | None],
+        *,
+        expected: Mapping[str, str | None],
+        version: str,
+        keep: float | None = None,
+    ) -> bool:
+        """Make all *changes*, if every record still has its *expected* version; else make none.
+
+        Args:
+            changes: The new value of each record; None deletes it. All keys are of one room.
+            expected: The version that each of these records must have; None means that there must be no
+                record. May name records that are not changed.
+            version: The name of the new version, unique for each write that differs; see :func:`new_version`.
+            keep: How long the written records are kept, in seconds from now; None keeps them for good. The
+                same counts for records in *expected* that are not changed: they are kept as long.
+
+        Returns:
+            Whether the changes were made. True also when all written records have *version* already,
+            because this write is repeated. A write that only deletes is not recognized.
+        """
+        ...
+
+    async def keys(self, prefix: str) -> list[str]:
+        """Return the keys that begin with *prefix*, sorted.
+
+        Args:
+            prefix: ``room/folder/``, or more.
+        """
+        ...
+
+    async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
+        """Take *slot* in every window, unless one has no free slot, or there is a block.
+
+        Args:
+            windows: The limits, whose keys are of one room.
+            slot: The slot's unique name, at most 64 characters. Repeating a call whose slot was taken
+                changes nothing and returns that it is taken. None takes nothing and only looks.
+            block: The key of a record, of the same room. As long as the record exists, nothing is taken;
+                write it with ``keep=``.
+        """
+        ...
+
+    async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
+        """Give *slot* back in every window; do nothing when it is not taken."""
+
+    async def close(self) -> None:
+        """Close what is open between two steps. What was stored stays."""
+
+
+def new_version() -> str:
+    """Return a random name for a version, or for a slot."""
+    return secrets.token_hex(8)
+
+
+Rule = Callable[[Snapshot], tuple[Mapping[str, bytes | None], R]]
+"""What to change and what to return, for a snapshot. An empty mapping changes nothing."""
+
+
+async def change(
+    store: Store,
+    keys: Collection[str],
+    rule: Rule[R],
+    *,
+    keep: float | None = None,
+    snapshot: Snapshot | None = None,
+) -> R:
+    """Read *keys*, change them by *rule*, and return its result; begin again when another writer was faster.
+
+    A rule has no effects, because it may be called several times. It must accept its own result: when a
+    change was made and the store's answer was lost, the rule is called with the change in place, and should
+    change nothing and return the same.
+
+    Args:
+        store: Where the records are.
+        keys: What *rule* reads and may change, of one room.
+        rule: Gets a snapshot, and returns the changes and a result.
+        keep: How long the records of *keys* are kept when one of them was changed, in seconds; None keeps
+            them for good.
+        snapshot: What the records are assumed to be, in place of the first reading. An empty one assumes that
+            no key has a record. Its time may be any, so the rule must not depend on it.
+
+    Raises:
+        StateError: The store cannot be used. Whether a change was made is then not known.
+    """
+    version = new_version()
+    while True:
+        snapshot = snapshot or await store.read(keys)
+        changes, result = rule(snapshot)
+        if not changes:
+            return result
+        expected = {key: _version(snapshot, key) for key in keys}
+        if await store.write(changes, expected=expected, version=version, keep=keep):
+            return result
+        snapshot = None
+
+
+def _version(snapshot: Snapshot, key: str) -> str | None:
+    record = snapshot.records.get(key)
+    return None if record is None else record.version
+
+
+def damaged_record(place: str, key: str) -> StateError:
+    """Return the error for a record in *place* that cannot be read."""
+    return StateError(f"{place} has a damaged record {printable(key, 80)!r}; delete it, or restore the data")
+
+
+def check_keep(keep: object) -> float | None:
+    """Return *keep* when it is None or a number of seconds above 0.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    return None if keep is None else check_seconds(keep, "keep")
+
+
+def check_seconds(value: object, name: str) -> float:
+    """Return *value* when it is a number of seconds above 0.
+
+    Raises:
+        ConfigurationError: It is something else; *name* is the argument.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}", field=name)
+    return value
+
+
+def check_store(store: object, name: str) -> None:
+    """Refuse what is no store, such as a path or a class.
+
+    Raises:
+        ConfigurationError: *store* is no store; *name* is the argument.
+    """
+    if isinstance(store, type) or not all(hasattr(store, method) for method in ("read", "write", "take")):
+        raise ConfigurationError(
+            f"{name} must be a store such as SQLiteStore('mintlify.sqlite'), not {_describe(store)}",
+            field=name,
+        )
+
+
+def _describe(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

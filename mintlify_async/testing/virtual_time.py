@@ -1,0 +1,233 @@
+"""Virtual time for tests: the time of the event loop jumps ahead as soon as everything waits.
+
+Half an hour of polling takes milliseconds. ``asyncio.sleep``, ``asyncio.timeout`` and ``loop.time`` of your
+own code are virtual, too, because the time of the event loop itself is replaced.
+
+The time stands still while anything can run: a task, a worker thread, or bytes on their way between two
+connections of this loop. (The kernel does not deliver every byte at once: the congestion control BBR, for
+example, paces what is sent over the loopback interface, too.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
+
+from anyio import to_thread
+
+from ..errors import StateError
+from ..runtime.dates import read_from
+
+if sys.platform == "linux":
+    import termios
+    from fcntl import ioctl
+
+__all__ = ["EPOCH", "VirtualTime", "virtual_time"]
+
+EPOCH: Final = 1_767_225_600.0
+"""2026-01-01T00:00:00Z: the date at the start of virtual time, so that dates in tests never change."""
+
+LOOK_SECONDS = 0.0005
+"""Real seconds between two looks while a thread works or the kernel still delivers bytes."""
+
+LONGEST_DELIVERY = 5.0
+"""Real seconds after which bytes that the kernel has not delivered no longer stop the time."""
+
+CLOSING_SECONDS = 0.05
+"""Real seconds, once for each connection, in which the last bytes of an end that was closed arrive."""
+
+
+class VirtualTime:
+    """The virtual time of one event loop, as :func:`virtual_time` makes it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector, quiet: float
+    ) -> None:
+        self._loop = loop
+        self._selector = selector
+        self._select = selector.select
+        self._run_in_executor = loop.run_in_executor
+        self._quiet = quiet
+        self.held = False
+        self._connections = _Connections(loop, selector)
+        self._in_executors = 0
+        self._anyio_threads = to_thread.current_default_thread_limiter()
+        self.started_at = self.seconds = float(int(loop.time()) + 1)  # whole: exact times
+
+    def __repr__(self) -> str:
+        return f"VirtualTime(now={self.now():.3f})"
+
+    def now(self) -> float:
+        """Return the virtual seconds since the start, to the microsecond."""
+        return round(self.seconds - self.started_at, 6)
+
+    def date(self) -> float:
+        """Return the virtual date, in seconds since 1970."""
+        return EPOCH + self.now()
+
+    def stop(self) -> None:
+        """Make the time real again."""
+        for owner, name in (
+            (self._loop, "time"),
+            (self._loop, "run_in_executor"),
+            (self._selector, "select"),
+        ):
+            delattr(owner, name)
+        loop, real = self._loop, type(self._loop).time
+        ahead = self.seconds - real(loop)
+        if ahead > 0:
+            setattr(loop, "time", lambda: real(loop) + ahead)  # noqa: B010 - a method
+
+    # What takes the place of the loop's own methods
+
+    def loop_time(self) -> float:
+        """Return the time of the loop."""
+        return self.seconds
+
+    def run_in_executor(self, *arguments: Any) -> asyncio.Future[Any]:
+        """Count the call: the time stands still until it has returned."""
+        future = self._run_in_executor(*arguments)
+        self._in_executors += 1
+        future.add_done_callback(self._executor_returned)
+        return future
+
+    def _executor_returned(self, _: object) -> None:
+        self._in_executors -= 1
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what is ready; when nothing can run, move the time by *timeout* instead of waiting."""
+        events = self._select(0)
+        if events or (timeout is not None and timeout <= 0):
+            return events
+        if self.held:
+            return self._select(LOOK_SECONDS)
+        if self._in_executors or self._anyio_threads.borrowed_tokens or self._connections.deliver():
+            return self._select(LOOK_SECONDS)
+        if timeout is None:  # nothing is due: only the outside can continue
+            return self._select(None)
+        if self._quiet and (events := self._select(self._quiet)):
+            return events
+        self.seconds = self._next_timer(self.seconds + timeout)
+        return []
+
+    def _next_timer(self, about: float) -> float:
+        # Adding the seconds until the next timer may miss its time by a rounding error.
+        timers: list[asyncio.TimerHandle] = getattr(self._loop, "_scheduled", [])
+        return timers[0].when() if timers and abs(timers[0].when() - about) < 1e-6 else about
+
+
+class _Connections:
+    """The TCP connections of one loop: whether the kernel still carries bytes between two of them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector) -> None:
+        # The selector lacks connections that are not read at the moment; this private dictionary has them.
+        self._transports: Mapping[int, asyncio.Transport] = getattr(loop, "_transports", {})
+        self._selector = selector
+        self._under_way_since: float | None = None
+        self._alone_since = WeakKeyDictionary[asyncio.Transport, float]()
+
+    def deliver(self) -> bool:
+        """Return whether an end that is read waits for bytes, or for the end of the connection."""
+        ends = {_addresses(one): one for one in list(self._transports.values()) if _is_open_tcp(one)}
+        others = {one: ends.get((theirs, ours)) for (ours, theirs), one in ends.items() if self._is_read(one)}
+        now = time.monotonic()
+        if not any(_carries(sender, one) for one, sender in others.items() if sender is not None):
+            self._under_way_since = None
+        elif now - (since := self._under_way_since or now) < LONGEST_DELIVERY:
+            self._under_way_since = since
+            return True
+        alone = [one for one, other in others.items() if other is None]
+        return any(now - self._alone_since.setdefault(one, now) < CLOSING_SECONDS for one in alone)
+
+    def _is_read(self, transport: asyncio.Transport) -> bool:
+        try:
+            return bool(self._selector.get_key(_socket(transport)).events & selectors.EVENT_READ)
+        except KeyError:
+            return False
+
+
+def _socket(transport: asyncio.Transport) -> socket.socket:
+    return cast("socket.socket", transport.get_extra_info("socket"))
+
+
+def _is_open_tcp(transport: asyncio.Transport) -> bool:
+    sock = _socket(transport)
+    return (
+        sock.fileno() >= 0
+        and sock.type == socket.SOCK_STREAM
+        and sock.family in (socket.AF_INET, socket.AF_INET6)
+    )
+
+
+def _addresses(transport: asyncio.Transport) -> tuple[object, object]:
+    return transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+
+
+def _carries(sender: asyncio.Transport, receiver: asyncio.Transport) -> bool:
+    """Return whether the kernel has bytes of *sender* that it has not given to *receiver*."""
+    if sys.platform != "linux" or not _unacknowledged(sender):
+        return False
+    _socket(receiver).setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1
+    )  # the acknowledgement may be delayed
+    return _unacknowledged(sender) > 0
+
+
+def _unacknowledged(transport: asyncio.Transport) -> int:
+    return int.from_bytes(ioctl(_socket(transport), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+
+
+@contextmanager
+def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
+    """Make the running loop's time virtual inside the block.
+
+    ::
+
+        with virtual_time() as time:
+            async with LocalService() as service, service.session() as session:
+                await session.run_job("Fix the typos", timeout=900)
+        assert time.now() >= 3    # virtual seconds; the block took milliseconds
+
+    The dates of this package become virtual, too. The loop's time never goes back, also not after the block.
+
+    Args:
+        quiet: Real seconds of quiet to wait for before each move of the time: some milliseconds if another
+            process or another thread's loop takes part, such as Redis.
+
+    Raises:
+        StateError: The running loop's time cannot be replaced, such as uvloop's, or it is virtual already.
+    """
+    loop = asyncio.get_running_loop()
+    virtual = start_virtual_time(loop, quiet)
+    try:
+        with read_from(virtual.date):
+            yield virtual
+    finally:
+        virtual.stop()
+
+
+def start_virtual_time(
+    loop: asyncio.AbstractEventLoop, quiet: float = 0.0, start: float | None = None
+) -> VirtualTime:
+    """Make *loop*'s time virtual until the result's ``stop`` is called."""
+    if isinstance(getattr(loop.time, "__self__", None), VirtualTime):
+        raise StateError("the time of this event loop is virtual already")
+    selector = getattr(loop, "_selector", None)
+    if not isinstance(selector, selectors.BaseSelector):
+        raise StateError(
+            "the time of this event loop cannot be made virtual; use asyncio's own selector loop"
+        )
+    virtual = VirtualTime(loop, selector, quiet)
+    if start is not None:
+        virtual.started_at = virtual.seconds = start
+    setattr(loop, "time", virtual.loop_time)  # noqa: B010 - a method, as are the next two
+    setattr(loop, "run_in_executor", virtual.run_in_executor)  # noqa: B010
+    setattr(selector, "select", virtual.select)  # noqa: B010
+    return virtual

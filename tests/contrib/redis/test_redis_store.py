@@ -1,0 +1,322 @@
+"""RedisStore: the shared cases with each kind of client; cancelled calls, partitions, loops, keys."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mintlify_async.contrib.redis import RedisStore
+from mintlify_async.errors import ConfigurationError, StateError
+from mintlify_async.storage import Store, new_version
+from tests.support.redis_server import RedisServer, Stutter, find_server
+from tests.support.store_cases import BLOCK, A, B, StoreCases, put, values, windows
+
+
+class TestRedisStore(StoreCases):
+    """The cases of every store, with the clients that people have."""
+
+    @pytest.fixture(
+        params=[
+            {},
+            {"decode_responses": True},
+            {"protocol": 3, "decode_responses": True},
+        ],
+        ids=["plain", "decoding", "resp3-decoding"],
+    )
+    async def store(self, request: Any, redis_server: RedisServer) -> AsyncIterator[Store]:
+        async with redis_server.client(**request.param) as client:
+            yield RedisStore(client, timeout=20)
+
+
+class TestRetryingClient(StoreCases):
+    """A client that sends each script twice, as one does whose first answer was lost."""
+
+    @pytest.fixture
+    async def store(self, redis_server: RedisServer) -> AsyncIterator[Store]:
+        async with redis_server.client() as client:
+            yield RedisStore(Stutter(client), timeout=20)
+
+    test_a_repeated_deletion_is_not_recognized = None  # type: ignore[assignment]  # each deletion is repeated
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    find_server()
+    server = RedisServer(tmp_path_factory.mktemp("cluster"), cluster=True).start()
+    yield server
+    server.kill()
+
+
+class TestRedisCluster(StoreCases):
+    """A cluster refuses scripts whose keys are apart."""
+
+    @pytest.fixture
+    async def store(self, cluster: RedisServer) -> AsyncIterator[Store]:
+        from redis.asyncio import RedisCluster
+
+        cluster.say(b"FLUSHALL")
+        client = RedisCluster(host="127.0.0.1", port=cluster.port)
+        yield RedisStore(client, timeout=20)
+        await client.aclose()
+
+
+# Cancelled and slow calls
+
+
+@pytest.mark.parametrize("step", ["read", "write", "keys", "take"])
+async def test_a_cancelled_call_goes_no_further(redis_client: Any, step: str):
+    """Cancelled after any number of turns of the loop, no task goes on behind its wait for Redis."""
+    store = RedisStore(redis_client, timeout=20)
+    call = {
+        "read": lambda: store.read([A]),
+        "write": lambda: store.write({A: b"1"}, expected={}, version=new_version()),
+        "keys": lambda: store.keys("room/open/"),
+        "take": lambda: store.take(windows(a=(10_000, 60)), slot=new_version(), block=BLOCK),
+    }[step]
+    await call()
+    went_on = []
+
+    async def caller(turns: int) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        for _ in range(100):
+            requests = task.cancelling()
+            await call()
+            if task.cancelling() > requests:
+                went_on.append(turns)
+                return
+
+    for turns in range(60):
+        task = asyncio.create_task(caller(turns))
+        for _ in range(turns):
+            await asyncio.sleep(0 if turns % 2 else 0.0002)
+        task.cancel()
+        await asyncio.wait([task])
+    assert not went_on
+
+
+class Swallows:
+    """A client that loses each cancellation, as redis-py does on Python 3.11."""
+
+    def __init__(self) -> None:
+        self.asked, self.lost = asyncio.Event(), 0
+
+    async def evalsha(self, sha: str, numkeys: int, /, *rest: Any) -> Any:
+        self.asked.set()
+        for _ in range(3):
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                self.lost += 1
+        return [1_000_000]
+
+    eval = evalsha
+
+
+async def test_a_client_that_swallows_a_cancellation_does_no_harm():
+    """The cancellation reaches the caller all the same, and no task is left."""
+    client = Swallows()
+    task = asyncio.create_task(RedisStore(client, timeout=20).read([]))
+    await client.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert client.lost == 3
+
+
+class Slow:
+    """A Redis that answers at once, while the event loop is busy for longer than the timeout."""
+
+    async def evalsha(self, sha: str, numkeys: int, /, *rest: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        loop.call_later(0.02, answer.set_result, [1_000_000])
+        loop.call_soon(time.sleep, 0.3)
+        await answer
+        await asyncio.sleep(0)  # a parser takes a few turns of the loop
+        await asyncio.sleep(0)
+        return answer.result()
+
+    eval = evalsha
+
+
+async def test_a_busy_loop_is_not_an_absent_redis():
+    """An answer that has arrived is read, though the time is over."""
+    assert (await RedisStore(Slow(), timeout=0.1).read([])).now == 1
+
+
+async def silent_server() -> tuple[asyncio.Server, int]:
+    """A partition: connections are accepted and nothing is ever answered."""
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.read()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+async def test_a_partition_stops_a_crowd_once():
+    """Five hundred steps at once on a Redis that never answers wait for one timeout, not one each."""
+    from redis.asyncio import Redis
+
+    server, port = await silent_server()
+    async with server, Redis(host="127.0.0.1", port=port, socket_timeout=3600) as client:
+        store = RedisStore(client, timeout=0.3)
+        start = time.monotonic()
+        results = await asyncio.gather(*(put(store, A) for _ in range(500)), return_exceptions=True)
+        assert time.monotonic() - start < 5
+    assert all(isinstance(result, StateError) for result in results)
+    assert "no answer within the timeout of 0.3 s" in str(results[0])
+
+
+class DeadClient:
+    """A Redis that was never there."""
+
+    async def evalsha(self, sha: str, numkeys: int, /, *rest: Any) -> Any:
+        raise ConnectionRefusedError(111, "refused\nby 10.0.0.5")
+
+    eval = evalsha
+
+
+async def test_redis_away_is_a_state_error():
+    """One line that says why; the cause is a summary that can be pickled."""
+    with pytest.raises(
+        StateError, match=r"the store on Redis cannot be used: ConnectionRefusedError"
+    ) as caught:
+        await RedisStore(DeadClient()).read([A])
+    assert "\n" not in str(caught.value)
+    assert type(caught.value.__cause__).__name__ == "CauseSummary"
+
+
+async def test_a_restart_keeps_what_was_answered(own_redis: Callable[..., RedisServer]):
+    """With ``appendonly yes`` and ``appendfsync always``, a kill loses nothing."""
+    server = own_redis(durable=True)
+    async with server.client() as client:
+        store = RedisStore(client, timeout=20)
+        await put(store, A)
+        server.kill()
+        with pytest.raises(StateError):
+            await put(store, B)
+        server.start()
+        assert await values(store, A, B) == {A: b"1"}
+
+
+# Connections and loops
+
+
+async def test_more_steps_than_connections_wait_their_turn(redis_server: RedisServer):
+    """A pool refuses what goes beyond its connections; six hundred steps of two stores are no outage."""
+    async with redis_server.client(max_connections=10) as client:
+        stores = [RedisStore(client, timeout=20) for _ in range(2)]
+        steps = [store.read([A]) for store in stores for _ in range(300)]
+        assert len(await asyncio.gather(*steps)) == 600
+
+
+async def test_loops_in_other_threads_may_share_it(redis_client: Any):
+    """A client's connections belong to one loop; on another loop a step opens one of its own."""
+    store = RedisStore(redis_client, timeout=20)
+    await put(store, A)
+
+    async def run() -> None:
+        for _ in range(5):
+            await put(store, B)
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, run()) for _ in range(3)))
+    assert await values(store, A, B) == {A: b"1", B: b"1"}
+
+
+async def test_a_blocking_pool_on_another_loop_is_refused(redis_server: RedisServer):
+    """Its connections belong to the loop that used it first; the error says what to do."""
+    from redis.asyncio import BlockingConnectionPool, Redis
+
+    pool = BlockingConnectionPool.from_url(redis_server.url, max_connections=2)
+    client = Redis(connection_pool=pool)
+    store = RedisStore(client, timeout=20)
+    await store.read([])
+    with pytest.raises(ConfigurationError, match="BlockingConnectionPool") as refused:
+        await asyncio.to_thread(asyncio.run, store.read([]))
+    assert refused.value.field == "client"
+    await client.aclose()
+    await pool.disconnect()
+
+
+async def test_script_flush_does_no_harm(redis_client: Any):
+    """A server that forgot the scripts is told them again."""
+    store = RedisStore(redis_client, timeout=20)
+    await put(store, A)
+    await redis_client.script_flush()
+    await put(store, B)
+    assert await values(store, A, B) == {A: b"1", B: b"1"}
+
+
+# Keys and arguments
+
+
+async def test_keys_have_the_namespace_and_one_hash_tag(redis_client: Any):
+    """Staging and production may share a Redis, and a cluster keeps a room on one node."""
+    store, other = RedisStore(redis_client), RedisStore(redis_client, namespace="staging")
+    for one in (store, other):
+        await put(one, A)
+        await one.take(windows(a=(1, 60)), slot=new_version(), block=BLOCK)
+    assert (await other.take(windows(a=(1, 60)), slot=None, block=BLOCK)).usage[0].used == 1
+    keys = sorted(key.decode() for key in await redis_client.keys("*"))
+    names = ["epoch", "open", "open/a", "slots/a"]
+    assert keys == [f"{space}:{{room}}:{name}" for space in ("mintlify", "staging") for name in names]
+
+
+async def test_what_may_expire_leaves_nothing_behind(redis_client: Any):
+    """Neither an index of records that are gone, nor logs of slots that no longer count."""
+    store = RedisStore(redis_client, timeout=20)
+    await put(store, A, keep=1)
+    await store.take(windows(a=(1, 1)), slot=new_version(), block=BLOCK)
+    for key in await redis_client.keys("*"):
+        assert 0 < await redis_client.pttl(key) <= 61_000, key
+    await put(store, B)
+    assert await redis_client.pttl("mintlify:{room}:open") == -1
+
+
+@pytest.mark.parametrize("field", ["value", "version", "since"])
+async def test_a_damaged_record_is_told(redis_client: Any, field: str):
+    """Another program wrote into our key."""
+    store = RedisStore(redis_client, timeout=20)
+    await put(store, A)
+    await redis_client.hdel("mintlify:{room}:open/a", field)
+    with pytest.raises(StateError, match="damaged record 'room/open/a'"):
+        await store.read([A])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"namespace": "a{b}"}, "namespace"),
+        ({"namespace": ""}, "namespace"),
+        ({"namespace": None}, "namespace"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"keep": 0}, "keep"),
+        ({"keep": "1"}, "keep"),
+    ],
+)
+def test_a_bad_argument_is_refused_by_name(arguments: dict[str, Any], field: str):
+    """Before anything is sent."""
+    with pytest.raises(ConfigurationError) as error:
+        RedisStore(DeadClient(), **arguments)
+    assert error.value.field == field
+
+
+def test_a_client_of_another_kind_is_refused():
+    """The synchronous client has the same methods, and would block the loop."""
+    import redis
+
+    for client in (redis.Redis(), "redis://localhost", None, RedisStore):
+        with pytest.raises(ConfigurationError) as error:
+            RedisStore(client)  # type: ignore[arg-type]
+        assert error.value.field == "client"

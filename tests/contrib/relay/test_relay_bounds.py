@@ -1,0 +1,293 @@
+"""What one reader may cost: stored chats, answers that nobody reads, histories, odd names; and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+pytest.importorskip("fastapi")
+
+from relay_desk import HEAD, TURN, Desk, desk
+from relay_kit import Page, until, user_message
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+import mintlify_async
+from mintlify_async.contrib.relay import MemoryStreamStore, Relay
+from mintlify_async.storage import MemoryStore
+from mintlify_async.testing import LocalService
+from mintlify_async.testing.virtual_time import virtual_time
+
+ENDLESS = [*HEAD, 600.0, *TURN[3:]]
+
+
+def form(text: str, id: str, **fields: Any) -> dict[str, Any]:
+    return {"id": "chat-1", "trigger": "submit-message", "message": user_message(text, id), **fields}
+
+
+# --- A stored conversation ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["text", "files"])
+async def test_a_stored_conversation_is_bounded_by_characters_and_files(what):
+    """As without a store: 413, and nothing is sent; a question of a few bytes does not send megabytes."""
+    file = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64," + "A" * 1_500_000}
+    async with desk(store=MemoryStore()) as here:
+        here.service.script.ask(events=[{"type": "start"}, *TURN[1:]], times=None)
+        for number in range(30):
+            body = form("x" * 31_000 if what == "text" else "q", f"u{number}")
+            if what == "files":
+                body["message"]["parts"].append(file)
+            status, content, _ = await here.page.post(body)
+            if status != 200:
+                break
+        assert (status, content) == (413, b"This conversation is too long. Please start a new one.")
+        sent = len(here.service.requests)
+        assert max(len(request.body) for request in here.service.requests) < 4 * 1024 * 1024
+        assert sent == (16 if what == "text" else 2)
+        await here.page.post(form("And now?", "last"))
+        assert sum(len(request.body) for request in here.service.requests[sent:]) < 4 * 1024 * 1024
+
+
+async def test_a_stored_thread_belongs_to_its_site():
+    """A chat that is asked at another domain does not go there with the first site's thread."""
+
+    def ask(request: Any, fields: Any) -> dict[str, Any]:
+        return {"domain": fields["site"]}
+
+    async with desk(service={"domain": None}, store=MemoryStore(), ask=ask) as here:
+        await here.page.post(form("one", "u1", site="one"))
+        thread = here.service.requests[-1]
+        await here.page.post(form("two", "u2", site="two"))
+        assert here.service.requests[-1].path.split("/")[-2] == "two"
+        assert "threadId" not in here.asked
+        assert "threadKey" not in here.asked
+        assert thread.path != here.service.requests[-1].path
+        await here.page.post(form("three", "u3", site="two"))
+        assert here.asked["threadId"] == list(here.service.threads)[-1]
+        assert b"mintlifySite" not in json.dumps((await here.page.history())[1]).encode()
+
+
+async def test_an_unread_history_gives_up_its_place():
+    """After a minute in which its reader takes nothing."""
+    async with desk(store=MemoryStore()) as here:
+        here.service.script.ask(events=TURN)
+        await here.page.post(form("one", "u1"))
+        with virtual_time():
+            sending = asyncio.Event()
+
+            async def send(message: Any) -> None:
+                if message["type"] == "http.response.body":
+                    sending.set()
+                    await asyncio.Event().wait()
+
+            reading = asyncio.create_task(requested(here, "/api/chat/chat-1", send))
+            await sending.wait()
+            await asyncio.sleep(70)
+            assert reading.done()
+
+
+async def requested(here: Desk, path: str, send: Any, method: str = "GET") -> None:
+    """Ask the relay's own app, as a server does."""
+
+    async def receive() -> Any:
+        return await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}
+    scope |= {"headers": [(b"x-user", here.page.user.encode())], "root_path": "", "scheme": "http"}
+    app = Starlette(
+        routes=here.relay.routes()
+        if hasattr(here.relay, "routes")
+        else [Route("/api/chat/{chat_id:path}", here.relay.history)]
+    )
+    await app(
+        scope | {"client": ("203.0.113.7", 1), "server": ("h", 80), "http_version": "1.1"}, receive, send
+    )
+
+
+# --- Answers that nobody reads ------------------------------------------------------------------------
+
+
+async def ask_and_leave(here: Desk, user: str, chat: str) -> None:
+    page = here.other(user)
+    async with page.request({"id": chat, "messages": [user_message("q")]}) as response:
+        await response.content.readuntil(b"Hello ")
+
+
+async def test_answers_that_nobody_reads_do_not_keep_readers_out():
+    """When all places are taken, the one that was left first ends for a new question."""
+    async with desk(streams=MemoryStreamStore(), max_concurrent=6) as here:
+        here.service.script.ask(events=ENDLESS, times=6)
+        for number in range(6):
+            await ask_and_leave(here, f"user-{number}", "chat")
+        assert here.service.answering == 6
+        here.service.script.ask(events=TURN)
+        status, _, _ = await here.page.post()
+        assert status == 200
+        assert here.service.requests[0].client_left
+        await here.relay.drain(0)
+
+
+async def test_at_most_two_answers_of_a_user_go_on_unread():
+    """The one that was left first ends."""
+    async with desk(streams=MemoryStreamStore()) as here:
+        here.service.script.ask(events=ENDLESS, times=None)
+        for number in range(5):
+            await ask_and_leave(here, "ada", f"chat-{number}")
+        await until(lambda: here.service.answering <= 2)
+        assert [request.client_left for request in here.service.requests] == [True] * 3 + [False] * 2
+        await here.relay.drain(0)
+
+
+async def test_an_address_counts_beside_the_user():
+    """Whoever makes up users gets a quarter of the places."""
+    async with desk(max_concurrent=100) as here:
+        here.service.script.ask(events=ENDLESS, times=None)
+        responses = [await here.other(f"user-{number}").request().__aenter__() for number in range(26)]
+        assert [response.status for response in responses] == [200] * 25 + [429]
+        for response in responses:
+            response.close()
+
+
+async def test_a_page_that_does_not_read_holds_the_answer_back():
+    """The relay reads on only as far as its connections and a quarter of a mebibyte hold."""
+    much = [{"type": "text-delta", "id": "0", "delta": "x" * 50_000}] * 150  # less than an answer may have
+    async with desk(streams=MemoryStreamStore()) as here:
+        here.service.script.ask(events=[*HEAD, *much, *TURN[3:]])
+        async with here.page.request() as response:
+            await response.content.readuntil(b"Hello ")
+            (answer,) = here.relay._answers._running
+            await asyncio.sleep(1)
+            assert answer.log.size < 6_000_000
+            assert answer.log.far_ahead
+            assert (await response.read()).endswith(b"data: [DONE]\n\n")
+        await until(lambda: not here.relay.streaming)
+
+
+# --- Names, rates, the log ----------------------------------------------------------------------------
+
+ODD = ["anonymous", "x" * 201, "x" * 100_000, "a\0b", "\ud800", "a\nb", "\x7f"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@pytest.mark.parametrize("name", ODD, ids=lambda name: repr(name[:10]))
+async def test_an_odd_name_is_refused(stored, name):
+    """Whatever a client calls itself: 401 for each request, and never an error of the app."""
+    store = MemoryStore() if stored else None
+    async with desk(user=lambda request: name, store=store, streams=MemoryStreamStore()) as here:
+        assert (await here.page.post(form("q", "u1", messages=[user_message("q")])))[0] == 401
+        assert (await here.page.history())[0] == 401
+        assert (await here.page.resume())[0] == 401
+        assert await here.page.stop() == 401
+        assert here.service.requests == []
+
+
+@pytest.mark.parametrize("wait", [-1, -2, 0, 0.2])
+async def test_a_number_of_seconds_is_a_refusal(wait):
+    """Redis says -1 for a counter that never expires: that must not let everything through."""
+    async with desk(rate=lambda user, request: wait) as here:
+        status, _, headers = await here.page.post()
+        assert (status, headers["retry-after"]) == (429, "1")
+
+
+async def test_the_counter_of_the_documentation_always_expires(redis_client):
+    """However its expiry meets the next question."""
+    page = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay.mdx"
+    (recipe,) = re.findall(r"^async def rate\(.*?(?=^\S)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    namespace: dict[str, Any] = {"redis": redis_client, "Request": object}
+    exec("from __future__ import annotations\n" + recipe.replace("60", "1"), namespace)
+    request: Any = type("Request", (), {"method": "POST"})
+
+    async def hurry() -> None:
+        until = asyncio.get_running_loop().time() + 2.2
+        while asyncio.get_running_loop().time() < until:
+            await namespace["rate"]("ada", request)
+
+    await asyncio.gather(*(hurry() for _ in range(10)))
+    assert [await redis_client.ttl(key) for key in await redis_client.keys()] in ([], [0], [1])
+    await redis_client.set("POST:ada", 5)
+    await namespace["rate"]("ada", request)
+    assert await redis_client.ttl("POST:ada") in (0, 1)
+
+
+APP = """
+from fastapi import FastAPI, Request
+from mintlify_async import MintlifySession
+from mintlify_async.contrib.relay import Relay
+from mintlify_async.storage import MemoryStore
+
+def user(request: Request) -> str:
+    return request.headers.get("x-user", "")
+
+class Full(MemoryStore):
+    async def write(self, *args, **settings):
+        raise OSError("the disk is full")
+
+def fail(answer):
+    raise RuntimeError("the hook failed")
+
+def rate(user, request):
+    return 5 if user == "fast" else None
+
+app = FastAPI()
+relay = Relay(
+    MintlifySession(), secrets=["x" * 40], user=user, rate=rate, store=Full(), HOOK=fail
+)
+app.include_router(relay.router())
+"""
+
+
+@pytest.mark.real
+async def test_a_plain_server_says_what_went_wrong(tmp_path):
+    """Every refusal, failed hook and unsaved answer has a line in the log of ``uvicorn app:app``."""
+    hook = "on_end" if "on_end" in inspect.signature(Relay.__init__).parameters else "on_finish"
+    (tmp_path / "app.py").write_text(APP.replace("HOOK", hook), "utf-8")
+    async with LocalService(domain=None) as service:
+        env = {**os.environ, "MINTLIFY_BASE_URL": service.base_url, "MINTLIFY_DOMAIN": "acme"}
+        env["PYTHONPATH"] = str(Path(mintlify_async.__file__).parents[1])
+        env["MINTLIFY_ASSISTANT_API_KEY"] = service.assistant_key
+        service.script.ask(events=TURN)
+        service.script.ask(status=401)
+        command = [sys.executable, "-m", "uvicorn", "app:app", "--port", "0", "--no-access-log"]
+        pipes: Any = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
+        server = await asyncio.create_subprocess_exec(*command, cwd=tmp_path, env=env, **pipes)
+        assert server.stdout is not None
+        try:
+            seen = ""
+            while "running on" not in seen:
+                seen = (await server.stdout.readline()).decode()
+            address = re.findall(r"http://\S+", seen)[0]
+            async with aiohttp.ClientSession() as http:
+                statuses = [(await Page(http, address, user).post(body))[0] for user, body in REQUESTS]
+        finally:
+            server.terminate()
+            lines = (await server.communicate())[0].decode()
+    assert statuses == [401, 429, 400, 200, 502]
+    for expected in (
+        "refused with 401: Please sign in first.",
+        "refused with 429: Too many questions.",
+        "refused with 400: The newest message must be the user",
+        "RuntimeError: the hook failed",
+        "OSError: the disk is full",
+        "the assistant gave no answer",
+        "refused with 502: The assistant is not available",
+    ):
+        assert expected in lines, lines
+
+
+REQUESTS: list[tuple[str, Any]] = [
+    ("", form("q", "u0")),
+    ("fast", form("q", "u0")),
+    ("slow", {"messages": 1}),
+    ("ada", form("q", "u1")),
+    ("ada", form("q", "u2")),
+]

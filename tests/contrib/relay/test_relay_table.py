@@ -1,0 +1,527 @@
+"""Situations by stores: what a page sees of an answer, wherever answers and conversations are kept.
+
+A setup says where running answers are (nowhere, in memory, on Redis with two workers) and where the
+conversation is (with the page, in memory, on Redis). ``here.far`` is a page of another worker, if there is
+one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("redis")
+
+from attrs import define
+from relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
+from relay_kit import SECRET, Page, events, serving, thread_token, until, user_message
+from starlette.applications import Starlette
+
+from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
+from mintlify_async.contrib.relay import MemoryStreamStore, Relay, RelayedAnswer
+from mintlify_async.storage import MemoryStore
+from mintlify_async.testing import faults
+from mintlify_async.testing.virtual_time import virtual_time
+
+ENDLESS = [*HEAD, 600.0, *TURN[3:]]
+SLOW = [*HEAD, 0.5, *TURN[3:]]
+THREAD = {"headers": {"X-Thread-Id": "thread_77", "X-Thread-Key": "thread_key_0123456789"}}
+NO_STREAMS = ["nowhere", "nowhere+store"]
+REDIS = [pytest.param("redis", marks=pytest.mark.real), pytest.param("redis+store", marks=pytest.mark.real)]
+STREAMS = ["memory", "memory+store", *REDIS]
+setups = pytest.mark.parametrize("setup", [*NO_STREAMS, *STREAMS])
+streams = pytest.mark.parametrize("setup", STREAMS)
+stored = pytest.mark.parametrize("setup", ["nowhere+store", "memory+store", REDIS[1]])
+
+
+@define
+class Table:
+    """One chat, and the pages of one reader on one worker or two."""
+
+    desk: Desk
+    far: Page
+    stored: bool
+    ended: list[RelayedAnswer]
+
+    @property
+    def page(self) -> Page:
+        return self.desk.page
+
+    @property
+    def service(self) -> Any:
+        return self.desk.service
+
+    def body(self, text: str = "one", id: str = "u1", **fields: Any) -> dict[str, Any]:
+        question = user_message(text, id)
+        return {"id": "chat-1", "trigger": "submit-message", "messages": [question], **fields}
+
+    async def ask(self, page: Page, *args: Any, **fields: Any) -> list[dict[str, Any]]:
+        status, content, _ = await page.post(self.body(*args, **fields))
+        assert status == 200, content
+        return events(content)
+
+    async def outcomes(self, *expected: str) -> None:
+        await until(lambda: len(self.ended) >= len(expected))
+        assert [answer.outcome for answer in self.ended] == list(expected)
+
+
+@asynccontextmanager
+async def table(setup: str, redis: Any, *, keep: float = 60.0, **settings: Any) -> AsyncIterator[Table]:
+    where, _, kept = setup.partition("+")
+    ended: list[RelayedAnswer] = []
+    memory = MemoryStore()
+
+    def stores() -> dict[str, Any]:
+        grace = settings.get("grace", 60.0)
+        running: Any = {
+            "nowhere": lambda: None,
+            "memory": lambda: MemoryStreamStore(grace=grace, keep=keep),
+            "redis": lambda: RedisStreamStore(redis, timeout=20, grace=grace, keep=keep),
+        }[where]()
+        chats: Any = RedisStore(redis) if where == "redis" else memory
+        return {"streams": running, "store": chats if kept else None}
+
+    more = {"on_end": ended.append, **{name: value for name, value in settings.items() if name != "grace"}}
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(desk(**stores(), **more))
+        far = here.page
+        if where == "redis":
+            other = Relay(here.session, secrets=[SECRET], user=x_user, **stores(), **more)
+            address = await stack.enter_async_context(serving(Starlette(routes=other.routes())))
+            far = Page(await stack.enter_async_context(aiohttp.ClientSession()), address)
+        yield Table(here, far, bool(kept), ended)
+        await until(lambda: not here.service.answering and not here.relay.streaming)
+        assert_nothing_shown(here.service, far.seen)
+
+
+@pytest.fixture
+def redis(request: pytest.FixtureRequest, setup: str) -> Any:
+    """The Redis of a setup that has one."""
+    return request.getfixturevalue("redis_client") if setup.startswith("redis") else None
+
+
+async def read_until(response: Any, mark: bytes = b"Hello ") -> bytes:
+    content = b""
+    while mark not in content:
+        piece = await response.content.readany()
+        assert piece, content
+        content += piece
+    return content
+
+
+@setups
+async def test_a_chat_goes_on(setup, redis):
+    """The second question is in the thread of the first, on another worker, too; the hook gets both."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=TURN, times=None, **THREAD)
+        status, content, headers = await here.page.post(here.body())
+        assert (status, headers["content-type"]) == (200, "text/event-stream")
+        assert [event["type"] for event in events(content)] == [event["type"] for event in TURN]
+        token = {} if here.stored else {"threadId": thread_token(content)}
+        await here.ask(here.far, "two", "u2", **token)
+        assert here.desk.asked["threadId"] == "thread_77"
+        assert here.desk.asked["threadKey"] == "thread_key_0123456789"
+        sent = [message["id"] for message in here.desk.asked["messages"]]
+        assert sent == (["u1", "m1", "u2"] if here.stored else ["u2"])
+        await here.outcomes("finished", "finished")
+        answer = here.ended[0]
+        assert (answer.user, answer.chat_id, answer.message.text) == ("ada", "chat-1", "Hello there")
+        assert answer.thread.id == "thread_77"
+        assert [message["id"] for message in answer.question] == ["u1"]
+        if here.stored:
+            _, messages = await here.page.history()
+            assert [message["role"] for message in messages] == ["user", "assistant"] * 2
+            assert len({message["id"] for message in messages}) == 4
+        else:
+            assert (await here.page.history())[0] == 404
+
+
+@setups
+async def test_words_come_as_they_are_made(setup, redis):
+    """The page has the first ones while the service is silent about the rest."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=SLOW)
+        async with here.page.request(here.body()) as response:
+            seen = await read_until(response)
+            assert b"there" not in seen
+            assert here.service.answering == 1
+            assert events(seen + await response.read())[-1]["type"] == "finish"
+
+
+@pytest.mark.parametrize("setup", NO_STREAMS)
+@pytest.mark.parametrize("silent", [True, False])
+async def test_without_streams_an_answer_ends_with_its_reader(setup, redis, silent):
+    """The service is let go, before the first word, too; the part of a stored answer is kept."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
+        asking = asyncio.create_task(here.page.request(here.body()).__aenter__())
+        await until(lambda: here.service.answering)
+        if not silent:
+            await read_until(await asking)
+            (await asking).close()
+        asking.cancel()
+        await here.desk.all_closed()
+        assert here.service.requests[0].client_left
+        await here.outcomes(*([] if silent else ["left"]))
+        if here.stored and not silent:
+            _, messages = await here.page.history()
+            assert messages[-1]["parts"] == [{"type": "text", "text": "Hello ", "state": "streaming"}]
+
+
+@streams
+@pytest.mark.parametrize("silent", [True, False])
+async def test_a_page_that_comes_back_gets_the_whole_answer(setup, redis, silent):
+    """On any worker, from the first event and once; also when it ended meanwhile, if it says what it has."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=[0.5, *TURN] if silent else SLOW)
+        asking = asyncio.create_task(here.page.request(here.body()).__aenter__())
+        await until(lambda: here.service.answering)
+        if not silent:
+            await read_until(await asking)
+            (await asking).close()
+        asking.cancel()
+        await asyncio.wait([asking])
+        for page in (here.far, here.page):
+            status, content = await page.resume(params={"after": "u1"})
+            assert (status, [event["type"] for event in events(content)]) == (
+                200,
+                [event["type"] for event in TURN],
+            )
+            assert (await page.resume(params={"after": "m1"}))[0] == 204
+        assert (await here.far.resume())[0] == 204
+        assert len(here.service.requests) == 1
+        await here.outcomes("finished")
+
+
+@streams
+async def test_two_readers_see_the_same(setup, redis):
+    """A second tab gets all of it; when the first one leaves, the answer goes on."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=SLOW)
+        async with here.far.request(here.body()) as first:
+            await read_until(first)
+            async with here.page.stream() as second, here.far.stream() as third:
+                await read_until(second)
+                first.close()
+                bodies = [await second.read(), await third.read()]
+        assert [events(body)[-1]["type"] for body in bodies] == ["finish"] * 2
+        await here.outcomes("finished")
+
+
+@setups
+async def test_stop(setup, redis):
+    """From another tab or worker: the service is let go, each page has the end, the thread goes on."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=ENDLESS, **THREAD)
+        async with here.page.request(here.body()) as first, here.far.stream() as second:
+            head = await read_until(first)
+            assert second.status == 200
+            assert await here.far.stop() == 204
+            bodies = [head + await first.read(), await second.read()]
+        assert [events(body)[-1] for body in bodies] == [{"type": "abort"}] * 2
+        await here.desk.all_closed()
+        assert here.service.requests[0].client_left
+        await here.outcomes("left")
+        assert (here.ended[0].message.text, here.ended[0].error) == ("Hello ", None)
+        assert (await here.far.resume())[0] == 204
+        here.service.script.ask(events=[{"type": "start"}, *TURN[1:]])
+        token = {} if here.stored else {"threadId": thread_token(bodies[0])}
+        await here.ask(here.far, "two", "u2", **token)
+        assert here.desk.asked["threadId"] == "thread_77"
+
+
+@setups
+async def test_stop_before_the_first_word(setup, redis):
+    """The question is withdrawn: the page gets the end of a stopped answer, and may ask again at once."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(fault=faults.NoAnswer())
+        asking = asyncio.create_task(here.page.post(here.body()))
+        await until(lambda: here.service.answering)
+        assert await here.far.stop() == 204
+        status, body, _ = await asking
+        assert (status, events(body)) == (200, [{"type": "abort"}])
+        here.service.script.ask(events=TURN)
+        assert (await here.ask(here.page))[-1]["type"] == "finish"
+        await here.outcomes("finished")
+
+
+@setups
+async def test_the_next_question_stops_the_answer_before(setup, redis):
+    """On any worker; it is asked when the earlier part is saved, and never refused."""
+    async with table(setup, redis, max_per_user=1) as here:
+        here.service.script.ask(events=ENDLESS)
+        here.service.script.ask(events=[{**TURN[0], "messageId": "m2"}, *TURN[1:]])
+        async with here.page.request(here.body()) as first:
+            head = await read_until(first)
+            assert (await here.ask(here.far, "two", "u2"))[-1]["type"] == "finish"
+            assert events(head + await first.read())[-1] == {"type": "abort"}
+        await here.outcomes("left", "finished")
+        if here.stored:
+            _, messages = await here.far.history()
+            assert [message["id"] for message in messages] == ["u1", "m1", "u2", "m2"]
+            assert [message["parts"][0]["text"] for message in messages[1::2]] == ["Hello ", "Hello there"]
+
+
+@streams
+@pytest.mark.parametrize("number", [2, 5])
+async def test_of_several_questions_at_once_one_is_answered(setup, redis, number):
+    """The others end as stopped; the store has whole turns, and the chat goes on."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=[{"type": "start"}, *HEAD[1:], 0.7, *TURN[3:]], times=None)
+        pages = [here.page, here.far]
+        bodies = [here.body(f"q{n}", f"u{n}") for n in range(number)]
+        asking = [pages[n % 2].post(body) for n, body in enumerate(bodies)]
+        outcomes = await asyncio.gather(*asking)
+        assert [status for status, _, _ in outcomes] == [200] * number
+        ends = [events(body)[-1]["type"] for _, body, _ in outcomes]
+        assert sorted(ends) == ["abort"] * (number - 1) + ["finish"]
+        if here.stored:
+            _, messages = await here.page.history()
+            assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+            assert messages[-2]["id"] == f"u{ends.index('finish')}"
+        assert (await here.ask(here.far, "after", "u9"))[-1]["type"] == "finish"
+
+
+@setups
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        ({"status": 429, "headers": {"Retry-After": "3600"}}, 429),
+        ({"status": 401}, 502),
+        ({"status": 400}, 400),
+        ({"body": b"<html>", "status": 200}, 502),
+    ],
+)
+async def test_a_refusal_keeps_its_status(setup, redis, script, status):
+    """The page that waits gets it, and nothing is kept: the same question can be asked again at once."""
+    async with table(setup, redis, max_per_user=1) as here:
+        here.service.script.ask(**script)
+        got, content, headers = await here.page.post(here.body())
+        if script.get("body"):  # the status was sent when the first bytes came
+            assert (got, events(content)[-1]["type"]) in [(200, "error"), (502, "error")]
+            await here.outcomes("failed")
+            return
+        assert got == status
+        assert headers.get("retry-after") == ("3600" if status == 429 else None)
+        assert b"mint_" not in content
+        assert (await here.ask(here.far))[-1]["type"] == "finish"
+        await here.outcomes("finished")
+
+
+@setups
+@pytest.mark.parametrize("how", ["cut", "error", "abort"])
+async def test_an_answer_that_breaks_off(setup, redis, how):
+    """The page gets the part, a fixed sentence and the end; a stored part is kept, and can be replaced."""
+    last: Any = {
+        "error": {"type": "error", "errorText": "key mint_dsc_0123456789"},
+        "abort": {"type": "abort"},
+    }
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=[*HEAD, *([last[how]] if how in last else [])], done=False)
+        shown = await here.ask(here.page)
+        expected = {"cut": "The answer was interrupted. Please try again."}
+        expected["error"] = "The assistant could not finish this answer. Please try again."
+        if how == "abort":
+            assert shown[-1]["type"] == "abort"
+        else:
+            assert shown[-1] == {"type": "error", "errorText": expected[how]}
+        await here.outcomes("failed")
+        assert (here.ended[0].error is None) == (how == "abort")
+        if here.stored:
+            _, messages = await here.far.history()
+            assert messages[-1]["parts"][0]["text"] == "Hello "
+            again = {"id": "chat-1", "trigger": "regenerate-message", "messageId": "m1"}
+            assert (await here.far.post(again))[0] == 200
+            _, messages = await here.page.history()
+            assert len(messages) == 2
+            assert messages[1]["id"] != "m1"
+
+
+@streams
+async def test_nobody_reads(setup, redis):
+    """After the grace the answer is stopped; one that is read again in time goes on."""
+    async with table(setup, redis, grace=0.6) as here:
+        here.service.script.ask(events=ENDLESS)
+        async with here.page.request(here.body()) as response:
+            await read_until(response)
+        async with here.far.stream() as response:
+            await read_until(response)
+            await asyncio.sleep(1)
+            assert here.service.answering == 1
+        await here.desk.all_closed()
+        assert here.service.requests[0].client_left
+        await here.outcomes("left")
+
+
+@setups
+async def test_another_user_finds_nothing(setup, redis):
+    """Neither the answer nor the history, and a Stop does nothing: as for a chat that does not exist."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=SLOW)
+        async with here.page.request(here.body()) as response:
+            await read_until(response)
+            bob = here.desk.other("bob")
+            assert await bob.resume() == (204, b"")
+            assert await bob.resume(params={"after": "u1"}) == (204, b"")
+            assert await bob.stop() == 204
+            assert (await bob.history())[0] == 404
+            assert (await here.desk.other("").resume())[0] == 401
+            assert events(await response.read())[-1]["type"] == "finish"
+        assert (await bob.history())[0] == 404
+
+
+@setups
+async def test_a_hook_that_raises_changes_nothing(setup, redis, caplog):
+    """It is called before the page hears of the end, and the log has a line."""
+
+    async def fail(answer: RelayedAnswer) -> None:
+        raise RuntimeError("no")
+
+    async with table(setup, redis, on_end=fail) as here:
+        here.service.script.ask(events=TURN)
+        assert (await here.ask(here.page))[-1]["type"] == "finish"
+    assert [record.levelname for record in caplog.records if "on_end" in record.message] == ["ERROR"]
+
+
+@setups
+@pytest.mark.parametrize("silent", [True, False])
+async def test_the_shutdown_cuts_what_still_runs(setup, redis, silent):
+    """New questions get 503, the page an error and the end, the hook the part; the service is let go."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(**({"fault": faults.NoAnswer()} if silent else {"events": ENDLESS}))
+        asking = asyncio.create_task(here.page.post(here.body()))
+        await until(lambda: here.service.answering)
+        if not silent:
+            async with here.far.stream() as response:
+                await read_until(response)
+        draining = asyncio.create_task(here.desk.relay.drain(0.3))
+        await asyncio.sleep(0)
+        assert (await here.page.post(here.body("two", chat="chat-2")))[0] == 503
+        await draining
+        status, body, headers = await asking
+        assert (status, headers.get("retry-after")) == ((503, "1") if silent else (200, None))
+        assert silent or events(body)[-1]["type"] == "error"
+        assert here.desk.relay.streaming == 0
+        await here.outcomes(*([] if silent else ["interrupted"]))
+
+
+@setups
+async def test_the_shutdown_waits_for_what_ends_in_time(setup, redis):
+    """The answer is whole, for a reader on another worker, too."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=SLOW)
+        asking = asyncio.create_task(here.page.post(here.body()))
+        await until(lambda: here.service.answering)
+        await here.desk.relay.drain(20)
+        assert events((await asking)[1])[-1]["type"] == "finish"
+        await here.outcomes("finished")
+
+
+@pytest.mark.parametrize("setup", ["nowhere", "nowhere+store", "memory", "memory+store"])
+@pytest.mark.parametrize("end", ["refusal", "answer"])
+async def test_a_silent_service(setup, redis, end):
+    """A comment after 5 s, then one each 15 s; a refusal that comes later is an error event."""
+    with virtual_time():
+        async with table(setup, redis) as here:
+            if end == "answer":
+                here.service.script.ask(events=[40.0, *TURN])
+            else:
+                here.service.script.ask(status=429, delay=40.0, headers={"Retry-After": "3600"})
+            status, body, _ = await here.page.post(here.body())
+            assert status == 200
+            assert body.startswith(b": keep-alive\n\n: keep-alive\n\n: keep-alive\n\ndata")
+            last = events(body)[-1]
+            assert last["type"] == ("finish" if end == "answer" else "error")
+
+
+@stored
+async def test_the_history_while_an_answer_comes(setup, redis):
+    """It ends with the question, on any worker, so that the page can go on."""
+    async with table(setup, redis) as here:
+        await here.ask(here.page, "before", "u0")
+        here.service.script.ask(events=ENDLESS)
+        here.service.script.ask(events=[{**TURN[0], "messageId": "m2"}, *TURN[1:]])
+        async with here.page.request(here.body()) as response:
+            head = await read_until(response)
+            _, messages = await here.far.history()
+            assert [message["id"] for message in messages][2:] == ["u1"]
+            again = {"id": "chat-1", "trigger": "regenerate-message", "message": user_message("one")}
+            assert events((await here.far.post(again))[1])[-1]["type"] == "finish"
+            assert events(head + await response.read())[-1] == {"type": "abort"}
+        _, messages = await here.far.history()
+        assert [message["id"] for message in messages][2:] == ["u1", "m2"]
+
+
+@pytest.mark.parametrize("setup", REDIS)
+async def test_what_redis_holds_is_no_secret(setup, redis, redis_client):
+    """No key, no thread and no user is in a running answer or in its keys' names."""
+    async with table(setup, redis) as here:
+        here.service.script.ask(events=SLOW, **THREAD)
+        here.page.user = "ada@private.example"
+        async with here.page.request(here.body()) as response:
+            await read_until(response)
+            await asyncio.sleep(0.3)
+            seen = b""
+            async for key in redis_client.scan_iter(match="*streams*"):
+                kind = await redis_client.type(key)
+                value = await (redis_client.xrange(key) if kind == b"stream" else redis_client.get(key))
+                seen += key + repr(value).encode()
+            await response.read()
+    assert b"Hello" in seen
+    for secret in (
+        b"thread_77",
+        b"thread_key",
+        b"ada@private",
+        b"chat-1",
+        here.service.assistant_key.encode(),
+    ):
+        assert secret not in seen
+
+
+@pytest.mark.parametrize("setup", REDIS)
+async def test_redis_is_away(setup, redis, redis_server, caplog):
+    """The answer goes to its reader alone; a Stop is refused, since it may not reach the answer."""
+    from redis.asyncio import Redis
+
+    async with Redis(host="127.0.0.1", port=1) as nowhere, table(setup.partition("+")[0], redis) as here:
+        relay = Relay(
+            here.desk.session, secrets=[SECRET], user=x_user, streams=RedisStreamStore(nowhere, timeout=1)
+        )
+        async with serving(Starlette(routes=relay.routes())) as address, aiohttp.ClientSession() as http:
+            page = Page(http, address)
+            here.service.script.ask(events=TURN)
+            assert (await here.ask(page))[-1]["type"] == "finish"
+            assert (await page.resume())[0] == 204
+            assert await page.stop() == 503
+    assert any("reader alone" in record.message for record in caplog.records)
+
+
+async def test_a_worker_dies(redis_client):
+    """Readers on other workers get the part, an error and the end; the next question is asked."""
+    store = RedisStreamStore(redis_client, timeout=20)
+    async with desk(streams=store) as here:
+        from mintlify_async.contrib.relay.running_answers import chat_key
+
+        key = chat_key("ada", "chat-1")
+        await store.begin(key, "dead")
+        await store.describe(key, "dead", json.dumps({"question": "u1", "progress": {}}))
+        await store.write(key, "dead", b'data: {"type":"start"}\n\n', at=0, ended=False)
+        status, body = await here.page.resume()
+        assert (status, [event["type"] for event in events(body)]) == (200, ["start", "error"])
+        status, body = await here.page.resume(params={"after": "u1"})
+        assert (status, [event["type"] for event in events(body)]) == (200, ["start", "error"])
+        assert (await here.page.resume())[0] == 204
+        await here.page.ask(user_message("two", "u2"))
+
+
+def test_levels():
+    """The relay's records reach a plain server's log."""
+    assert logging.getLogger("mintlify_async.relay").isEnabledFor(logging.WARNING)

@@ -1,0 +1,42 @@
+"""The example bots, each as a program of its own: one question is answered, and SIGTERM ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+from fake_chats import QUESTION, FakeDiscord, FakeSlack, FakeTelegram
+from program_kit import running
+
+from mintlify_async.testing import LocalService
+
+pytestmark = pytest.mark.real
+BOTS = {
+    "slack_bot.py": (FakeSlack, "slack_bolt"),
+    "discord_bot.py": (FakeDiscord, "discord"),
+    "telegram_bot.py": (FakeTelegram, "aiogram"),
+}
+
+
+@pytest.mark.parametrize("program", BOTS)
+async def test_a_question_is_answered(program, tmp_path):
+    """The whole answer is shown, with what is below it; the program ends with status 0 and no traceback."""
+    platform, module = BOTS[program]
+    if module != "discord":  # importing discord warns
+        pytest.importorskip(module, reason=f"{module} is not installed")
+    async with LocalService() as service, platform() as chat:
+        service.script.ask(text="Press the button.", sources=["/login"])
+        prelude, environment = chat.prelude.format(url=chat.url), chat.environment
+        async with running(program, service, tmp_path, prelude, **environment) as bot, asyncio.timeout(60):
+            while (
+                not any("/login" in text for text in chat.texts.values()) and bot.process.returncode is None
+            ):
+                await asyncio.sleep(0.05)
+            status, errors = await bot.end(signal.SIGTERM)
+    shown = "\n".join(chat.texts.values())
+    assert "Press the button." in shown, errors
+    assert [request.json["messages"][-1]["parts"][0]["text"] for request in service.requests.of("ask")] == [
+        QUESTION
+    ]
+    assert (status, "Traceback" in errors, "Unclosed" in errors) == (0, False, False), errors

@@ -1,0 +1,211 @@
+"""The one fact about a request: whatever ends it, it is known whether its first byte was written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from mintlify_async import (
+    APIConnectionError,
+    MemoryStore,
+    MintlifySession,
+    RateLimitError,
+    RetryPolicy,
+    StateError,
+    Timeouts,
+)
+from mintlify_async.http.sending import Sending
+from mintlify_async.jobs.open_claims import Ledger
+from mintlify_async.protocol.calls import create_job_call
+from mintlify_async.testing.virtual_time import virtual_time
+
+HERE = "127.0.0.1"
+
+
+def post(session, sending, timeout=60.0):
+    """Send a request for a job as the agent API does."""
+    call = create_job_call(session.options, "x", timeout=timeout)
+    return session._agent.http.job(call, sending=sending)
+
+
+@pytest.fixture
+async def silent_port():
+    """A port that accepts connections and says nothing: a TLS handshake with it never ends."""
+    writers = []
+
+    async def accept(_, writer):
+        writers.append(writer)
+
+    server = await asyncio.start_server(accept, HERE, 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    for writer in writers:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    await server.wait_closed()
+
+
+def connecting(port, **options):
+    return MintlifySession(
+        base_url=f"https://{HERE}:{port}", admin_key="mint_test_admin_key", project_id="docs", **options
+    )
+
+
+async def ended(how, session, task):
+    """End *task* from outside while it connects."""
+    await asyncio.sleep(0.1)
+    if how == "cancelled":
+        task.cancel()
+    else:
+        await session.close()
+    with pytest.raises((asyncio.CancelledError, StateError)):
+        await task
+    await session.close()
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+async def test_nothing_is_sent_while_connecting_whatever_ends_it(silent_port, how):
+    """A handshake that never ends is left by a cancellation, or by closing the session."""
+    session, sending = connecting(silent_port), Sending()
+    await ended(how, session, asyncio.ensure_future(post(session, sending)))
+    assert sending.sent_at is None
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+async def test_a_creation_that_ends_while_it_connects_leaves_its_key_free(silent_port, how):
+    """D1: the key was burnt for good, although no byte was written."""
+    ledger = MemoryStore()
+    session = connecting(silent_port, ledger=ledger)
+    await ended(how, session, asyncio.ensure_future(session.create_job("p", dedupe_key="k")))
+    assert not await Ledger(ledger).open_claims()
+
+
+async def test_a_follow_up_that_ends_while_it_connects_leaves_its_key_free(silent_port):
+    """D1, of ``send``; the job's handle is not armed, either."""
+    ledger = MemoryStore()
+    session = connecting(silent_port, ledger=ledger, timeouts=Timeouts(connect=0.05))
+    job = session.job("job_1")
+    task = asyncio.ensure_future(job.send("p", dedupe_key="k"))
+    await ended("cancelled", session, task)
+    assert not await Ledger(ledger).open_claims()
+    assert not job.ref.awaiting_turn
+
+
+async def test_the_hook_is_awaited_when_the_connection_is_there_and_nothing_was_sent(service):
+    """The request waits for it, and its date is that of the first byte."""
+    dates = []
+
+    async def hook():
+        await asyncio.sleep(0.05)
+        dates.append(sending.sent_at)
+        assert not service.requests
+
+    sending = Sending(hook)
+    async with service.session() as session:
+        await post(session, sending)
+    assert dates == [None]
+    assert sending.sent_at is not None
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("the disk is full"), StateError("the claim is lost"), ValueError("x")]
+)
+async def test_a_hook_that_fails_sends_nothing_and_its_error_is_raised(service, error):
+    """The error is the hook's own, and there is no second attempt."""
+    hooks = []
+
+    async def hook():
+        hooks.append(1)
+        raise error
+
+    sending = Sending(hook)
+    async with service.session() as session:
+        with pytest.raises(type(error)) as caught:
+            await post(session, sending)
+    assert caught.value is error
+    assert hooks == [1]
+    assert sending.sent_at is None
+    assert not service.requests
+
+
+async def test_a_hook_that_is_not_over_within_ten_seconds_sends_nothing(service):
+    """A store that stands still does not hold the request until its own limit."""
+    with virtual_time():
+        began = asyncio.get_running_loop().time()
+        sending = Sending(asyncio.Event().wait)
+        async with service.session() as session:
+            with pytest.raises(StateError, match="within 10 s; nothing was sent"):
+                await post(session, sending)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(10, abs=0.1)
+    assert sending.sent_at is None
+    assert not service.requests
+
+
+@pytest.mark.parametrize("how", ["cancelled", "closed", "limit"])
+async def test_an_attempt_that_ends_in_its_hook_sends_nothing_even_if_the_hook_goes_on(service, how):
+    """Whoever ends an attempt seals it: a sealed body never writes."""
+    left = asyncio.Event()
+
+    async def hook():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        left.set()  # and returns, as if it might be sent now
+
+    sending = Sending(hook)
+    session = service.session(retry=RetryPolicy(attempts=1))
+    task = asyncio.ensure_future(post(session, sending, timeout=0.2 if how == "limit" else 60.0))
+    if how == "limit":
+        with pytest.raises(APIConnectionError) as caught:
+            await task
+        assert caught.value.sent == "no"
+        await session.close()
+    else:
+        await ended(how, session, task)
+    await asyncio.wait_for(left.wait(), 2)
+    await asyncio.sleep(0.05)
+    assert sending.sent_at is None
+    assert not service.requests
+
+
+async def test_a_refusal_that_is_retried_no_longer_counts_and_is_told_before_the_pause(service):
+    """After a 429 nothing is on its way until the next attempt's first byte."""
+    service.script.create_job(status=429, headers={"Retry-After": "30"})
+    steps = []
+
+    async def hook():
+        steps.append(("first byte", sending.sent_at))
+
+    async def again():
+        steps.append(("again", sending.sent_at))
+
+    sending = Sending(hook, again)
+    with virtual_time():
+        async with service.session() as session:
+            await post(session, sending)
+    assert steps == [("first byte", None), ("again", None), ("first byte", None)]
+    assert sending.sent_at is not None
+
+
+async def test_a_refusal_without_another_attempt_was_sent(service):
+    """The error says what came of it; the fact, that it was sent."""
+    service.script.create_job(status=429)
+    sending = Sending()
+    async with service.session(retry=RetryPolicy(attempts=1)) as session:
+        with pytest.raises(RateLimitError):
+            await post(session, sending)
+    assert sending.sent_at is not None
+
+
+async def test_a_body_of_an_earlier_attempt_never_writes():
+    """Its hook may still run when the next attempt has begun."""
+    sending = Sending()
+    first = sending.begin()
+    second = sending.begin()
+    with pytest.raises(ConnectionAbortedError):
+        await sending.first_byte(first)
+    assert sending.sent_at is None
+    await sending.first_byte(second)
+    assert sending.sent_at is not None

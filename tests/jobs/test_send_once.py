@@ -1,0 +1,468 @@
+"""At most once: a key's request is sent once, and a key is free again when nothing was started."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import anyio
+import pytest
+from attrs import evolve
+
+from mintlify_async import (
+    ConfigurationError,
+    JobRef,
+    Ledger,
+    MemoryStore,
+    OutcomeUnknownError,
+    PollPolicy,
+    RateLimitError,
+    SQLiteStore,
+    StateError,
+)
+from mintlify_async.errors import APIStatusError
+from mintlify_async.http.sending import Sending
+from mintlify_async.jobs.claims import Claim, ClaimLostError, request_parts
+from mintlify_async.jobs.send_once import OnceSender, Recordings, had_no_effect
+from mintlify_async.storage.store import Snapshot
+from mintlify_async.testing import JobLife, LocalService, Reset
+
+
+class Troubled(MemoryStore):
+    """A store in memory whose steps can fail, hang, or lose their answer; it notes each state."""
+
+    def __init__(self):
+        super().__init__()
+        self.trouble = None  # called with the folder and the state before each write
+        self.lost = 0  # so many writes are made, and their answers are lost
+        self.states = []
+
+    async def write(self, changes, **further):
+        states = [(b"sending" in value and "sending") or (b"done" in value and "done") or "claimed"
+                  for value in changes.values() if value is not None] or ["released"]  # fmt: skip
+        if self.trouble is not None:
+            await self.trouble(states[0])
+        written = await super().write(changes, **further)
+        if written:
+            self.states.append(states[0])
+        if self.lost:
+            self.lost -= 1
+            raise StateError("no answer")
+        return written
+
+
+def failing(state, seconds):
+    """Let every write of *state* fail for so many seconds from now on."""
+    end = asyncio.get_running_loop().time() + seconds
+
+    async def trouble(given):
+        if given == state and asyncio.get_running_loop().time() < end:
+            raise StateError("the file is locked")
+
+    return trouble
+
+
+async def unless_closed(step):
+    await step
+
+
+def claim(key="k", **further):
+    parts = request_parts(base_url="", project_id="docs", prompt="Fix it", extra_body={})
+    return Claim(
+        key=key, operation="create_job", parts=parts, token="", lease=further.pop("lease", 65.0), **further
+    )
+
+
+class Post:
+    """A POST that is counted, by the bytes that it writes."""
+
+    def __init__(self, outcome="job_1", *, connects=0.0, answers=0.0):
+        self.outcome, self.connects, self.answers, self.count = outcome, connects, answers, 0
+
+    async def __call__(self, sending):
+        attempt = sending.begin()
+        try:
+            await asyncio.sleep(self.connects)
+            try:
+                await sending.first_byte(attempt)
+            except ConnectionAbortedError:
+                raise sending.failure or StateError("sealed") from None
+            self.count += 1
+            await asyncio.sleep(self.answers)
+        finally:
+            sending.seal()
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+def once(store):
+    return OnceSender(store, Recordings(), unless_closed)
+
+
+def send(store, post, **further):
+    return once(store).send(claim(**further), post, str)
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+# With every store ------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+async def store(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryStore()
+    elif request.param == "sqlite":
+        yield SQLiteStore(tmp_path / "ledger.db")
+    else:
+        from mintlify_async.contrib.redis import RedisStore
+
+        async with request.getfixturevalue("redis_server").client() as client:
+            yield RedisStore(client)
+
+
+async def test_racers_make_one_post(store):
+    """Of twenty calls at once one sends, and all get its result; so does every later call."""
+    post = Post(answers=0.05)
+    assert await asyncio.gather(*(send(store, post) for _ in range(20))) == ["job_1"] * 20
+    assert await send(store, post) == "job_1"
+    assert post.count == 1
+    assert await Ledger(store).open_claims() == []
+    assert (await Ledger(store).find("k")).result == "job_1"
+
+
+async def test_what_had_no_effect_frees_the_key(store):
+    """A refusal, a redirect, and what ends before the first byte; the next call sends."""
+    for error in (
+        APIStatusError("bad", status=400),
+        APIStatusError("moved", status=307),
+        RateLimitError("x", status=429),
+    ):
+        with pytest.raises(APIStatusError):
+            await send(store, Post(error))
+    never = Post(connects=60)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(send(store, never), 0.1)
+    assert await Ledger(store).find("k") is None
+    post = Post()
+    assert await send(store, post) == "job_1"
+    assert (never.count, post.count) == (0, 1)
+
+
+async def test_people_close_what_is_open(store):
+    """Listed, resolved once, forgotten; and keys of any text."""
+    ledger = Ledger(store)
+    for key in ("a/b", "é {x}", "c"):
+        with pytest.raises(OutcomeUnknownError):
+            await send(store, Post(OutcomeUnknownError("?", operation="create_job")), key=key)
+    listed = await ledger.open_claims()
+    assert sorted((one.key, one.state) for one in listed) == [
+        ("a/b", "sending"),
+        ("c", "sending"),
+        ("é {x}", "sending"),
+    ]
+    await ledger.resolve("a/b", "job_7")
+    await ledger.resolve("a/b", "job_7")
+    for key in ("a/b", "unknown"):
+        with pytest.raises(ConfigurationError, match="no open claim"):
+            await ledger.resolve(key, "job_8")
+    with pytest.raises(ConfigurationError):
+        await ledger.resolve("c", "")
+    await ledger.forget("é {x}")
+    assert [one.key for one in await ledger.open_claims()] == ["c"]
+    post = Post()
+    assert await send(store, post, key="a/b") == "job_7"
+    assert await send(store, post, key="é {x}") == "job_1"
+    assert post.count == 1
+
+
+# In virtual time -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def troubled(virtual):
+    return Troubled()
+
+
+async def test_the_states_of_a_claim(troubled):
+    """Claimed, sending just before the first byte, done."""
+    assert await send(troubled, Post()) == "job_1"
+    assert troubled.states == ["claimed", "sending", "done"]
+
+
+async def test_a_record_is_retried_for_a_minute(troubled):
+    """D2: after 8 s without the file, 20 of 20 paid jobs are recorded; their callers wait 5 s."""
+    troubled.trouble = failing("done", 8)
+    senders, began = once(troubled), now()
+    sent = await asyncio.gather(*(senders.send(claim(f"k{n}"), Post(f"job_{n}"), str) for n in range(20)))
+    assert sent == [f"job_{n}" for n in range(20)]
+    assert now() - began == pytest.approx(5, abs=0.1)
+    await asyncio.sleep(5)
+    assert [(await Ledger(troubled).find(f"k{n}")).result for n in range(20)] == sent
+
+
+async def test_a_cancelled_caller_leaves_at_once_and_the_record_is_made(troubled, caplog):
+    """The log has the job's id."""
+    troubled.trouble = failing("done", 8)
+    call = asyncio.create_task(send(troubled, Post()))
+    await asyncio.sleep(1)
+    call.cancel()
+    began = now()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert now() == began
+    assert "'k': job_1 is not recorded yet" in caplog.text
+    await asyncio.sleep(10)
+    assert (await Ledger(troubled).find("k")).result == "job_1"
+
+
+@pytest.mark.parametrize(("seconds", "recorded"), [(3, True), (100, False)])
+async def test_close_waits_for_the_record(troubled, caplog, seconds, recorded):
+    """At most 5 s; then it is given up, and the log says so."""
+    senders = once(troubled)
+    troubled.trouble = failing("done", seconds)
+    call = asyncio.create_task(senders.send(claim(), Post(), str))
+    await asyncio.sleep(0.1)
+    call.cancel()
+    began = now()
+    await senders.recordings.close()
+    await asyncio.sleep(0)
+    assert now() - began == pytest.approx(min(5, seconds), abs=1.1)
+    assert ((await Ledger(troubled).find("k")).result == "job_1") is recorded
+    assert ("resolve its key: the session was closed" in caplog.text) is not recorded
+    assert call.cancelled()
+
+
+async def test_a_record_that_cannot_be_made_is_given_up_after_a_minute(troubled, caplog):
+    """The job is returned all the same; the key stays, and is never sent again."""
+    troubled.trouble = failing("done", 1e9)
+    assert await send(troubled, Post()) == "job_1"
+    await asyncio.sleep(70)
+    assert "job_1 was not recorded; resolve its key" in caplog.text
+    with pytest.raises(OutcomeUnknownError):
+        await send(troubled, Post())
+
+
+async def test_a_release_is_retried_and_its_caller_does_not_wait(troubled):
+    """A quarter of a second; the service's error is raised, not the store's."""
+    troubled.trouble = failing("released", 20)
+    began = now()
+    with pytest.raises(APIStatusError):
+        await send(troubled, Post(APIStatusError("bad", status=400)))
+    assert now() - began == pytest.approx(0.25, abs=0.01)
+    await asyncio.sleep(25)
+    assert await Ledger(troubled).find("k") is None
+
+
+async def test_a_claim_whose_answer_was_lost_does_not_burn_the_key(troubled):
+    """D4: nothing was sent, so the claim is deleted, and the next call sends at once."""
+    troubled.lost = 1
+    began = now()
+    with pytest.raises(StateError):
+        await send(troubled, Post())
+    post = Post()
+    assert await send(troubled, post) == "job_1"
+    assert post.count == 1
+    assert now() - began < 1
+
+
+@pytest.mark.parametrize("moment", ["claimed", "sending"])
+@pytest.mark.parametrize("how", ["task", "scope"])
+async def test_cancelled_while_a_state_is_written(troubled, moment, how):
+    """Nothing was sent, and the key is free; by asyncio's cancellation and by anyio's."""
+
+    async def hang(state):
+        if state == moment:
+            await asyncio.sleep(3)
+
+    troubled.trouble = hang
+    post = Post()
+    if how == "task":
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(send(troubled, post), 1)
+    else:
+        with anyio.move_on_after(1):
+            await send(troubled, post)
+    await asyncio.sleep(5)
+    assert post.count == 0
+    assert await Ledger(troubled).find("k") is None
+
+
+async def test_a_state_that_cannot_be_written_sends_nothing(troubled):
+    """The first byte waits for it; afterwards the key is free."""
+    troubled.trouble = failing("sending", 5)
+    post = Post()
+    with pytest.raises(StateError, match="locked"):
+        await send(troubled, post)
+    assert post.count == 0
+    assert await Ledger(troubled).find("k") is None
+
+
+async def test_a_loser_says_for_whom_it_waits(troubled, caplog):
+    """Trial 4: a process was killed; one line at once, and in the end the outcome is unknown."""
+    dead = asyncio.create_task(send(troubled, Post(answers=1e6)))
+    await asyncio.sleep(0.1)
+    began = now()
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(OutcomeUnknownError, match="never recorded") as caught,
+    ):
+        await send(troubled, Post())
+    assert now() - began == pytest.approx(125, abs=2)
+    (line,) = [one.getMessage() for one in caplog.records]
+    assert line == "waiting up to 125 s for another call's create_job with dedupe_key 'k', which is sending"
+    assert caught.value.reason == "not_recorded"
+    dead.cancel()
+    await asyncio.wait([dead])
+
+
+async def test_a_takeover_of_a_live_holder(troubled):
+    """It has not begun to send when its lease ends: the other call sends, and both get its job."""
+    slow, quick = Post("job_slow", connects=100), Post("job_quick")
+    holder = asyncio.create_task(send(troubled, slow, lease=5))
+    await asyncio.sleep(0.1)
+    began = now()
+    assert await send(troubled, quick) == "job_quick"
+    assert now() - began == pytest.approx(5, abs=1)
+    assert await holder == "job_quick"
+    assert (slow.count, quick.count) == (0, 1)
+
+
+async def test_a_loser_sends_when_the_winner_was_refused(troubled):
+    """One of those that wait; the others get its job."""
+    refused, post = Post(APIStatusError("bad", status=400), answers=5), Post(answers=5)
+    winner = asyncio.create_task(send(troubled, refused))
+    await asyncio.sleep(1)
+    assert await asyncio.gather(*(send(troubled, post) for _ in range(5))) == ["job_1"] * 5
+    with pytest.raises(APIStatusError):
+        await winner
+    assert (refused.count, post.count) == (1, 1)
+
+
+async def test_a_store_whose_clock_is_set_back_ends_a_wait_all_the_same(virtual):
+    """The loop's time limits it, too."""
+
+    class Back(MemoryStore):
+        back = 0.0
+
+        async def read(self, keys):
+            snapshot = await super().read(keys)
+            return Snapshot(records=snapshot.records, now=snapshot.now - self.back)
+
+    store = Back()
+    dead = asyncio.create_task(send(store, Post(answers=1e6)))
+    await asyncio.sleep(1)
+    loser, began = asyncio.create_task(send(store, Post())), now()
+    await asyncio.sleep(10)
+    store.back = 86_400.0
+    with pytest.raises(OutcomeUnknownError):
+        await loser
+    assert now() - began == pytest.approx(125, abs=3)
+    dead.cancel()
+    await asyncio.wait([dead])
+
+
+def test_the_fact_decides_what_had_no_effect():
+    """Whether a byte was written, and then only a refusal."""
+    sending = Sending()
+    assert had_no_effect(RuntimeError(), sending)
+    sending.sent_at = 1.0
+    assert not had_no_effect(asyncio.CancelledError(), sending)
+    assert not had_no_effect(APIStatusError("x", status=500), sending)
+    assert had_no_effect(APIStatusError("x", status=404), sending)
+
+
+# Through a session -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def service(virtual):
+    async with LocalService() as service:
+        yield service
+
+
+async def test_a_retry_after_a_429_is_claimed_again_meanwhile(service, troubled):
+    """Nothing is under way in the pause, so a kill in it burns no key."""
+    service.script.create_job(status=429, headers={"Retry-After": "20"})
+    async with service.session(ledger=troubled) as session:
+        creating = asyncio.create_task(session.create_job("Fix it", dedupe_key="k"))
+        await asyncio.sleep(5)
+        assert (await Ledger(troubled).find("k")).state == "claimed"
+        await creating
+    assert troubled.states == ["claimed", "sending", "claimed", "sending", "done"]
+
+
+@pytest.mark.parametrize("operation", ["create", "send"])
+async def test_a_session_that_is_closed_records_what_was_paid(service, troubled, operation):
+    """``close()`` waits for the answer's record, and the handle is there for who has it."""
+    troubled.trouble = failing("done", 3)
+    async with service.session(ledger=troubled) as session:
+        job = session.job("job_1")
+        if operation == "send":
+            await session.create_job("Fix it")
+        call = (
+            session.create_job("x", dedupe_key="k")
+            if operation == "create"
+            else job.send("x", dedupe_key="k")
+        )
+        task = asyncio.create_task(call)
+        await service.until(lambda running: len(running.requests) == (1 if operation == "create" else 2))
+        await asyncio.sleep(0.5)
+    result = (await Ledger(troubled).find("k")).result
+    assert result == "job_1" if operation == "create" else JobRef.parse(result).awaiting_turn
+    assert (await task).id == "job_1"
+
+
+async def test_a_follow_up_that_was_resolved_by_hand_is_guarded(service):
+    """A person has given the job's id: the turn waits for a window from then on."""
+    store = MemoryStore()
+    async with service.session(ledger=store, poll=PollPolicy()) as session:
+        job = await session.create_job("Fix it")
+        service.script.send_message(fault=Reset(), life=JobLife(seconds=5))
+        with pytest.raises(OutcomeUnknownError):
+            await job.send("More", dedupe_key="k")
+        await Ledger(store).resolve("k", job.id)
+        turn = await job.send("More", dedupe_key="k")
+        assert turn.ref.awaiting_turn
+        assert len(service.requests.of("send_message")) == 1
+
+
+async def test_a_known_key_is_not_looked_at(service):
+    """``on_active="raise"`` looks before a new follow-up only."""
+    async with service.session(ledger=MemoryStore()) as session:
+        job = await session.create_job("Fix it")
+        await job
+        await job.send("More", dedupe_key="k", on_active="raise")
+        looks = len(service.requests.of("get_job"))
+        await job.send("More", dedupe_key="k", on_active="raise")
+        assert len(service.requests.of("get_job")) == looks
+
+
+async def test_a_key_needs_a_ledger(service):
+    """Nothing is sent, and the error says what to pass; a store that is none is refused at once."""
+    async with service.session() as session:
+        with pytest.raises(ConfigurationError, match="SQLiteStore"):
+            await session.create_job("Fix it", dedupe_key="k")
+    with pytest.raises(ConfigurationError, match="ledger must be a store"):
+        service.session(ledger="ledger.db")
+    assert service.requests == []
+
+
+async def test_a_cancelled_run_leaves_the_reference_in_the_log(service, caplog):
+    """Trial 6: ``wait_for(run_job(…))`` lost a paid job without a trace."""
+    async with service.session() as session:
+        service.script.job(seconds=600)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(session.run_job("Fix it"), 10)
+        (text,) = [one.args[0] for one in caplog.records if "run_job was cancelled" in one.getMessage()]
+        assert session.job(text).id == "job_1"
+
+
+async def test_a_lost_claim_is_told_apart(troubled):
+    """An error of the claim is not the caller's: it begins again."""
+    assert issubclass(ClaimLostError, StateError)
+    with pytest.raises(ClaimLostError):
+        await once(troubled)._set_state(evolve(claim(), token="x"), "sending")

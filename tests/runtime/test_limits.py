@@ -1,0 +1,169 @@
+"""A block that ends in time or by another task: beside cancellations, and after a loop that stood still."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+import time
+
+import pytest
+
+from mintlify_async.runtime.limits import TimeLimit
+
+
+def in_seconds(seconds: float) -> TimeLimit:
+    return TimeLimit(asyncio.get_running_loop().time() + seconds)
+
+
+async def test_the_time_ends_the_block(virtual) -> None:
+    """When the loop's time reaches it, ``TimeoutError`` leaves the block, and the task is not cancelled."""
+    with pytest.raises(TimeoutError):
+        async with in_seconds(5) as limit:
+            await asyncio.sleep(60)
+    task = asyncio.current_task()
+    assert task is not None
+    assert (limit.over, limit.ended, virtual.now(), task.cancelling()) == (True, False, 5.0, 0)
+    await asyncio.sleep(0)  # nothing of it comes after
+
+
+async def test_a_block_that_is_over_is_left_alone(virtual) -> None:
+    """Neither its time nor a late call of ``end`` cancels what follows the block."""
+    async with in_seconds(5) as limit:
+        await asyncio.sleep(0)
+    limit.end()
+    await asyncio.sleep(60)
+
+
+async def test_a_block_that_was_ended_before_it_was_entered() -> None:
+    """``end`` before the block ends it at its first suspension."""
+    limit = TimeLimit()
+    limit.end()
+    with pytest.raises(TimeoutError):
+        async with limit:
+            await asyncio.sleep(3600)
+
+
+async def test_end_that_comes_with_the_result_does_no_harm() -> None:
+    """Ended in the very step in which it gets what it waits for, the block may end well."""
+    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def both() -> None:
+        done.set_result(7)
+        limit.end()
+
+    async with TimeLimit() as limit:
+        asyncio.get_running_loop().call_soon(both)
+        assert await done == 7
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_another_task_ends_it() -> None:
+    """``end`` from another task is a ``TimeoutError`` in the block; twice is once."""
+    limit = TimeLimit()
+    for _ in range(2):
+        asyncio.get_running_loop().call_soon(limit.end)
+    with pytest.raises(TimeoutError):
+        async with limit:
+            await asyncio.sleep(3600)
+    assert limit.ended
+
+
+@pytest.mark.parametrize("first", ["end", "cancel"])
+async def test_a_cancelled_task_stays_cancelled(first: str) -> None:
+    """Who cancels the task in the same step wins, whichever came first."""
+    entered = asyncio.Event()
+    limit = TimeLimit()
+
+    async def work() -> None:
+        async with limit:
+            entered.set()
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(work())
+    await entered.wait()
+    if first == "end":
+        limit.end()
+        asyncio.get_running_loop().call_soon(task.cancel)
+    else:
+        task.cancel()
+        limit.end()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_one_inside_another(virtual) -> None:
+    """The outer block ends, though the inner one had a time of its own."""
+    with pytest.raises(TimeoutError):
+        async with in_seconds(1) as outer, in_seconds(2) as inner:
+            await asyncio.sleep(60)
+    assert (outer.over, inner.over, virtual.now()) == (True, False, 1.0)
+
+
+async def test_beside_asyncios_own(virtual) -> None:
+    """``asyncio.wait_for`` around it keeps its own ``TimeoutError``."""
+    limit = in_seconds(3600)
+
+    async def work() -> None:
+        async with limit:
+            await asyncio.sleep(7200)
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(work(), 1)
+    assert (limit.over, virtual.now()) == (False, 1.0)
+
+
+@pytest.mark.parametrize("at", [None, math.inf])
+async def test_never(at: float | None) -> None:
+    """None and infinity set no timer."""
+    async with TimeLimit(at) as limit:
+        await asyncio.sleep(0)
+    assert not limit.over
+
+
+async def test_a_time_that_has_come_already() -> None:
+    """A block whose time is past ends by itself."""
+    with pytest.raises(TimeoutError):
+        async with in_seconds(-1):
+            await asyncio.sleep(3600)
+
+
+async def test_another_error_passes() -> None:
+    """What the block itself raises leaves it as it is, also when it was ended."""
+
+    async def work() -> None:
+        async with TimeLimit() as limit:
+            asyncio.get_running_loop().call_soon(limit.end)
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                raise KeyError
+
+    with pytest.raises(KeyError):
+        await work()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+
+
+@pytest.mark.parametrize("sort", [TimeLimit, asyncio.timeout_at])
+async def test_what_has_arrived_is_read_before_the_limit_counts(sort) -> None:
+    """A loop that stood still past the limit reads its sockets first; asyncio's own timeout does not."""
+    ours, theirs = socket.socketpair()
+
+    def stand_still() -> None:
+        time.sleep(0.02)
+        theirs.send(b"answer")
+
+    reader, writer = await asyncio.open_connection(sock=ours)
+    try:
+        async with sort(asyncio.get_running_loop().time() + 0.01):
+            asyncio.get_running_loop().call_soon(stand_still)
+            read = await reader.read(100)
+    except TimeoutError:
+        read = b"lost"
+    assert read == (b"answer" if sort is TimeLimit else b"lost")
+    theirs.close()
+    writer.close()
+    await writer.wait_closed()

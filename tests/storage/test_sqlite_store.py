@@ -1,0 +1,406 @@
+"""SQLiteStore: the shared cases, the file, its lock, and damage."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from mintlify_async.errors import ConfigurationError, StateError
+from mintlify_async.storage import Snapshot, SQLiteStore, Store, change, sqlite_file
+from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.child_process import child_environment
+from tests.support.store_cases import A, B, StoreCases, put, values
+
+
+class TestSQLiteStore(StoreCases):
+    """The cases of every store."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return SQLiteStore(tmp_path / "store.db")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> SQLiteStore:
+    return SQLiteStore(path)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another connection has the file's lock."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+def execute(path: Path, statement: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def content_of(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def write_diary(path: Path) -> bytes:
+    path.write_bytes(b"Dear diary, " * 100)
+    return content_of(path)
+
+
+def count(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], None]:
+    number = int(snapshot.records[A].value) if A in snapshot.records else 0
+    return {A: b"%d" % (number + 1)}, None
+
+
+# The file
+
+
+async def test_a_relative_path_is_absolute_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A daemon that changes its directory goes on with the same file (D3)."""
+    monkeypatch.chdir(tmp_path)
+    store = SQLiteStore("store.db")
+    await put(store, A)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert await values(store, A) == {A: b"1"}
+    assert not list(Path.cwd().iterdir())
+    assert str(tmp_path / "store.db") in repr(store)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        ":memory:",
+        b":memory:",
+        "file::memory:",
+        "file:x?mode=memory",
+        "file:x?mode=memory&cache=shared",
+        "a\0b",
+        None,
+        5,
+    ],
+)
+def test_what_names_no_file_is_refused(path: str):
+    """A database in memory would be another one for each step (D3)."""
+    with pytest.raises(ConfigurationError, match=r"in memory, use MemoryStore\(\)"):
+        SQLiteStore(path)
+
+
+async def test_a_new_file_is_private(store: SQLiteStore, path: Path):
+    """It contains keys of threads."""
+    await put(store, A)
+    assert mode_of(path) == 0o600
+
+
+async def test_a_folder_that_does_not_exist(tmp_path: Path):
+    """The error names the path; no folder is made."""
+    with pytest.raises(StateError, match=r"missing/store\.db' cannot be used"):
+        await put(SQLiteStore(tmp_path / "missing" / "store.db"), A)
+    assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize(
+    ("statement", "named"),
+    [
+        ("UPDATE mintlify_async SET version = 99", "format version store 99, and .* reads store 1"),
+        ("DELETE FROM mintlify_async", "no format version"),
+        ("INSERT INTO mintlify_async VALUES ('ledger', 1)", "format version .*ledger 1"),
+    ],
+)
+async def test_a_file_of_another_version_is_refused(
+    store: SQLiteStore, path: Path, statement: str, named: str
+):
+    """Older or newer, it is not changed; the error says what to do."""
+    await put(store, A)
+    execute(path, statement)
+    content = content_of(path)
+    with pytest.raises(StateError, match=named) as caught:
+        await put(store, B)
+    assert "another file" in str(caught.value)
+    assert content_of(path) == content
+
+
+async def test_a_file_of_something_else_is_refused(store: SQLiteStore, path: Path):
+    """Neither another program's tables nor text are touched."""
+    execute(path, "CREATE TABLE notes (text TEXT)")
+    with pytest.raises(StateError, match="no format version"):
+        await put(store, A)
+    diary = write_diary(path)
+    with pytest.raises(StateError, match="not a database"):
+        await put(store, A)
+    assert content_of(path) == diary
+
+
+@pytest.mark.parametrize(
+    "change_row",
+    [
+        "value = 5",
+        "value = 'text'",
+        "version = x'00'",
+        "version = CAST(x'ff' AS TEXT)",
+        "since = 'yesterday'",
+    ],
+)
+async def test_a_damaged_record_is_told(store: SQLiteStore, path: Path, change_row: str):
+    """No TypeError, and the other records can be read (D13, p23)."""
+    await put(store, A)
+    await put(store, B, b"2")
+    execute(path, f"UPDATE records SET {change_row} WHERE key = '{A}'")
+    results = await asyncio.gather(store.read([A]), values(store, B), return_exceptions=True)
+    assert isinstance(results[0], StateError)
+    assert str(path) in str(results[0])
+    assert results[1] == {B: b"2"}
+
+
+async def test_a_full_disk_is_told_as_one(store: SQLiteStore, path: Path):
+    """SQLite itself rolls back then; the error is the disk's, and nothing was changed."""
+    await put(store, A)
+    execute(
+        path,
+        "CREATE TRIGGER full BEFORE INSERT ON records BEGIN "
+        "SELECT RAISE(ROLLBACK, 'database or disk is full'); END",
+    )
+    with pytest.raises(StateError, match="disk is full"):
+        await put(store, B)
+    assert await values(store, A, B) == {A: b"1"}
+
+
+# One line of steps
+
+
+async def test_a_failed_step_harms_no_other(store: SQLiteStore):
+    """Of a hundred writes in one transaction, one cannot be written."""
+    keys = [f"room/open/{number}" for number in range(100)]
+    keys[50] = "room/open/\ud800"
+    steps = [store.write({key: b""}, expected={}, version="v") for key in keys]
+    results = await asyncio.gather(*steps, return_exceptions=True)
+    assert [result for result in results if result is not True] == [results[50]]
+    assert isinstance(results[50], StateError)
+    assert len(await store.keys("room/open/")) == 99
+
+
+async def test_three_thousand_steps_at_once(store: SQLiteStore):
+    """They share commits, so none is refused."""
+    steps = [store.write({f"room/open/{n}": b""}, expected={}, version="v") for n in range(3_000)]
+    assert all(await asyncio.gather(*steps))
+    assert len(await store.keys("room/open/")) == 3_000
+
+
+async def test_steps_of_one_task_are_done_in_order(store: SQLiteStore):
+    """A step that was cancelled while it was running is done before the next, or never."""
+    for turns in range(40):
+        task = asyncio.create_task(store.write({A: b"1"}, expected={}, version="v"))
+        for _ in range(turns % 8):
+            await asyncio.sleep(0.0003)
+        task.cancel()
+        await asyncio.wait([task])
+        await store.write({A: None}, expected={}, version="w")
+        await asyncio.sleep(0.003)
+        assert await values(store, A) == {}
+
+
+async def test_two_stores_of_one_file_share_the_line(path: Path):
+    """A session's ledger and its conversations, each made with the path."""
+    first, second = SQLiteStore(path), SQLiteStore(str(path))
+    await asyncio.gather(*(change(store, [A], count) for store in (first, second) * 50))
+    assert await values(first, A) == {A: b"100"}
+
+
+async def test_time_stands_still_while_the_thread_works(store: SQLiteStore):
+    """In virtual time, a step takes no time."""
+    with virtual_time():
+        start = asyncio.get_running_loop().time()
+        await asyncio.gather(*(change(store, [A], count) for _ in range(10)))
+        assert asyncio.get_running_loop().time() == start
+
+
+# The lock
+
+
+async def test_a_lock_is_waited_for(store: SQLiteStore, path: Path):
+    """A backup of a second delays the steps, also those that came when the wait had begun."""
+    await put(store, A)
+    with locked(path):
+        steps = [asyncio.create_task(put(store, A, b"2"))]
+        await asyncio.sleep(0.6)
+        steps.append(asyncio.create_task(put(store, B, b"2")))
+        await asyncio.sleep(0.1)
+        assert not any(step.done() for step in steps)
+    await asyncio.gather(*steps)
+    assert await values(store, A, B) == {A: b"2", B: b"2"}
+
+
+async def test_a_lock_that_stays_is_told(store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch):
+    """After ten seconds (here one); each step has its own time from its first try."""
+    assert sqlite_file.BUSY_SECONDS == 10
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 1.0)
+    await put(store, A)
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    with locked(path):
+        first = asyncio.create_task(put(store, A))
+        await asyncio.sleep(0.5)
+        second = asyncio.create_task(put(store, A))
+        with pytest.raises(StateError, match="is locked"):
+            await first
+        assert 0.9 < loop.time() - start < 2.5
+        with pytest.raises(StateError, match="is locked"):
+            await second
+        assert 1.4 < loop.time() - start < 3.5
+    await put(store, A)
+
+
+async def test_cancelled_steps_on_a_locked_file_end(store: SQLiteStore, path: Path):
+    """At once, and the thread is free a quarter of a second later."""
+    await put(store, A)
+    loop = asyncio.get_running_loop()
+    with locked(path):
+        tasks = [asyncio.create_task(put(store, A, b"2")) for _ in range(60)]
+        await asyncio.sleep(0.1)
+        start = loop.time()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() for task in tasks)
+        assert loop.time() - start < 0.25
+    await put(store, B)
+    assert await values(store, A, B) == {A: b"1", B: b"1"}
+
+
+async def test_a_reader_that_delays_the_commit(store: SQLiteStore, path: Path):
+    """A long SELECT lets a transaction begin and not end; the step is done once, when it may."""
+    await put(store, A)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM records").fetchall()
+        step = asyncio.create_task(change(store, [A], count))
+        await asyncio.sleep(0.6)
+        assert not step.done()
+    await step
+    assert await values(store, A) == {A: b"2"}
+
+
+# Threads, forks and processes
+
+
+async def test_loops_in_threads_share_it(store: SQLiteStore):
+    """Four loops add fifty each."""
+
+    async def run() -> None:
+        for _ in range(50):
+            await change(store, [A], count)
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, run()) for _ in range(4)))
+    assert await values(store, A) == {A: b"200"}
+
+
+def _after_the_fork(store: SQLiteStore) -> None:
+    asyncio.run(put(store, B))
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_a_fork_has_a_thread_of_its_own(store: SQLiteStore):
+    """A worker that forks after the first step goes on in the child and in the parent."""
+    await put(store, A)
+    child = multiprocessing.get_context("fork").Process(target=_after_the_fork, args=[store])
+    child.start()
+    await asyncio.to_thread(child.join, 20)
+    assert child.exitcode == 0
+    await put(store, A, b"2")
+    assert await values(store, A, B) == {A: b"2", B: b"1"}
+
+
+_COUNT_FOREVER = """
+import asyncio, sys
+from mintlify_async.storage import SQLiteStore, change
+
+def rule(snapshot):
+    counts = {key: int(record.value) for key, record in snapshot.records.items()}
+    return {key: b"%d" % (counts.get(key, 0) + 1) for key in KEYS}, None
+
+KEYS = ["room/open/a", "room/open/b"]
+
+async def main(path, times):
+    store = SQLiteStore(path)
+    print("ready", flush=True)
+    for _ in range(times):
+        await change(store, KEYS, rule)
+        print("done", flush=True)
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+def start(path: Path, times: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _COUNT_FOREVER, str(path), str(times)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
+
+
+async def test_processes_lose_no_change(store: SQLiteStore, path: Path):
+    """Three processes add forty each."""
+    processes = [start(path, 40) for _ in range(3)]
+    for process in processes:
+        await asyncio.to_thread(process.communicate)
+        assert process.returncode == 0
+    assert await values(store, A, B) == {A: b"120", B: b"120"}
+
+
+async def test_a_killed_process_leaves_whole_steps(store: SQLiteStore, path: Path):
+    """Of each step that a kill interrupts there are both records or none; what was reported is there."""
+    said = 0
+    for delay in range(10):
+        process = start(path, 10_000)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        await asyncio.sleep(0.03 + delay * 0.007)
+        process.send_signal(signal.SIGKILL)
+        said += process.stdout.read().count("done\n")
+        process.wait()
+        process.stdout.close()
+        found = await values(store, A, B)
+        assert len(set(found.values())) <= 1
+        assert said <= int(found.get(A, b"0")) <= said + delay + 1
+
+
+def test_a_program_ends_with_its_step(path: Path):
+    """A program that ends while it waits for the lock ends soon, and says nothing on standard error."""
+    asyncio.run(put(SQLiteStore(path), A))
+    program = """
+import asyncio, sys
+from mintlify_async.storage import SQLiteStore
+
+async def main():
+    task = asyncio.create_task(SQLiteStore(sys.argv[1]).read(["room/open/a"]))
+    await asyncio.sleep(0.1)
+
+asyncio.run(main())
+"""
+    with locked(path):
+        start = time.monotonic()
+        command = [sys.executable, "-c", program, str(path)]
+        result = subprocess.run(
+            command, capture_output=True, env=child_environment(), timeout=20, check=False
+        )
+        assert (result.returncode, result.stderr) == (0, b"")
+        assert time.monotonic() - start < 8

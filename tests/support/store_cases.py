@@ -1,0 +1,282 @@
+"""The cases that every store passes: the test class of a store inherits them, and has a fixture ``store``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from mintlify_async.storage import Record, Snapshot, Store, Window, change, new_version
+
+A, B, C = "room/open/a", "room/open/b", "room/done/c"
+BLOCK = "room/blocks/all"
+
+
+async def put(store: Store, key: str, value: bytes = b"1", *, keep: float | None = None) -> str:
+    """Write a record whatever it was, and return its version."""
+    versions: list[str] = []
+
+    def rule(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], None]:
+        versions[:] = [record.version for record in snapshot.records.values()]
+        return {key: value}, None
+
+    await change(store, [key], rule, keep=keep)
+    return (await store.read([key])).records[key].version
+
+
+async def values(store: Store, *keys: str) -> dict[str, bytes]:
+    return {key: record.value for key, record in (await store.read(keys)).records.items()}
+
+
+def windows(**limits: tuple[int, float]) -> list[Window]:
+    return [Window(key=f"room/slots/{name}", amount=n, seconds=s) for name, (n, s) in limits.items()]
+
+
+class StoreCases:
+    """What :class:`mintlify_async.storage.Store` promises."""
+
+    async def test_a_record_is_read_as_it_was_written(self, store: Store):
+        """Any bytes; the version is the writer's; the store stamps its own time."""
+        value = bytes(range(256))
+        early = (await store.read([A])).now
+        assert await store.write({A: value}, expected={A: None}, version="v1")
+        snapshot = await store.read([A, B])
+        record = snapshot.records[A]
+        assert list(snapshot.records) == [A]
+        assert (record.value, record.version) == (value, "v1")
+        assert early <= record.since <= snapshot.now
+
+    async def test_nothing_is_read_of_nothing(self, store: Store):
+        """No keys, no records; the time is told all the same."""
+        snapshot = await store.read([])
+        assert not snapshot.records
+        assert snapshot.now > 1_700_000_000
+
+    async def test_a_repr_has_no_value(self, store: Store):
+        """Values may be keys of threads."""
+        await put(store, A, b"secret")
+        assert "secret" not in repr(await store.read([A])) + repr(store)
+
+    async def test_of_two_writers_one_wins(self, store: Store):
+        """The second write expects a version that is gone."""
+        assert await store.write({A: b"1"}, expected={A: None}, version="v1")
+        assert not await store.write({A: b"2"}, expected={A: None}, version="v2")
+        assert await store.write({A: b"3"}, expected={A: "v1"}, version="v3")
+        assert not await store.write({A: b"4"}, expected={A: "v1"}, version="v4")
+        assert await values(store, A) == {A: b"3"}
+
+    async def test_all_or_nothing(self, store: Store):
+        """One record of another version stops the changes of all."""
+        await store.write({A: b"1"}, expected={}, version="v1")
+        assert not await store.write({A: None, B: b"2"}, expected={A: "v1", B: "v0"}, version="v2")
+        assert await values(store, A, B) == {A: b"1"}
+        assert await store.write({A: None, B: b"2"}, expected={A: "v1", B: None}, version="v2")
+        assert await values(store, A, B) == {B: b"2"}
+
+    async def test_expected_without_change(self, store: Store):
+        """A write may depend on a record that it leaves alone."""
+        await store.write({A: b"1"}, expected={}, version="v1")
+        assert not await store.write({B: b"2"}, expected={A: "v0"}, version="v2")
+        assert await store.write({B: b"2"}, expected={A: "v1", C: None}, version="v2")
+        assert await values(store, A, B, C) == {A: b"1", B: b"2"}
+        assert (await store.read([A])).records[A].version == "v1"
+
+    async def test_a_repeated_write_is_true(self, store: Store):
+        """A writer whose answer was lost writes again, and learns that it had won."""
+        for _ in range(2):
+            assert await store.write({A: b"1", B: b"2"}, expected={A: None, B: None}, version="v1")
+        await store.write({B: b"3"}, expected={B: "v1"}, version="v2")
+        assert not await store.write({A: b"1", B: b"2"}, expected={A: None, B: None}, version="v1")
+
+    async def test_a_repeated_move_is_true(self, store: Store):
+        """The deleted half of a move needs no version."""
+        await store.write({A: b"1"}, expected={A: None}, version="v1")
+        for _ in range(2):
+            assert await store.write({A: None, C: b"1"}, expected={A: "v1", C: None}, version="v2")
+
+    async def test_a_repeated_deletion_is_not_recognized(self, store: Store):
+        """Nothing is left that could carry its version."""
+        await store.write({A: b"1"}, expected={A: None}, version="v1")
+        assert await store.write({A: None}, expected={A: "v1"}, version="v2")
+        assert not await store.write({A: None}, expected={A: "v1"}, version="v2")
+
+    async def test_keys_of_a_folder(self, store: Store):
+        """Sorted, and neither of another folder nor of another room."""
+        odd = "room/open/ü/*[?]\\ {x}"
+        for key in (B, A, C, "room/opened/d", "other/open/e", odd):
+            await put(store, key)
+        assert await store.keys("room/open/") == sorted([A, B, odd])
+        assert await store.keys("room/open/a") == [A]
+        assert await store.keys("room/none/") == []
+        assert list(await values(store, odd)) == [odd]
+        await store.write({A: None, C: None}, expected={}, version="v2")
+        assert await store.keys("room/open/") == sorted([B, odd])
+        assert await store.keys("room/done/") == []
+
+    async def test_a_record_with_keep_expires(self, store: Store):
+        """It is gone for reading, listing and writing; one without stays."""
+        await put(store, A, keep=0.05)
+        await put(store, B)
+        assert await store.keys("room/open/") == [A, B]
+        await asyncio.sleep(0.1)
+        assert await values(store, A, B) == {B: b"1"}
+        assert await store.keys("room/open/") == [B]
+        assert await store.write({A: b"2"}, expected={A: None}, version="v2")
+
+    async def test_writing_again_ends_or_renews_the_life(self, store: Store):
+        """The newest keep counts, and None is for good."""
+        for key in (A, B):
+            await put(store, key, keep=0.05)
+        await put(store, A, b"2")
+        await put(store, B, b"2", keep=60)
+        await asyncio.sleep(0.1)
+        assert await store.keys("room/open/") == [A, B]
+
+    async def test_expected_records_live_as_long(self, store: Store):
+        """A conversation's earlier turns do not expire before its newest one."""
+        version = await put(store, A, keep=0.05)
+        assert await store.write({B: b"2"}, expected={A: version, C: None}, version="v2", keep=60)
+        await asyncio.sleep(0.1)
+        assert await values(store, A, B) == {A: b"1", B: b"2"}
+
+    async def test_many_expired_records(self, store: Store):
+        """They do not pile up in the listing."""
+        for number in range(300):
+            await store.write({f"room/open/{number}": b""}, expected={}, version="v", keep=0.01)
+        await asyncio.sleep(0.02)
+        await put(store, A)
+        assert await store.keys("room/open/") == [A]
+
+    async def test_change_by_a_rule(self, store: Store):
+        """Twenty tasks add one each; none is lost."""
+
+        def more(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], int]:
+            number = int(snapshot.records[A].value) + 1 if A in snapshot.records else 1
+            return {A: b"%d" % number}, number
+
+        numbers = await asyncio.gather(*(change(store, [A], more) for _ in range(20)))
+        assert sorted(numbers) == list(range(1, 21))
+        assert await values(store, A) == {A: b"20"}
+
+    async def test_a_rule_on_an_assumption(self, store: Store):
+        """A wrong assumption costs one more call of the rule."""
+        seen: list[bool] = []
+
+        def claim(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], Record | None]:
+            seen.append(A in snapshot.records)
+            return ({}, snapshot.records[A]) if A in snapshot.records else ({A: b"mine"}, None)
+
+        free = Snapshot(records={}, now=0)
+        assert await change(store, [A], claim, snapshot=free) is None
+        record = await change(store, [A], claim, snapshot=free)
+        assert record is not None
+        assert record.value == b"mine"
+        assert seen == [False, False, True]
+
+    async def test_slots_are_counted(self, store: Store):
+        """The third of two is refused, and says when the next is free."""
+        hour = windows(a=(2, 3600))
+        first = await store.take(hour, slot=new_version(), block=BLOCK)
+        assert (first.taken, first.blocked, first.usage[0].used, first.usage[0].opens_in) == (True, 0, 1, 0)
+        assert (await store.take(hour, slot=new_version(), block=BLOCK)).taken
+        third = await store.take(hour, slot=new_version(), block=BLOCK)
+        assert (third.taken, third.usage[0].used) == (False, 2)
+        assert 3590 < third.usage[0].opens_in <= 3600
+
+    async def test_a_slot_in_all_windows_or_in_none(self, store: Store):
+        """A refusal of one limit leaves the others as they were."""
+        both = windows(a=(5, 60), b=(1, 3600))
+        assert (await store.take(both, slot=new_version(), block=BLOCK)).taken
+        assert not (await store.take(both, slot=new_version(), block=BLOCK)).taken
+        look = await store.take(both, slot=None, block=BLOCK)
+        assert [usage.used for usage in look.usage] == [1, 1]
+        assert look.usage[0].opens_in == 0 < look.usage[1].opens_in
+
+    async def test_looking_takes_nothing(self, store: Store):
+        """A look at a free window is no slot."""
+        one = windows(a=(1, 60))
+        for _ in range(3):
+            look = await store.take(one, slot=None, block=BLOCK)
+            assert (look.taken, look.usage[0].used, look.usage[0].opens_in) == (False, 0, 0)
+
+    async def test_a_slot_is_free_again_after_the_window(self, store: Store):
+        """Not before, and not much later."""
+        short = windows(a=(1, 0.2))
+        assert (await store.take(short, slot=new_version(), block=BLOCK)).taken
+        wait = (await store.take(short, slot=new_version(), block=BLOCK)).usage[0].opens_in
+        assert 0 < wait <= 0.2
+        await asyncio.sleep(wait + 0.01)
+        assert (await store.take(short, slot=new_version(), block=BLOCK)).taken
+
+    async def test_no_window_of_any_position_has_more(self, store: Store):
+        """Ten tasks take what they can for a second; each sliding window is checked afterwards."""
+        loop, stamps = asyncio.get_running_loop(), list[float]()
+        limits = windows(a=(5, 0.3), b=(8, 0.6))
+        end = loop.time() + 1.2
+
+        async def run() -> None:
+            while loop.time() < end:
+                asked = loop.time()
+                result = await store.take(limits, slot=new_version(), block=BLOCK)
+                if result.taken:
+                    stamps.append((asked + loop.time()) / 2)
+                await asyncio.sleep(0.005)
+
+        await asyncio.gather(*(run() for _ in range(10)))
+        stamps.sort()
+        assert len(stamps) >= 10
+        for amount, seconds in ((5, 0.3), (8, 0.6)):
+            pairs = zip(stamps, stamps[amount:], strict=False)
+            assert all(late - early > seconds - 0.05 for early, late in pairs)
+
+    async def test_a_taken_slot_may_be_asked_for_again(self, store: Store):
+        """A caller whose answer was lost repeats the step and takes no second slot."""
+        one, slot = windows(a=(1, 60), b=(3, 60)), new_version()
+        for _ in range(3):
+            result = await store.take(one, slot=slot, block=BLOCK)
+            assert (result.taken, [usage.used for usage in result.usage]) == (True, [1, 1])
+
+    async def test_a_refund(self, store: Store):
+        """It frees the slot in each window, once; an unknown slot is nothing."""
+        both, slot = windows(a=(1, 60), b=(2, 60)), new_version()
+        await store.take(both, slot=slot, block=BLOCK)
+        for _ in range(2):
+            await store.refund(both, slot=slot)
+            look = await store.take(both, slot=None, block=BLOCK)
+            assert [usage.used for usage in look.usage] == [0, 0]
+        await store.refund(windows(new=(1, 60)), slot="unknown")
+        assert (await store.take(both, slot=slot, block=BLOCK)).taken
+
+    async def test_a_block_refuses_all(self, store: Store):
+        """Until it expires or is deleted; it says how long."""
+        limits = windows(a=(5, 60))
+        await put(store, BLOCK, b"", keep=0.2)
+        result = await store.take(limits, slot=new_version(), block=BLOCK)
+        assert not result.taken
+        assert 0.1 < result.blocked <= 0.2
+        assert (await store.take(limits, slot=new_version(), block="room/blocks/other")).taken
+        await asyncio.sleep(0.25)
+        assert (await store.take(limits, slot=new_version(), block=BLOCK)).taken
+        await put(store, BLOCK, b"", keep=60)
+        assert not (await store.take(limits, slot=new_version(), block=BLOCK)).taken
+        await store.write({BLOCK: None}, expected={}, version="v")
+        assert (await store.take(limits, slot=new_version(), block=BLOCK)).taken
+
+    async def test_without_a_limit(self, store: Store):
+        """An operation that nothing limits is stopped by a block alone."""
+        assert (await store.take([], slot=new_version(), block=BLOCK)).taken
+        await put(store, BLOCK, b"", keep=60)
+        assert not (await store.take([], slot=new_version(), block=BLOCK)).taken
+
+    async def test_a_smaller_limit_than_is_used(self, store: Store):
+        """Another process, or the next version of the program, has a smaller limit."""
+        for _ in range(3):
+            await store.take(windows(a=(3, 60)), slot=new_version(), block=BLOCK)
+        result = await store.take(windows(a=(1, 60)), slot=new_version(), block=BLOCK)
+        assert (result.taken, result.usage[0].used) == (False, 3)
+        assert 50 < result.usage[0].opens_in <= 60
+
+    async def test_use_after_close(self, store: Store):
+        """Closing ends nothing that is stored."""
+        await put(store, A)
+        await store.close()
+        assert await store.keys("room/open/") == [A]

@@ -1,0 +1,190 @@
+"""Virtual time: it moves when everything waits, and stands still while anything can run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sqlite3
+import threading
+import time
+
+import pytest
+from anyio import to_thread
+
+from mintlify_async import StateError
+from mintlify_async.runtime import dates
+from mintlify_async.testing import LocalService, faults
+from mintlify_async.testing.virtual_time import EPOCH, virtual_time
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop", reason="uvloop's time cannot be made virtual"
+)
+
+
+async def test_a_day_passes_at_once() -> None:
+    """``asyncio.sleep``, ``asyncio.timeout``, ``call_later`` and the loop's time are virtual."""
+    began, calls = time.monotonic(), []
+    with virtual_time() as virtual:
+        loop = asyncio.get_running_loop()
+        loop.call_later(3600, lambda: calls.append(virtual.now()))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(7200):
+                await asyncio.sleep(86_400)
+        before = loop.time()
+        await asyncio.sleep(86_400)
+        assert (calls, loop.time() - before, virtual.now()) == ([3600.0], 86_400.0, 93_600.0)
+    assert time.monotonic() - began < 5
+
+
+async def test_dates_move_with_it() -> None:
+    """The date starts on the first day of 2026, and is the computer's again after the block."""
+    with virtual_time():
+        assert dates.now() == EPOCH
+        await asyncio.sleep(90)
+        assert dates.now() == EPOCH + 90
+    assert abs(dates.now() - time.time()) < 5
+
+
+async def test_the_loops_time_never_goes_back() -> None:
+    """Neither when a block begins nor after it, so that what measures time outside the block is right."""
+    loop = asyncio.get_running_loop()
+    times = [loop.time()]
+    for _ in range(3):
+        with virtual_time() as virtual:
+            times.append(loop.time())
+            assert virtual.now() == 0.0
+            await asyncio.sleep(1_000_000)
+            times.append(loop.time())
+        times.append(loop.time())
+        await asyncio.sleep(0.01)  # real again
+        times.append(loop.time())
+    assert times == sorted(times)
+    assert times[-1] - times[-2] < 60
+
+
+async def test_twice_on_one_loop_is_refused() -> None:
+    """A second block inside the first would have a time of its own."""
+    with virtual_time(), pytest.raises(StateError, match="already"), virtual_time():
+        pass
+
+
+def in_asyncios_thread() -> object:
+    return asyncio.to_thread(time.sleep, 0.02)
+
+
+def in_anyios_thread() -> object:
+    return to_thread.run_sync(time.sleep, 0.02)
+
+
+def in_sqlite() -> object:
+    def write() -> None:
+        with sqlite3.connect(":memory:") as database:
+            database.execute("create table t (x)")
+        time.sleep(0.02)
+        database.close()
+
+    return asyncio.get_running_loop().run_in_executor(None, write)
+
+
+def looking_up_a_name() -> object:
+    return asyncio.get_running_loop().getaddrinfo("localhost", 80)
+
+
+@pytest.mark.parametrize("work", [in_asyncios_thread, in_anyios_thread, in_sqlite, looking_up_a_name])
+async def test_it_stands_still_while_a_thread_works(work) -> None:
+    """A thread is not late because the loop has nothing to do."""
+    with virtual_time() as virtual:
+        async with asyncio.timeout(0.001):
+            await work()
+        assert virtual.now() == 0.0
+
+
+def test_several_loops_one_after_the_other() -> None:
+    """Each ``asyncio.run`` has a time of its own."""
+
+    async def main() -> float:
+        with virtual_time() as virtual:
+            async with LocalService() as service, service.session() as session:
+                await session.run_job("Fix the typos", timeout=900)
+            return virtual.now()
+
+    first = asyncio.run(main())
+    assert first >= 3
+    assert asyncio.run(main()) > 3
+
+
+def test_one_thread_at_a_time_can_be_virtual_beside_a_real_one() -> None:
+    """Another thread's loop keeps its own time."""
+    real: list[float] = []
+
+    def other() -> None:
+        async def main() -> None:
+            start = time.monotonic()
+            await asyncio.sleep(0.05)
+            real.append(time.monotonic() - start)
+
+        asyncio.run(main())
+
+    async def main() -> None:
+        with virtual_time():
+            thread = threading.Thread(target=other)
+            thread.start()
+            await asyncio.sleep(10_000)
+            await asyncio.to_thread(thread.join)
+
+    asyncio.run(main())
+    assert real[0] >= 0.04
+
+
+async def test_a_silent_answer_ends_at_its_limit_exactly() -> None:
+    """Half an hour of silence on a real connection, and the limit on it, take no real time."""
+    with virtual_time() as virtual:
+        async with LocalService() as service, service.session() as session:
+            service.script.ask(chunks=[b'data: {"type":"start"}\n\n', 1800.0, b"data: [DONE]\n\n"])
+            with pytest.raises(Exception, match="no data for 120 s"):
+                await session.ask("How do I log in?")
+            assert virtual.now() == 120.0
+
+
+def paced_pair(loop: asyncio.AbstractEventLoop) -> tuple[socket.socket, socket.socket]:
+    """Return two connected sockets, the first of which sends slowly, as BBR may make it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        sender = socket.create_connection(listener.getsockname())
+        receiver, _ = listener.accept()
+    sender.setsockopt(
+        socket.SOL_SOCKET, 47, (2_000).to_bytes(4, "little")
+    )  # SO_MAX_PACING_RATE, bytes a second
+    sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sender, receiver
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="needs Linux")
+async def test_it_stands_still_while_the_kernel_holds_bytes_back() -> None:
+    """Bytes that were sent arrive before the next moment comes, although nothing is readable at first."""
+    loop = asyncio.get_running_loop()
+    with virtual_time() as virtual:
+        sender, receiver = paced_pair(loop)
+        _, writer = await asyncio.open_connection(sock=sender)
+        reader, other = await asyncio.open_connection(sock=receiver)
+        async with asyncio.timeout(0.001):
+            for _ in range(20):
+                writer.write(b"ten bytes!")
+                await asyncio.sleep(0)
+            assert len(await reader.readexactly(200)) == 200
+        assert virtual.now() == 0.0
+        for one in (writer, other):
+            one.close()
+            await one.wait_closed()
+
+
+async def test_it_goes_on_when_nobody_reads() -> None:
+    """A full connection whose other end does not read stops nothing."""
+    with virtual_time() as virtual:
+        async with LocalService() as service, service.session() as session:
+            service.script.ask(fault=faults.Endless(piece=b":" + b"x" * 100_000 + b"\n\n", pause=1.0))
+            async with session.ask("How do I log in?") as reply:
+                await asyncio.sleep(3600)
+                with pytest.raises(Exception, match="no event"):
+                    await reply
+        assert virtual.now() >= 3600
