@@ -9,18 +9,20 @@ import signal
 import warnings
 from pathlib import Path
 
-import aioresponses_bridge
-import leak_guard
-import page_runner
 import pytest
-import redis_server
-import secret_guard
-import suite_parts
 from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
 
 from mintlify_async.testing import LocalService, docs_search
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support import (
+    aioresponses_bridge,
+    leak_guard,
+    page_runner,
+    redis_server,
+    secret_guard,
+    suite_parts,
+)
 
 # No test is timed: a busy machine must not fail one.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -7,7 +7,6 @@ import inspect
 import pickle
 
 import pytest
-from secret_guard import Keys
 
 import mintlify_async
 from mintlify_async import (
@@ -37,6 +36,7 @@ from mintlify_async.errors import (
     UnexpectedResponseError,
     printable,
 )
+from tests.support.secret_guard import Keys
 
 JOB = Job(id="job_1", status="failed")
 KEPT = {"partial": Message.user("Hello", id="m1"), "thread": Thread("t1"), "events_seen": 3}

@@ -12,7 +12,6 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle_data import BIG_INTEGERS, joined, scenarios
 
 from mintlify_async.assistant.decode import parse_event
 from mintlify_async.errors import StreamDecodeError
@@ -27,6 +26,7 @@ from mintlify_async.events import (
     UnknownEvent,
 )
 from mintlify_async.model.wire_value import MISSING
+from tests.support.oracle_data import BIG_INTEGERS, joined, scenarios
 
 METADATA = {"acme": {"n": 1}}
 FIELDS: dict[str, Any] = {

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle_data import joined, scenarios
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.messages import (
@@ -27,6 +26,7 @@ from mintlify_async.messages import (
     coerce_messages,
     join_surrogates,
 )
+from tests.support.oracle_data import joined, scenarios
 
 PARTS: list[dict[str, Any]] = [
     {"type": "text", "text": "x"},

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from secret_guard import Keys
-from wire_kit import JOB
 
 from mintlify_async import Assumptions, ConfigurationError, MintlifySession, RetryPolicy, StateError
 from mintlify_async.testing import LocalService
+from tests.support.secret_guard import Keys
+from tests.support.wire_kit import JOB
 
 KEYS = Keys()
 

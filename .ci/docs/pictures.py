@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from child_process import child_environment
 from rich.console import Console
 from rich.text import Text
 
 import mintlify_async
 from mintlify_async.cli import main
 from mintlify_async.testing import LocalService
+from tests.support.child_process import child_environment
 
 ROOT = Path(__file__).parents[2]
 DOCS = Path(mintlify_async.__file__).parent / "docs"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ async def take() -> dict[str, bytes]:
     Raises:
         pytest.skip.Exception: There is no browser or no npm, or a package is not installed.
     """
-    from relay_shop import shop  # it is skipped without FastAPI
+    from tests.support.relay_shop import shop  # it is skipped without FastAPI
 
     pictures: dict[str, bytes] = {}
     async with shop("7") as here:
@@ -63,7 +62,6 @@ async def take() -> dict[str, bytes]:
 
 def write() -> None:
     """Write the pictures, if they can be taken here."""
-    sys.path.insert(0, str(ROOT / "examples"))
     try:
         pictures = asyncio.run(take())
     except pytest.skip.Exception as reason:

@@ -7,14 +7,14 @@ import json
 
 import anyio
 import pytest
-from observer_watch import Watch
-from secret_guard import Keys
 
 from mintlify_async import MemoryStore, Quota, StreamInterruptedError
 from mintlify_async.errors import StreamStateError
 from mintlify_async.testing import Keys as ServiceKeys
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
+from tests.support.observer_watch import Watch
+from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 

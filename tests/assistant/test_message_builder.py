@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import pytest
-from oracle_data import ORACLE, joined, without_streamed_inputs
 
 from mintlify_async.assistant.decode import parse_event
 from mintlify_async.assistant.message_builder import MessageBuilder
@@ -15,6 +14,7 @@ from mintlify_async.errors import StreamStateError
 from mintlify_async.events import StreamEvent
 from mintlify_async.messages import Message, ToolPart
 from mintlify_async.model.wire_value import MISSING
+from tests.support.oracle_data import ORACLE, joined, without_streamed_inputs
 
 
 def event(type: str, **fields: Any) -> StreamEvent:

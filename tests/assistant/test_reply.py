@@ -16,8 +16,6 @@ import aiohttp
 import pytest
 import trustme
 from attrs import evolve
-from observer_watch import Watch
-from secret_guard import Keys
 
 from mintlify_async import (
     Answer,
@@ -40,6 +38,8 @@ from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Cut, Endless, GzipBomb, Reset
+from tests.support.observer_watch import Watch
+from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 ANSWER = [

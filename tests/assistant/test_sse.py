@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from oracle_data import framing
 
 from mintlify_async.assistant import sse
 from mintlify_async.assistant.sse import SSEDecoder
+from tests.support.oracle_data import framing
 
 CASES = framing()
 

@@ -13,19 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from oracle_data import (
-    BIG_INTEGERS,
-    LENIENT,
-    NEVER_AVAILABLE,
-    OLDER_QUIRKS,
-    ORACLE,
-    READER_WINS,
-    Scenario,
-    joined,
-    scenarios,
-    without_streamed_inputs,
-)
-from secret_guard import Keys, reprs
 
 from mintlify_async.assistant import sse
 from mintlify_async.assistant.decode import parse_event, plain_delta
@@ -43,6 +30,19 @@ from mintlify_async.errors import (
 )
 from mintlify_async.messages import Message
 from mintlify_async.model.thread import Thread
+from tests.support.oracle_data import (
+    BIG_INTEGERS,
+    LENIENT,
+    NEVER_AVAILABLE,
+    OLDER_QUIRKS,
+    ORACLE,
+    READER_WINS,
+    Scenario,
+    joined,
+    scenarios,
+    without_streamed_inputs,
+)
+from tests.support.secret_guard import Keys, reprs
 
 ALL = [scenario for version in ("v7", "v6", "v5") for scenario in scenarios(version)]
 LATEST = scenarios("v7")

@@ -10,10 +10,10 @@ import stat
 import sys
 
 import pytest
-from child_process import child_environment
-from command_line import run
 
 from mintlify_async.testing import LocalService
+from tests.support.child_process import child_environment
+from tests.support.command_line import run
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from child_process import child_environment
-from terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
+from tests.support.child_process import child_environment
+from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import sys
 from unittest import mock
 
 import pytest
-from child_process import child_environment
-from command_line import run
 
 import mintlify_async
 from mintlify_async.cli import main
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
+from tests.support.command_line import run
 
 NOTHING = "http://127.0.0.1:9"
 """A base URL where no program listens."""

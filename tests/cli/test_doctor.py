@@ -6,9 +6,9 @@ import re
 from importlib import metadata
 
 import pytest
-from command_line import run
 
 from mintlify_async.testing import LocalService
+from tests.support.command_line import run
 
 NOTHING = "http://127.0.0.1:9"
 

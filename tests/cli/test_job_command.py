@@ -9,11 +9,11 @@ import signal
 import sys
 
 import pytest
-from child_process import child_environment
-from command_line import run
 
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService, faults
+from tests.support.child_process import child_environment
+from tests.support.command_line import run
 
 
 @pytest.fixture

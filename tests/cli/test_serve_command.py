@@ -10,8 +10,9 @@ import sys
 
 import aiohttp
 import pytest
-from child_process import child_environment
-from command_line import run
+
+from tests.support.child_process import child_environment
+from tests.support.command_line import run
 
 
 async def serve(*options):

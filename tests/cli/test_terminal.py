@@ -11,14 +11,14 @@ import sys
 import threading
 
 import pytest
-from child_process import child_environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.live import Live
-from terminal_screen import CTRL_C, lines_left, on_terminal
 
 from mintlify_async.cli.terminal import Blocks, Terminal
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
+from tests.support.terminal_screen import CTRL_C, lines_left, on_terminal
 
 ANSWER = """\
 Use the **login** page.

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from attrs import define, field
-from changed_service import ChangeAnswer, ChangeRequest, Wire, changed
-from command_line import run
 
 import mintlify_async
 from mintlify_async import Assumptions, MintlifySession
@@ -20,6 +18,8 @@ from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
 from mintlify_async.testing import Keys, LocalService
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.changed_service import ChangeAnswer, ChangeRequest, Wire, changed
+from tests.support.command_line import run
 
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "explanation" / "assumptions.mdx"
 

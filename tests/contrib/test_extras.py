@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from child_process import child_environment
+
+from tests.support.child_process import child_environment
 
 WITHOUT = """
 import sys

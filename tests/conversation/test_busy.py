@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from conversation_kit import answer, body, roles, sent
 
 from mintlify_async import APITimeoutError, Conversation, MemoryStore
 from mintlify_async.conversation.turn_lock import shared_lock
 from mintlify_async.errors import StateError, StreamInterruptedError
 from mintlify_async.testing import LocalService
+from tests.support.conversation_kit import answer, body, roles, sent
 
 
 async def test_a_second_turn_is_refused(service, session):

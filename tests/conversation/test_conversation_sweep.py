@@ -10,11 +10,11 @@ import contextlib
 import random
 
 import pytest
-from conversation_kit import answer
 
 from mintlify_async.errors import ConfigurationError, ServerError, StateError, StoreConflictError
 from mintlify_async.messages import Message
 from mintlify_async.storage import MemoryStore, SQLiteStore
+from tests.support.conversation_kit import answer
 
 STEPS = ["ask"] * 6 + ["cancel", "fail", "undo", "replace", "load", "save", "delete", "at once"]
 

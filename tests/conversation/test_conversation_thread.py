@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from conversation_kit import body, sent
 
 from mintlify_async import MemoryStore
 from mintlify_async.errors import NotFoundError
 from mintlify_async.model.thread import Thread
 from mintlify_async.testing import LocalService, ThreadStyle
+from tests.support.conversation_kit import body, sent
 
 
 @pytest.mark.parametrize(

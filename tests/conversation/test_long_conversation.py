@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from conversation_kit import answer, sent
 
 from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.conversation.turns import ConversationKeys
 from mintlify_async.errors import StateError, StoreConflictError
 from mintlify_async.messages import Message, ToolPart
 from mintlify_async.storage import MemoryStore, SQLiteStore
+from tests.support.conversation_kit import answer, sent
 
 RESULTS = {"results": [{"path": "/p", "content": "word " * 200}] * 20}  # 20 KB
 

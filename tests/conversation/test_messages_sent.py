@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from conversation_kit import answer, body, roles, sent
-
 from mintlify_async.messages import FilePart, Message, TextPart
+from tests.support.conversation_kit import answer, body, roles, sent
 
 
 async def test_bounds_on_the_messages_sent(service, session):

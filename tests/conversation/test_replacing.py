@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from conversation_kit import answer, body, sent
 
 from mintlify_async import ConfigurationError, Message, StoreConflictError
 from mintlify_async.conversation.conversation import ask_with
 from mintlify_async.errors import ServerError, StreamInterruptedError
 from mintlify_async.storage import MemoryStore, SQLiteStore
+from tests.support.conversation_kit import answer, body, sent
 
 
 @pytest.fixture(params=["memory", "sqlite"])

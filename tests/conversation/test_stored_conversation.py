@@ -7,13 +7,13 @@ import json
 import pickle
 
 import pytest
-from conversation_kit import sent
 
 from mintlify_async import Conversation, MemoryStore, SQLiteStore
 from mintlify_async.conversation.turns import ConversationKeys
 from mintlify_async.errors import ConfigurationError, ServerError, StateError, StoreConflictError
 from mintlify_async.events import Finish
 from mintlify_async.storage import new_version
+from tests.support.conversation_kit import sent
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -6,7 +6,6 @@ import asyncio
 import gc
 
 import pytest
-from conversation_kit import answer, body, roles, sent
 
 from mintlify_async import MemoryStore
 from mintlify_async.errors import (
@@ -20,6 +19,7 @@ from mintlify_async.events import Finish, TextDelta
 from mintlify_async.model.question import ContextItem
 from mintlify_async.model.thread import Thread
 from mintlify_async.testing.faults import Cut
+from tests.support.conversation_kit import answer, body, roles, sent
 
 
 async def test_nothing_changes_before_the_reply_is_entered(service, session):

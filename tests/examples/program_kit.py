@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from child_process import child_environment
-
 from mintlify_async.testing import LocalService
+from tests.support.child_process import child_environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -6,10 +6,10 @@ import asyncio
 import signal
 
 import pytest
-from fake_chats import QUESTION, FakeDiscord, FakeSlack, FakeTelegram
-from program_kit import running
 
 from mintlify_async.testing import LocalService
+from tests.examples.fake_chats import QUESTION, FakeDiscord, FakeSlack, FakeTelegram
+from tests.examples.program_kit import running
 
 pytestmark = pytest.mark.real
 BOTS = {

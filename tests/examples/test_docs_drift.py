@@ -10,9 +10,9 @@ from pathlib import Path
 
 import docs_drift
 import pytest
-from child_process import child_environment
 
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
 
 pytestmark = pytest.mark.real
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 import pytest
-from program_kit import EXAMPLES
+
+from tests.examples.program_kit import EXAMPLES
 
 LONGEST = 80
 

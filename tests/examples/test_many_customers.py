@@ -6,10 +6,10 @@ import asyncio
 import sys
 
 import pytest
-from child_process import child_environment
-from program_kit import EXAMPLES
 
 from mintlify_async.testing import Keys, LocalService
+from tests.examples.program_kit import EXAMPLES
+from tests.support.child_process import child_environment
 
 pytestmark = pytest.mark.real
 

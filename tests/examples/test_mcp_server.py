@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("mcp", reason="mcp is not installed")
 
 import mcp_server
-from child_process import child_environment
 from mcp import Client, StdioServerParameters
 
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
 
 pytestmark = pytest.mark.real
 

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from redis_server import RedisServer
 
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.sweep
 

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_app.app import create_app
-from relay_desk import HEAD, TURN
-from relay_kit import SECRET, Page, events, serving, until
 
 from mintlify_async.testing import LocalService
+from tests.support.relay_desk import HEAD, TURN
+from tests.support.relay_kit import SECRET, Page, events, serving, until
 
 
 @pytest.fixture

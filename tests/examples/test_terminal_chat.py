@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from child_process import child_environment
-from program_kit import EXAMPLES
-from terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 from mintlify_async.testing import LocalService
+from tests.examples.program_kit import EXAMPLES
+from tests.support.child_process import child_environment
+from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 pytestmark = pytest.mark.real
 

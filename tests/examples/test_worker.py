@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import worker
-from child_process import child_environment
 
 from mintlify_async import JobRef
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
 
 pytestmark = pytest.mark.real
 

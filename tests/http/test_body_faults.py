@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from fault_catalogue import AGENT, ALL, BODY, BROKEN_BODIES, POSTS, STREAM_CUTS, WHOLE_EVENTS, failure, script
 
 from mintlify_async import (
     APIConnectionError,
@@ -18,6 +17,17 @@ from mintlify_async import (
 from mintlify_async.errors import PermissionDeniedError, UnexpectedResponseError
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenGzip, Cut, Endless
+from tests.support.fault_catalogue import (
+    AGENT,
+    ALL,
+    BODY,
+    BROKEN_BODIES,
+    POSTS,
+    STREAM_CUTS,
+    WHOLE_EVENTS,
+    failure,
+    script,
+)
 
 JOB = {"id": "job_1", "status": "active"}
 

@@ -13,9 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fault_catalogue import ALL, call, script
-from secret_guard import reprs
-from wire_kit import JOB
 
 from mintlify_async import (
     APITimeoutError,
@@ -29,6 +26,9 @@ from mintlify_async import (
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.fault_catalogue import ALL, call, script
+from tests.support.secret_guard import reprs
+from tests.support.wire_kit import JOB
 
 HERE = "127.0.0.1"
 

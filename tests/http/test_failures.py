@@ -8,7 +8,6 @@ import sys
 
 import aiohttp
 import pytest
-from secret_guard import Keys
 
 from mintlify_async import (
     APIConnectionError,
@@ -21,6 +20,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import ServerError, UnexpectedResponseError
 from mintlify_async.http.failures import version_numbers
+from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 

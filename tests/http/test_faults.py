@@ -16,7 +16,6 @@ from contextlib import AsyncExitStack
 
 import aiohttp
 import pytest
-from fault_catalogue import AGENT, ALL, LOST, POSTS, call, failure, script
 
 from mintlify_async import (
     APIConnectionError,
@@ -42,6 +41,7 @@ from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.fault_catalogue import AGENT, ALL, LOST, POSTS, call, failure, script
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import logging
 from contextlib import contextmanager
 
 import pytest
-from observer_watch import Watch
 
 from mintlify_async import APIConnectionError, MintlifySession, RetryPolicy
+from tests.support.observer_watch import Watch
 
 
 class Failing(Watch):

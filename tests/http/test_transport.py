@@ -12,11 +12,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from secret_guard import Keys
-from wire_kit import JOB
 
 from mintlify_async import MintlifySession, NotFoundError, StateError
 from mintlify_async.testing import LocalService
+from tests.support.secret_guard import Keys
+from tests.support.wire_kit import JOB
 
 KEYS = Keys()
 

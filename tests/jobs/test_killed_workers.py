@@ -18,7 +18,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from child_process import child_environment
 
 from mintlify_async import (
     APIConnectionError,
@@ -29,6 +28,7 @@ from mintlify_async import (
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.child_process import child_environment
 
 pytestmark = pytest.mark.real
 

@@ -10,7 +10,6 @@ import random
 
 import pytest
 from attrs import evolve
-from job_fakes import FakeAgent, at_times, down, in_turn, lost, record, refused, settle, tasks_left
 
 from mintlify_async.errors import (
     APIConnectionError,
@@ -27,6 +26,17 @@ from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.stale_guard import FollowUp, JobState, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.runtime import dates
+from tests.support.job_fakes import (
+    FakeAgent,
+    at_times,
+    down,
+    in_turn,
+    lost,
+    record,
+    refused,
+    settle,
+    tasks_left,
+)
 
 PULL = "https://github.com/a/b/pull/"
 HERE, THERE = object(), object()

@@ -10,7 +10,6 @@ import pickle
 
 import anyio
 import pytest
-from job_fakes import FakeAgent, answered_with, at_times, down, in_turn, lost, record, refused, tasks_left
 
 from mintlify_async.errors import (
     APIConnectionError,
@@ -28,6 +27,17 @@ from mintlify_async.errors import (
 )
 from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.model.job_ref import JobRef
+from tests.support.job_fakes import (
+    FakeAgent,
+    answered_with,
+    at_times,
+    down,
+    in_turn,
+    lost,
+    record,
+    refused,
+    tasks_left,
+)
 
 PULL = "https://github.com/a/b/pull/1"
 

@@ -7,7 +7,6 @@ import gc
 
 import anyio
 import pytest
-from job_fakes import FakeAgent, at_times, in_turn, lost, refused, settle, tasks_left
 
 from mintlify_async.errors import (
     AuthenticationError,
@@ -18,6 +17,7 @@ from mintlify_async.errors import (
     StateError,
 )
 from mintlify_async.jobs.wait_all import as_completed, wait_all
+from tests.support.job_fakes import FakeAgent, at_times, in_turn, lost, refused, settle, tasks_left
 
 pytestmark = pytest.mark.usefixtures("virtual")
 

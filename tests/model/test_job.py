@@ -15,7 +15,6 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from json_values import JSON
 
 from mintlify_async import OutcomeUnknownError
 from mintlify_async.errors import UnexpectedResponseError
@@ -25,6 +24,7 @@ from mintlify_async.model.json_text import json_safe
 from mintlify_async.model.response_info import Headers, ResponseInfo
 from mintlify_async.protocol.assumptions import Assumptions
 from mintlify_async.protocol.responses import response_info
+from tests.support.json_values import JSON
 
 JOB: dict[str, Any] = {
     "id": "job_1",

@@ -11,12 +11,12 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from job_fakes import FakeAgent
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.jobs.handle import Turn
 from mintlify_async.model.job_ref import End, JobRef, Stamp
 from mintlify_async.protocol.calls import CallDefaults
+from tests.support.job_fakes import FakeAgent
 
 SENT = Stamp(1795324592.125, 1795324591.0)
 REFS = [

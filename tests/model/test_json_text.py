@@ -6,9 +6,9 @@ import json
 
 import pytest
 from hypothesis import given
-from json_values import JSON
 
 from mintlify_async.model.json_text import drop_keys, json_safe, mask_keys, mask_text
+from tests.support.json_values import JSON
 
 
 @pytest.mark.parametrize(

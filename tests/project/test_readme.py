@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from child_process import child_environment
 from page_blocks import Block, blocks_of
-from page_runner import run_file, succeed, write_files
 
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
+from tests.support.page_runner import run_file, succeed, write_files
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mintlify_async.__file__).parent

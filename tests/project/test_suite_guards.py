@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import secret_guard
 from aiohttp import ClientSession
 from aioresponses import aioresponses
+
+from tests.support import secret_guard
 
 TESTS = Path(__file__).parents[1]
 
@@ -106,7 +107,7 @@ def run_guarded(tmp_path: Path, **environment: str) -> subprocess.CompletedProce
     (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     command = [sys.executable, "-m", "pytest", "-rA", "--tb=no", "-p", "no:cacheprovider", str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": f"{TESTS / 'support'}:{TESTS.parent / '.ci' / 'docs'}", **environment}
+    env = {**os.environ, "PYTHONPATH": f"{TESTS.parent}:{TESTS.parent / '.ci' / 'docs'}", **environment}
     return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from secret_guard import Keys
 
 from mintlify_async import MintlifySession
+from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from secret_guard import Keys
-from wire_kit import ASK, JOB, STREAM, sent
 
 from mintlify_async import Assumptions, ConfigurationError, MintlifySession
+from tests.support.secret_guard import Keys
+from tests.support.wire_kit import ASK, JOB, STREAM, sent
 
 KEYS = Keys()
 

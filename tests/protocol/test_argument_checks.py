@@ -7,8 +7,6 @@ import math
 from datetime import date
 
 import pytest
-from secret_guard import Keys
-from wire_kit import ASK, JOB, STREAM, sent
 
 from mintlify_async import (
     Answer,
@@ -21,6 +19,8 @@ from mintlify_async import (
 )
 from mintlify_async.protocol.argument_checks import check_base_url
 from mintlify_async.protocol.calls import CallDefaults, ask_call
+from tests.support.secret_guard import Keys
+from tests.support.wire_kit import ASK, JOB, STREAM, sent
 
 KEYS = Keys()
 

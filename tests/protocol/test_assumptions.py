@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from secret_guard import Keys
-from wire_kit import JOB
-
 from mintlify_async import Assumptions, MintlifySession
+from tests.support.secret_guard import Keys
+from tests.support.wire_kit import JOB
 
 KEYS = Keys()
 

@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from secret_guard import Keys
-from wire_kit import ASK, JOB, STREAM, sent
 
 from mintlify_async import ContextItem, Message, MintlifySession, SearchFilter, Thread
 from mintlify_async.messages import TextPart
 from mintlify_async.protocol.calls import CallDefaults, ask_call
+from tests.support.secret_guard import Keys
+from tests.support.wire_kit import ASK, JOB, STREAM, sent
 
 KEYS = Keys()
 ACME = CallDefaults(domain="acme")

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from secret_guard import Keys
 
 from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
 from mintlify_async.model.job import Job, JobStatus
@@ -20,6 +19,7 @@ from mintlify_async.protocol.calls import (
     get_job_call,
     send_message_call,
 )
+from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 RECORD = {"id": "j", "status": "active"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from secret_guard import Keys
 
 from mintlify_async import Assumptions, AuthenticationError
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.protocol.responses import WholeResponse, read_job, server_words
+from tests.support.secret_guard import Keys
 
 KEYS = Keys()
 

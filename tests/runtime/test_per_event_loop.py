@@ -11,10 +11,10 @@ import warnings
 from contextlib import closing
 
 import pytest
-from child_process import child_environment
-from served import Served
 
 from mintlify_async.runtime.per_event_loop import LoopLocal
+from tests.support.child_process import child_environment
+from tests.support.served import Served
 
 
 @pytest.mark.leaves_open("a loop is closed with all that is on it")

@@ -7,7 +7,6 @@ import random
 
 import anyio
 import pytest
-from secret_guard import Keys
 
 from mintlify_async import (
     MintlifySession,
@@ -18,6 +17,7 @@ from mintlify_async import (
 )
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut
+from tests.support.secret_guard import Keys
 
 ACCOUNT = {
     "project_id": "p",

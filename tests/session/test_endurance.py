@@ -9,12 +9,12 @@ from collections import Counter
 from pathlib import Path
 
 import anyio
-import fault_catalogue as catalogue
 import pytest
 
 from mintlify_async import MintlifyError
 from mintlify_async.runtime.timers import TimerEntry
 from mintlify_async.testing import LocalService
+from tests.support import fault_catalogue as catalogue
 
 pytestmark = pytest.mark.sweep
 

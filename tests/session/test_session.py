@@ -15,8 +15,6 @@ import warnings
 import aiohttp
 import anyio
 import pytest
-from secret_guard import Keys
-from served import Served
 
 from mintlify_async import (
     ConfigurationError,
@@ -29,6 +27,8 @@ from mintlify_async import (
     Timeouts,
 )
 from mintlify_async.testing import LocalService
+from tests.support.secret_guard import Keys
+from tests.support.served import Served
 
 KEYS = Keys()
 

@@ -9,6 +9,7 @@ import mintlify_async
 from mintlify_async.testing import LocalService
 
 PACKAGE = Path(mintlify_async.__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def child_environment(service: LocalService | None = None, **changes: str | None) -> dict[str, str]:
@@ -24,7 +25,7 @@ def child_environment(service: LocalService | None = None, **changes: str | None
     env: dict[str, str | None] = {
         name: value for name, value in os.environ.items() if not name.startswith(ours)
     }
-    env |= {"PYTHONPATH": str(PACKAGE.parent), "PYTHONWARNINGS": "error"}
+    env |= {"PYTHONPATH": f"{PACKAGE.parent}{os.pathsep}{ROOT}", "PYTHONWARNINGS": "error"}
     if service is not None:
         env |= {
             "MINTLIFY_BASE_URL": service.base_url,

@@ -9,10 +9,9 @@ import os
 from typing import NamedTuple
 from unittest import mock
 
-from child_process import child_environment
-
 from mintlify_async.cli import main
 from mintlify_async.testing import LocalService
+from tests.support.child_process import child_environment
 
 
 class Ended(NamedTuple):

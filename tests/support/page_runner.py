@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from child_process import child_environment
 from page_blocks import Block, blocks_of, example_text, modules_of
 
 import mintlify_async
 from mintlify_async import PollPolicy
 from mintlify_async.testing import JobLife, LocalService
+from tests.support.child_process import child_environment
 
 LONGEST_SECONDS = 180.0
 """A block that runs longer waits for something that never comes; most take a second."""

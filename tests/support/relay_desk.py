@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_kit import SECRET, Page, serving, until
 from starlette.applications import Starlette
 from starlette.requests import Request
 
@@ -20,6 +19,7 @@ from mintlify_async import MintlifySession, Thread
 from mintlify_async.contrib.relay import Relay
 from mintlify_async.contrib.relay.seal import ThreadSeal
 from mintlify_async.testing import LocalService
+from tests.support.relay_kit import SECRET, Page, serving, until
 
 TURN = [
     {"type": "start", "messageId": "m1"},

@@ -16,10 +16,10 @@ pytest.importorskip("playwright")
 
 from playwright.async_api import expect
 from relay_app.app import create_app
-from relay_browser import Traffic, axe, browser, built
-from relay_kit import SECRET, serving, until
 
 from mintlify_async.testing import LocalService
+from tests.support.relay_browser import Traffic, axe, browser, built
+from tests.support.relay_kit import SECRET, serving, until
 
 HEAD = [
     {"type": "start", "messageId": "m1"},

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import Desk
-from relay_kit import events, user_message
+from tests.support.relay_desk import Desk
+from tests.support.relay_kit import events, user_message
 
 USER = "ada@private.example"
 

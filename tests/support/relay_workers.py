@@ -13,10 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from child_process import child_environment
-from relay_browser import installed
-
 from mintlify_async.testing import LocalService
+from tests.support.child_process import child_environment
+from tests.support.relay_browser import installed
 
 HERE = Path(__file__).parent
 PIPES: Any = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}

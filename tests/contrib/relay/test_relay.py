@@ -6,12 +6,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, TURN, desk, x_user
-from relay_kit import SECRET, events, pseudonym, user_message
-
 from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.testing import LocalService
+from tests.support.relay_desk import HEAD, TURN, desk, x_user
+from tests.support.relay_kit import SECRET, events, pseudonym, user_message
 
 
 async def test_a_question_goes_out_and_the_answer_comes_back():

@@ -16,8 +16,6 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, TURN, Desk, desk
-from relay_kit import Page, until, user_message
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -26,6 +24,8 @@ from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.relay_desk import HEAD, TURN, Desk, desk
+from tests.support.relay_kit import Page, until, user_message
 
 ENDLESS = [*HEAD, 600.0, *TURN[3:]]
 

@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_browser import RELEASES
-from relay_kit import until
-from relay_shop import HEAD, shop
-
 from mintlify_async.testing import faults
+from tests.support.relay_browser import RELEASES
+from tests.support.relay_kit import until
+from tests.support.relay_shop import HEAD, shop
 
 pytestmark = [pytest.mark.parametrize("release", RELEASES), pytest.mark.real]
 

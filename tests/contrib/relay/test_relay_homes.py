@@ -10,8 +10,6 @@ import pytest
 pytest.importorskip("fastapi")
 
 from fastapi import Depends, FastAPI
-from relay_desk import TURN, x_user
-from relay_kit import SECRET, Page, events, pseudonym, serving
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,6 +20,8 @@ from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import LocalService
+from tests.support.relay_desk import TURN, x_user
+from tests.support.relay_kit import SECRET, Page, events, pseudonym, serving
 
 
 def user_of(request: Request) -> str:

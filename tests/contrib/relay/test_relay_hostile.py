@@ -13,12 +13,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import TURN, desk, x_user
-from relay_kit import SECRET, answered, request_of, user_message
-
 from mintlify_async import MintlifySession
 from mintlify_async.contrib.relay import Relay, page_question
 from mintlify_async.testing import LocalService
+from tests.support.relay_desk import TURN, desk, x_user
+from tests.support.relay_kit import SECRET, answered, request_of, user_message
 
 MIB = 1024 * 1024
 FULL = 4 * MIB

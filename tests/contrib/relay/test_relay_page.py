@@ -10,9 +10,10 @@ import pytest
 pytest.importorskip("fastapi")
 
 from relay_app import app
-from relay_browser import RELEASES
-from relay_kit import pseudonym, until
-from relay_shop import HEAD, SITE, Shop, shop
+
+from tests.support.relay_browser import RELEASES
+from tests.support.relay_kit import pseudonym, until
+from tests.support.relay_shop import HEAD, SITE, Shop, shop
 
 pytestmark = pytest.mark.real
 every_release = pytest.mark.parametrize("release", RELEASES)
@@ -517,7 +518,7 @@ async def test_a_store_that_is_away():
 
 def test_no_lock_file_names_a_registry():
     """Versions are exact, and nothing that is committed says where packages come from."""
-    from relay_browser import SOURCE
+    from tests.support.relay_browser import SOURCE
 
     manifest = json.loads((SOURCE / "package.json").read_text("utf-8"))
     versions = [*manifest["dependencies"].values(), *manifest["devDependencies"].values()]

@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from oracle_data import ORACLE
+
+from tests.support.oracle_data import ORACLE
 
 pytest.importorskip("fastapi")
 
-from relay_desk import TURN, desk, page_of, x_user
-from relay_kit import SECRET, Page, pseudonym, user_message
 from starlette.applications import Starlette
 from yarl import URL
 
@@ -22,6 +21,8 @@ from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import Relay, page_question
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.relay_desk import TURN, desk, page_of, x_user
+from tests.support.relay_kit import SECRET, Page, pseudonym, user_message
 
 ANSWER = {
     "id": "a1",

@@ -8,12 +8,11 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, desk
-from relay_kit import events, user_message
-
 from mintlify_async import RetryPolicy, Timeouts
 from mintlify_async.testing import faults
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.relay_desk import HEAD, desk
+from tests.support.relay_kit import events, user_message
 
 
 @pytest.mark.parametrize(

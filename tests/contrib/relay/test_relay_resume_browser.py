@@ -18,13 +18,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from redis_server import RedisServer
-from relay_browser import RELEASES, SOURCE, browser, build_page
-from relay_kit import until
-from relay_workers import ANSWER, LASTS, PAUSE, WORDS, Worker, workers
-
 import mintlify_async
 from mintlify_async.testing import LocalService
+from tests.support.redis_server import RedisServer
+from tests.support.relay_browser import RELEASES, SOURCE, browser, build_page
+from tests.support.relay_kit import until
+from tests.support.relay_workers import ANSWER, LASTS, PAUSE, WORDS, Worker, workers
 
 DOCUMENT = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-resume.mdx"
 RELOADS, STOPS, KILLS = (40, 10, 20) if os.environ.get("SWEEPS") == "whole" else (2, 1, 1)

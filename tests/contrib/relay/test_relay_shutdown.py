@@ -6,18 +6,16 @@ import asyncio
 import re
 import signal
 import sys
-from pathlib import Path
 
 import aiohttp
 import pytest
 
 pytest.importorskip("fastapi")
 
-from child_process import child_environment
-from relay_desk import TURN, desk
-from relay_kit import Page, events
-
 from mintlify_async import ConfigurationError
+from tests.support.child_process import child_environment
+from tests.support.relay_desk import TURN, desk
+from tests.support.relay_kit import Page, events
 
 
 async def test_an_answer_whose_finish_has_come_is_finished():
@@ -73,10 +71,8 @@ SERVERS = {
 async def test_a_real_server_that_is_told_to_end(server):
     """At SIGTERM the page of a silent answer gets its error event, and the process ends without waiting."""
     pytest.importorskip(server)
-    command = [sys.executable, "-m", *SERVERS[server], "draining_app:app"]
-    support = str(Path(__file__).parents[2] / "support")
+    command = [sys.executable, "-m", *SERVERS[server], "tests.support.draining_app:app"]
     env = child_environment(DRAIN="0", PYTHONWARNINGS=None, PYTHONUNBUFFERED="1")
-    env["PYTHONPATH"] += f":{support}"
     process = await asyncio.create_subprocess_exec(
         *command, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )

@@ -8,16 +8,15 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from oracle_data import ORACLE
-from relay_desk import HEAD, TURN, desk
-from relay_kit import user_message
-from relay_store_kit import USER, again, asked, form, say, shown
-
 from mintlify_async import Conversation, Message, Thread
 from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.conversation.turns import ConversationKeys
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import ThreadStyle
+from tests.support.oracle_data import ORACLE
+from tests.support.relay_desk import HEAD, TURN, desk
+from tests.support.relay_kit import user_message
+from tests.support.relay_store_kit import USER, again, asked, form, say, shown
 
 TEXT = "How do I log in?"
 

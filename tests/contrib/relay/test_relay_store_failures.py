@@ -9,13 +9,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, TURN, desk
-from relay_kit import events, until
-from relay_store_kit import USER, again, form, say, shown
-
 from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.storage import MemoryStore, SQLiteStore
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.relay_desk import HEAD, TURN, desk
+from tests.support.relay_kit import events, until
+from tests.support.relay_store_kit import USER, again, form, say, shown
 
 
 async def test_the_next_question_may_come_at_once(store):

@@ -17,13 +17,12 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from redis_server import RedisServer
-from relay_browser import RELEASES
-from relay_kit import until, user_message
-from relay_workers import ANSWER, LASTS, PAUSE, WORDS, Pages, pages, workers
-
 from mintlify_async.contrib.relay.refusals import CUT
 from mintlify_async.testing import LocalService
+from tests.support.redis_server import RedisServer
+from tests.support.relay_browser import RELEASES
+from tests.support.relay_kit import until, user_message
+from tests.support.relay_workers import ANSWER, LASTS, PAUSE, WORDS, Pages, pages, workers
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 RELOADS, STOPS, KILLS = (200, 50, 20) if WHOLE else (4, 3, 1)

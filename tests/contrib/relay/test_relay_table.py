@@ -21,8 +21,6 @@ pytest.importorskip("fastapi")
 pytest.importorskip("redis")
 
 from attrs import define
-from relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
-from relay_kit import SECRET, Page, events, serving, thread_token, until, user_message
 from starlette.applications import Starlette
 
 from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
@@ -30,6 +28,8 @@ from mintlify_async.contrib.relay import MemoryStreamStore, Relay, RelayedAnswer
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import faults
 from mintlify_async.testing.virtual_time import virtual_time
+from tests.support.relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
+from tests.support.relay_kit import SECRET, Page, events, serving, thread_token, until, user_message
 
 ENDLESS = [*HEAD, 600.0, *TURN[3:]]
 SLOW = [*HEAD, 0.5, *TURN[3:]]

@@ -8,11 +8,10 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from relay_desk import HEAD, TURN, desk
-from relay_kit import SECRET, events, thread_token, user_message
-
 from mintlify_async import Thread
 from mintlify_async.contrib.relay.seal import ThreadSeal
+from tests.support.relay_desk import HEAD, TURN, desk
+from tests.support.relay_kit import SECRET, events, thread_token, user_message
 
 TEXT = [{"type": "text", "text": "An answer"}]
 
