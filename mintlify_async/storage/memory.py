@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
@@ -28,6 +29,8 @@ class _Entry:
 class MemoryStore(NothingToClose):
     """A store in memory: lost when the process ends, shared by all of its threads and event loops.
 
+    Its time goes on evenly, also when the computer's clock is set.
+
     Args:
         keep: How long finished records are kept, in seconds; None keeps them for good.
 
@@ -42,15 +45,16 @@ class MemoryStore(NothingToClose):
         self._sweep_at = SWEEP_FROM
         self._logs: dict[str, dict[str, float]] = {}  # when each slot was taken, oldest first
         self._lock = threading.Lock()
+        self._start: float | None = None  # the date at which the loop's time was 0
 
     def __repr__(self) -> str:
         """Show how many records it has."""
         return f"<MemoryStore, {len(self._entries)} records>"
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return those of *keys* that have a record, and this computer's time."""
+        """Return those of *keys* that have a record, and the store's time."""
         with self._lock:
-            now = dates.now()
+            now = self._now()
             entries = {key: entry for key in keys if (entry := self._entry(key, now)) is not None}
             return Snapshot(records={key: entry.record for key, entry in entries.items()}, now=now)
 
@@ -64,7 +68,7 @@ class MemoryStore(NothingToClose):
     ) -> bool:
         """Make all *changes*, if every record still has its *expected* version; else make none."""
         with self._lock:
-            now = dates.now()
+            now = self._now()
             if not all(self._version(key, now) == name for key, name in expected.items()):
                 written = [key for key, value in changes.items() if value is not None]
                 return bool(written) and all(self._version(key, now) == version for key in written)
@@ -83,13 +87,13 @@ class MemoryStore(NothingToClose):
     async def keys(self, prefix: str) -> list[str]:
         """Return the keys that begin with *prefix*, sorted."""
         with self._lock:
-            now = dates.now()
+            now = self._now()
             return sorted(k for k, entry in self._entries.items() if k.startswith(prefix) and entry.end > now)
 
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
         """Take *slot* in every window, unless one has no free slot, or there is a block."""
         with self._lock:
-            now = dates.now()
+            now = self._now()
             entry = self._entry(block, now)
             logs = [self._log(window, now) for window in windows]
             taken = slot is not None and bool(logs) and all(slot in log for log in logs)
@@ -109,6 +113,13 @@ class MemoryStore(NothingToClose):
         with self._lock:
             for window in windows:
                 self._logs.get(window.key, {}).pop(slot, None)
+
+    def _now(self) -> float:
+        """Return the date by the first step's clock and what the loop's time has added to it since."""
+        time = asyncio.get_running_loop().time()
+        if self._start is None:
+            self._start = dates.now() - time
+        return self._start + time
 
     def _entry(self, key: str, now: float) -> _Entry | None:
         entry = self._entries.get(key)

@@ -26,6 +26,9 @@ CREATE INDEX records_ends ON records (ends) WHERE ends IS NOT NULL;
 CREATE TABLE slots (log TEXT NOT NULL, slot TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (log, slot));
 CREATE INDEX slots_at ON slots (log, at)
 """
+DELETE_AFTER: Final = 30 * 86_400.0
+"""Seconds after which an expired record is deleted: a clock that was ahead must not delete what is new."""
+
 _LIVE: Final = "(ends IS NULL OR ends > ?)"
 _GET: Final = f"SELECT key, value, version, since FROM records WHERE key = ? AND {_LIVE}"
 _PUT: Final = "INSERT OR REPLACE INTO records (key, value, version, since, ends) VALUES (?, ?, ?, ?, ?)"
@@ -37,7 +40,8 @@ class SQLiteStore(NothingToClose):
 
     A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` when the file
     cannot be used, when another process locks it for 10 s, and when another version of this package wrote it.
-    Time is this computer's: when its clock is set forward, records expire early and slots are free early.
+    Time is this computer's: while its clock is ahead, records with *keep* cannot be seen, and slots are free
+    early. When the clock is set right again the records are back: they are deleted 30 days after they expired.
 
     A new file is readable by its owner alone, because conversations contain the keys of threads.
 
@@ -87,10 +91,10 @@ class SQLiteStore(NothingToClose):
 
         def step(db: sqlite3.Connection) -> bool:
             now = dates.now()
-            db.execute("DELETE FROM records WHERE ends <= ?", (now,))
-            if not all(_version(db, key) == name for key, name in expected.items()):
+            db.execute("DELETE FROM records WHERE ends <= ?", (now - DELETE_AFTER,))
+            if not all(_version(db, key, now) == name for key, name in expected.items()):
                 written = [key for key, value in changes.items() if value is not None]
-                return bool(written) and all(_version(db, key) == version for key in written)
+                return bool(written) and all(_version(db, key, now) == version for key in written)
             ends = None if keep is None else now + keep
             for key, value in changes.items():
                 if value is None:
@@ -98,7 +102,7 @@ class SQLiteStore(NothingToClose):
                 else:
                     db.execute(_PUT, (key, value, version, now, ends))
             for key in expected.keys() - changes.keys():
-                db.execute("UPDATE records SET ends = ? WHERE key = ?", (ends, key))
+                db.execute(f"UPDATE records SET ends = ? WHERE key = ? AND {_LIVE}", (ends, key, now))
             return True
 
         return await self._file.run(step)
@@ -144,8 +148,8 @@ class SQLiteStore(NothingToClose):
         return Record(value=value, version=version, since=since)
 
 
-def _version(db: sqlite3.Connection, key: str) -> Any:
-    row = db.execute("SELECT version FROM records WHERE key = ?", (key,)).fetchone()
+def _version(db: sqlite3.Connection, key: str, now: float) -> Any:
+    row = db.execute(f"SELECT version FROM records WHERE key = ? AND {_LIVE}", (key, now)).fetchone()
     return None if row is None else row[0]
 
 

@@ -406,6 +406,10 @@ def turns(earlier, length, age, leaving=5.0):
     return show, begins + length
 
 
+whole_is_a_sweep = pytest.mark.sweep if WHOLE else pytest.mark.usefixtures()
+
+
+@whole_is_a_sweep
 @pytest.mark.parametrize("waits", ["handle", "reference", "elsewhere", "short waits"])
 @pytest.mark.parametrize("kind", ["constant", "random", "two", "three"])
 @pytest.mark.parametrize("lag", LAGS)

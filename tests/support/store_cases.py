@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 
+from mintlify_async.runtime import dates
 from mintlify_async.storage import Record, Snapshot, Store, Window, change, new_version
 
 A, B, C = "room/open/a", "room/open/b", "room/done/c"
@@ -145,6 +147,14 @@ class StoreCases:
         await asyncio.sleep(0.02)
         await put(store, A)
         assert await store.keys("room/open/") == [A]
+
+    async def test_a_clock_that_was_ahead_forgets_nothing(self, store: Store):
+        """Two days ahead for some hundred writes, and then set right: a key of a minute ago is still known."""
+        await put(store, A, keep=86_400)
+        with dates.read_from(lambda: time.time() + 2 * 86_400):
+            for number in range(300):
+                await store.write({f"room/done/{number}": b""}, expected={}, version="v", keep=86_400)
+        assert await values(store, A) == {A: b"1"}
 
     async def test_change_by_a_rule(self, store: Store):
         """Twenty tasks add one each; none is lost."""
