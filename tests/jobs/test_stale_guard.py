@@ -13,6 +13,7 @@ from attrs import evolve
 
 from mintlify_async.errors import (
     APIConnectionError,
+    APITimeoutError,
     ConfigurationError,
     JobFailedError,
     JobTimeoutError,
@@ -23,7 +24,7 @@ from mintlify_async.errors import (
 )
 from mintlify_async.jobs.handle import Turn
 from mintlify_async.jobs.polling import PollPolicy
-from mintlify_async.jobs.stale_guard import FollowUp, JobState, Look, Moment, elapsed
+from mintlify_async.jobs.stale_guard import FollowUp, JobState, JobStates, Look, Moment, elapsed
 from mintlify_async.model.job_ref import JobRef, Stamp
 from mintlify_async.runtime import dates
 from tests.support.job_fakes import (
@@ -406,15 +407,13 @@ def turns(earlier, length, age, leaving=5.0):
     return show, begins + length
 
 
-whole_is_a_sweep = pytest.mark.sweep if WHOLE else pytest.mark.usefixtures()
-
-
-@whole_is_a_sweep
 @pytest.mark.parametrize("waits", ["handle", "reference", "elsewhere", "short waits"])
 @pytest.mark.parametrize("kind", ["constant", "random", "two", "three"])
 @pytest.mark.parametrize("lag", LAGS)
 @pytest.mark.parametrize("poll", GRID_SCHEDULES, ids=range(len(GRID_SCHEDULES)))
-@pytest.mark.parametrize("clocks", CLOCKS)
+@pytest.mark.parametrize(
+    "clocks", [pytest.param(name, marks=[pytest.mark.sweep] if WHOLE else []) for name in CLOCKS]
+)
 async def test_the_grid_of_replicas_shows_no_turn_before(clocks, poll, lag, kind, waits):
     """However polls are answered, while lag and leaving are below the window: never the result before."""
     ahead, date = CLOCKS[clocks]
@@ -531,6 +530,37 @@ async def test_on_active_wait():
     assert turn.ref.was_final
 
 
+async def test_on_active_wait_ends_with_the_timeout():
+    """The whole call is limited; nothing is sent to a job that is still active."""
+    agent = FakeAgent(in_turn("active"))
+    with pytest.raises(JobTimeoutError):
+        await agent.job().send("Again", on_active="wait", timeout=5)
+    assert agent.sent == []
+    assert agent.now() == 5
+
+
+async def test_nothing_is_sent_when_the_turn_before_took_all_of_the_time():
+    """The error says that the follow-up was not sent."""
+    agent = FakeAgent(at_times((0, "active"), (5, "completed")))
+    with pytest.raises(APITimeoutError, match="no time was left") as caught:
+        await agent.job().send("Again", on_active="wait", timeout=5)
+    assert caught.value.sent == "no"
+    assert agent.sent == []
+
+
+async def test_an_answer_that_names_another_job_is_not_taken_over():
+    """The follow-up counts as sent, and its record as unknown."""
+    agent = FakeAgent(in_turn("active"))
+
+    async def answer():
+        return record("completed", "job_2")
+
+    agent.on_send = answer
+    turn = await agent.job().send("Again")
+    assert turn.job is None
+    assert turn.ref.awaiting_turn
+
+
 @pytest.mark.parametrize(
     "error",
     [APIConnectionError("no route", sent="no"), QuotaExceededError("used up"), refused(429), refused(404)],
@@ -606,6 +636,25 @@ async def test_a_session_remembers_a_follow_up_without_a_handle():
     agent = FakeAgent(in_turn(first()))
     await agent.job().send("Again")
     assert agent.job().ref.awaiting_turn
+
+
+def test_a_session_remembers_the_newest_thousand_follow_ups():
+    """A worker that runs for months does not keep each of its jobs; a newer follow-up counts anew."""
+    states = JobStates()
+    for number in [*range(1000), 0, 1000]:
+        states.remember(states.of(JobRef("docs", f"job_{number}", sent=Stamp(number, None)), 60))
+    remembered = [states.of(JobRef("docs", f"job_{number}"), 60).follow_up for number in (0, 1, 2, 1000)]
+    assert [follow_up is not None for follow_up in remembered] == [True, False, True, True]
+
+
+async def test_the_look_after_the_window_is_no_sooner_than_a_second():
+    """A look half a second before the window ends is not followed by another one half a second later."""
+    agent = FakeAgent(in_turn(first()))
+    turn = await (await ended(agent)).send("Again")
+    await asyncio.sleep(59.5)
+    agent.looks.clear()
+    await turn
+    assert agent.looks == [59.5, 60.5]
 
 
 async def test_the_second_of_two_turns_in_a_row_does_not_end_with_the_first():
