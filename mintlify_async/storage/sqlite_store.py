@@ -41,7 +41,7 @@ class SQLiteStore(NothingToClose):
     A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` when the file
     cannot be used, when another process locks it for 10 s, and when another version of this package wrote it.
     Time is this computer's: while its clock is ahead, records with *keep* cannot be seen, and slots are free
-    early. When the clock is set right again the records are back: they are deleted 30 days after they expired.
+    early. When the clock is set right, the records are back: they are deleted 30 days after they expired.
 
     A new file is readable by its owner alone, because conversations contain the keys of threads.
 

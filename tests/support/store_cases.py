@@ -149,7 +149,7 @@ class StoreCases:
         assert await store.keys("room/open/") == [A]
 
     async def test_a_clock_that_was_ahead_forgets_nothing(self, store: Store):
-        """Two days ahead for some hundred writes, and then set right: a key of a minute ago is still known."""
+        """Two days ahead for 300 writes, and then set right: a key of a minute ago is still known."""
         await put(store, A, keep=86_400)
         with dates.read_from(lambda: time.time() + 2 * 86_400):
             for number in range(300):
