@@ -481,7 +481,10 @@ class JobFailedError(MintlifyError):
     """
 
     def __init__(self, job: JobRecord) -> None:
-        super().__init__(f"job {printable(job.id)} failed at the service; .job is its last record")
+        super().__init__(
+            f"job {printable(job.id)} failed at the service; .job is its last record. "
+            "The service gives no reason; first see whether its GitHub app still has access to the repository"
+        )
         self.job = job
 
 

@@ -36,6 +36,7 @@ from .options import (
 from .protocol.api_keys import KeySource
 from .protocol.assumptions import Assumptions
 from .protocol.calls import DEFAULT_RETRIEVAL_PAGE_SIZE, Call, create_job_call
+from .protocol.habits import helpful, refuse_habits
 from .protocol.object_checks import check_function
 from .protocol.secret import hidden
 from .protocol.timeouts import Timeouts
@@ -100,6 +101,14 @@ class MintlifySession:
         ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
     """
 
+    def __new__(cls, *_: Any, **options: Any) -> Self:
+        """Refuse arguments of other clients by name."""
+        names = options.keys() - {"admin_key", "assistant_key"}
+        options.clear()  # a traceback shows this frame, and there is a key among them
+        if cls is MintlifySession:
+            refuse_habits("MintlifySession", names)
+        return super().__new__(cls)
+
     def __init__(
         self,
         *,
@@ -155,6 +164,7 @@ class MintlifySession:
 
     # The verbs ----------------------------------------------------------------------------------
 
+    @helpful
     async def create_job(
         self,
         prompt: str,
@@ -218,6 +228,7 @@ class MintlifySession:
         project = self._options.project_id if project_id is None else self._options.project(project_id)
         return handle_for(self._for_handles(), ref, project_id=project)
 
+    @helpful
     async def run_job(
         self,
         prompt: str,
@@ -269,6 +280,7 @@ class MintlifySession:
             waiting = handle_over(handle, agent.owned_by(self))
             return await wait_for_own(waiting, timeout, check=check, until=until, on_change=on_change)
 
+    @helpful
     def ask(
         self,
         question: Question,
@@ -332,6 +344,7 @@ class MintlifySession:
         options = self._options
         return AssistantAPI(self._agent.http, options, options.site, self._check_open)
 
+    @helpful
     def conversation(
         self,
         *,
@@ -509,6 +522,13 @@ class MintlifySession:
     async def __aenter__(self) -> Self:
         self._check_open()
         return self
+
+    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("a MintlifySession is opened with `async with`, in an async function")
+
+        def __exit__(self, *error: object) -> None: ...
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()

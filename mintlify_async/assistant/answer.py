@@ -14,6 +14,7 @@ from ..events import StreamEvent
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
+from ..protocol.habits import AsyncOnly
 from ..rendering.markdown import HasAnswer
 from ..rendering.readable_text import suggestions_of, text_of
 from ..rendering.sources import AnswerSource, Suggestion, sources_of
@@ -146,7 +147,7 @@ class ClosableEvents(Protocol):
         ...
 
 
-class TextStream:
+class TextStream(AsyncOnly):
     """The text of a reply, piece by piece, as people read it: together the pieces are ``answer.text``.
 
     A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair

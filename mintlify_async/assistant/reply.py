@@ -28,6 +28,7 @@ from ..http.response_body import Grace
 from ..messages import Message
 from ..model.response_info import ResponseInfo
 from ..model.thread import Thread
+from ..protocol.habits import AsyncOnly
 from ..protocol.object_checks import check_function
 from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
@@ -60,7 +61,7 @@ State: TypeAlias = Literal["not started", "opening", "open", "read", "failed", "
 """Where a reply is in its life; the last three are ends: read to its end, failed, closed early."""
 
 
-class Reply(Extras):
+class Reply(Extras, AsyncOnly):
     """An answer of the assistant: an async iterator of typed events, an async context manager, an awaitable.
 
     Nothing is sent before it is entered, stepped or awaited::

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeVar, overload
 from ..errors import ConfigurationError, JobTimeoutError, StateError
 from ..model.job import Job
 from ..protocol.argument_checks import check_seconds
+from ..protocol.habits import AsyncOnly
 from .handle import JobHandle
 from .wait import DEFAULT_TIMEOUT
 
@@ -54,7 +55,7 @@ async def wait_all(
         MintlifyError: The error of the first wait that fails; see :meth:`JobHandle.wait`.
         ConfigurationError: *jobs* contains something else than handles.
     """
-    handles = _handles(jobs)
+    handles = _handles(jobs, timeout)
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
     waits = _Waits(handle.wait(timeout, check=check) for handle in handles)
     try:
@@ -84,11 +85,14 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     Raises:
         ConfigurationError: *jobs* contains something else than handles.
     """
+    handles = _handles(jobs, timeout)
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
-    return AsCompleted(_handles(jobs), timeout)
+    return AsCompleted(handles, timeout)
 
 
-def _handles(jobs: Iterable[JobHandle]) -> list[JobHandle]:
+def _handles(jobs: Iterable[JobHandle], timeout: object) -> list[JobHandle]:
+    if isinstance(timeout, JobHandle):
+        raise ConfigurationError("jobs must be one iterable, such as [job, other]", field="jobs")
     items: list[object] = list(jobs) if isinstance(jobs, Iterable) else [jobs]  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
     handles = [handle for handle in items if isinstance(handle, JobHandle)]
     if len(handles) != len(items):
@@ -129,7 +133,7 @@ End = tuple[JobHandle, Exception | None]
 """A handle whose wait is over, and the error that it ended with."""
 
 
-class AsCompleted:
+class AsCompleted(AsyncOnly):
     """An async iterator over handles whose jobs have ended; see :func:`as_completed`."""
 
     def __init__(self, handles: list[JobHandle], timeout: float | None) -> None:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import attrs
 from attrs import frozen
@@ -38,6 +38,9 @@ class JobStatus(StrEnum):
     ARCHIVED = "archived"
     FAILED = "failed"
 
+
+HANDLE_VERBS: Final = frozenset({"send", "wait", "refresh", "watch"})
+"""What a job's handle does, and its record does not."""
 
 TERMINAL_STATES: Final = frozenset({"completed", "archived", "failed"})
 
@@ -131,6 +134,12 @@ class Job(WireValue, JobFlags):
     nulls: tuple[str, ...] = attrs.field(default=(), metadata=UNCOMPARED)
     # The service's words for instants that would be written in other ones, by their field.
     _instants: Mapping[str, str] = attrs.field(default=EMPTY, alias="instants", metadata=UNCOMPARED)
+
+    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = f": session.job(job).{name}() does it" if name in HANDLE_VERBS else ""
+            raise AttributeError(f"a Job is a record and has no {name!r}{hint}", name=name, obj=self)
 
     @property
     def done(self) -> bool:

@@ -227,7 +227,7 @@ def check_thread(value: object) -> Thread | None:
     """Return *value* as a thread; a string is a thread's id alone."""
     if value is None or isinstance(value, Thread):
         thread = value
-    elif isinstance(value, str) and value.strip() and not value.lstrip().startswith("{"):
+    elif isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
         thread = Thread(value)
     else:
         raise ConfigurationError(
@@ -241,6 +241,8 @@ def check_thread(value: object) -> Thread | None:
 
 def _not_a_thread(value: object) -> str:
     """Return what *value* is, and what to pass in its place."""
+    if isinstance(value, str) and value.lstrip().startswith("Thread("):
+        return "str(thread), which has no key: pass the Thread itself, or store thread.to_json()"
     if isinstance(value, str):
         return "a thread's JSON: pass Thread.from_json(…)" if value.strip() else "an empty id"
     if isinstance(value, Mapping):

@@ -1,0 +1,71 @@
+"""What people write who come from another client, and what to write here instead.
+
+Sources: the OpenAI, Anthropic, httpx and requests clients, and the names of the service's own fields.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
+
+from ..errors import ConfigurationError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CUSTOMER: Final = "session.with_options(admin_key=…, assistant_key=…) makes a session with other keys"
+
+ARGUMENTS: Final = {
+    "api_key": "admin_key= for agent jobs and assistant_key= for questions are arguments of the session",
+    "admin_key": _CUSTOMER,
+    "assistant_key": _CUSTOMER,
+    "max_retries": "retry=RetryPolicy(attempts=3) is an argument of the session and of with_options()",
+    "stream": "ask() always streams: read it with `async for`, or await it for the whole answer",
+    "timeout": "timeouts=Timeouts(request=30) limits each call; timeout= is an argument of the calls",
+    "idempotency_key": "dedupe_key= names a creation in the session's ledger (ledger=SQLiteStore(…))",
+    "thread_id": "thread=answer.thread continues a thread; Thread(id, key) makes one from stored values",
+    "messages": "the messages are the first argument: ask([…])",
+    "model": "the service chooses the model",
+    "project": "the argument is called project_id",
+}
+"""Arguments of other clients, with the sentence that says what to write."""
+
+
+def refuse_habits(callee: str, names: Iterable[str]) -> None:
+    """Raise ConfigurationError for the first of *names* that is an argument of another client."""
+    for name in names:
+        if name in ARGUMENTS:
+            raise ConfigurationError(f"{callee} has no argument {name}=: {ARGUMENTS[name]}", field=name)
+
+
+def helpful(function: F) -> F:
+    """Make *function* say what to write when it gets an argument of another client."""
+    habits = ARGUMENTS.keys() - inspect.signature(function).parameters.keys()
+
+    def check(kwargs: dict[str, Any]) -> None:
+        refuse_habits(f"{function.__name__}()", habits.intersection(kwargs))
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        check(kwargs)
+        return function(*args, **kwargs)
+
+    @wraps(function)
+    async def awaited_call(*args: Any, **kwargs: Any) -> Any:
+        check(kwargs)
+        return await function(*args, **kwargs)
+
+    # Other code asks whether a function is a coroutine function, and awaits it if so.
+    return cast("F", awaited_call if inspect.iscoroutinefunction(function) else call)
+
+
+class AsyncOnly:
+    """Makes ``for`` over an async iterable say what to write."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(f"{type(self).__name__} is read with `async for`, in an async function")

@@ -1,0 +1,96 @@
+"""What people write by habit, from other clients: one line says what to write here, and nothing is sent."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+
+import pytest
+
+from mintlify_async import ConfigurationError, MintlifySession, Thread, as_completed, wait_all
+from mintlify_async.testing import LocalService
+
+SESSION = ["api_key", "max_retries", "stream", "timeout", "idempotency_key", "thread_id"]
+
+
+@pytest.mark.parametrize("name", SESSION)
+def test_the_session_names_the_argument_to_write(name):
+    with pytest.raises(ConfigurationError, match=f"{name}=:") as caught:
+        MintlifySession(**{name: "mint_secret", "admin_key": "mint_secret"})
+    assert caught.value.field == name
+    own = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)][1:]
+    assert own
+    assert "mint_secret" not in repr(own)
+
+
+def test_a_subclass_may_have_an_argument_of_that_name():
+    class Ours(MintlifySession):
+        def __init__(self, api_key: str) -> None:
+            super().__init__(admin_key=api_key)
+
+    assert not Ours(api_key="mint_0123456789").closed
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        ("ask", "api_key"),
+        ("ask", "assistant_key"),
+        ("ask", "stream"),
+        ("ask", "thread_id"),
+        ("ask", "messages"),
+        ("create_job", "idempotency_key"),
+        ("create_job", "project"),
+        ("run_job", "idempotency_key"),
+        ("run_job", "max_retries"),
+        ("conversation", "thread_id"),
+    ],
+)
+async def test_a_verb_names_the_argument_to_write(verb, name):
+    async with LocalService() as service, service.session() as session:
+        first = () if verb == "conversation" else ("a question",)
+        with pytest.raises(ConfigurationError) as caught:
+            await getattr(session, verb)(*first, **{name: "x"})
+        assert caught.value.field == name
+        assert not service.requests
+
+
+async def test_other_names_are_pythons_own_error():
+    async with LocalService() as service, service.session() as session:
+        with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+            session.ask("q", colour=1)
+        assert inspect.iscoroutinefunction(session.create_job)
+        assert not inspect.iscoroutinefunction(session.ask)
+
+
+async def test_for_and_with_say_that_they_are_async():
+    async with LocalService() as service, service.session() as session:
+        job = await session.create_job("Fix it")
+        reply = session.ask("q")
+        with pytest.raises(TypeError, match="async with"), session:
+            pass
+        for iterable in (reply, reply.text_stream, as_completed([job])):
+            with pytest.raises(TypeError, match="async for"):
+                list(iterable)
+        await reply.close()
+
+
+async def test_jobs_one_by_one_and_records_as_handles():
+    async with LocalService() as service, service.session() as session:
+        handle, other = await session.create_job("Fix it"), await session.create_job("And this")
+        with pytest.raises(ConfigurationError) as caught:
+            await wait_all(handle, other)
+        assert caught.value.field == "jobs"
+        record = await handle.refresh()
+        for verb in ("send", "wait"):
+            with pytest.raises(AttributeError, match=rf"session\.job\(job\)\.{verb}\(\)"):
+                getattr(record, verb)
+        assert not hasattr(record, "colour")
+
+
+async def test_the_text_of_a_thread_is_not_a_thread():
+    async with LocalService() as service, service.session() as session:
+        with pytest.raises(ConfigurationError, match="to_json") as caught:
+            session.ask("q", thread=str(Thread("thread_1", "key_0123456789")))
+        assert caught.value.field == "thread"
+        assert not service.requests
