@@ -23,6 +23,7 @@ from ..errors import (
     OutcomeUnknownError,
     QuotaExceededError,
     UnexpectedResponseError,
+    printable,
 )
 from ..model.job import Job
 from ..protocol.api_keys import Key, KeyKind
@@ -152,6 +153,7 @@ class _Attempts(Generic[T]):
     """The attempts to send one call, and what is known of the newest of them.
 
     Attributes:
+        asked: When the first attempt was asked for, by the loop's time.
         number: Which attempt it is, from 1.
         key: The key that is sent.
         limit: When its answer must be there.
@@ -187,6 +189,7 @@ class _Attempts(Generic[T]):
         self.single = single
         self.deadline = None if whole is None else now + whole
         self.last_start = None if within is None else now + within
+        self.asked = now
         self.number = 0
         self.answered = False
         self.error: SendError | None = None
@@ -198,11 +201,14 @@ class _Attempts(Generic[T]):
             outcome = await self._attempt(pause)
             if not isinstance(outcome, SEND_ERRORS):
                 self.http.budget.succeeded()
+                self._log_success(outcome)
                 return outcome
             self.error = outcome
             again = self._pause(outcome)
             if again is None:
-                raise self._verdict(outcome) from outcome.__cause__
+                verdict = self._verdict(outcome)
+                log.info("%s", verdict)  # its text names the operation
+                raise verdict from outcome.__cause__
             pause = again
             self._note_retry(pause)
             await self.sending.again()
@@ -355,6 +361,14 @@ class _Attempts(Generic[T]):
             closed = getattr(error, "reason", None) == CLOSED
             return session_closed(self.call.operation) if closed else error
         return _outcome_unknown(self.call, error, self.sending.sent_at)
+
+    def _log_success(self, outcome: object) -> None:
+        """Log one line for the request, whatever number of attempts it took."""
+        result = "the answer begins"
+        if isinstance(outcome, Job):
+            result = f"job {printable(outcome.id)} is {printable(outcome.status)}"
+        seconds = asyncio.get_running_loop().time() - self.asked
+        log.info("%s: %s (%d ms, attempts: %d)", self.call.operation, result, seconds * 1000, self.number)
 
     def _note(self, answer: LiveResponse | WholeResponse | None, error: SendError | None) -> None:
         """Log how an attempt ended, and tell the observer."""
