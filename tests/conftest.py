@@ -14,7 +14,7 @@ from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
 
 from mintlify_async.testing import LocalService, docs_search
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support import (
     aioresponses_bridge,
     leak_guard,

@@ -199,7 +199,7 @@ TIME_FUNCTIONS = {
     "sleep",
 }
 # The thread of a SQLite file has no loop, and virtual time waits for the kernel.
-MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/virtual_time.py"}
+MAY_READ_TIME = {"runtime/dates.py", "storage/sqlite_file.py", "testing/loop_time.py"}
 
 
 def reads_of_time(tree: ast.AST) -> Iterator[str]:

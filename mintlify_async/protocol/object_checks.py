@@ -11,7 +11,6 @@ from attrs import field, frozen
 from ..errors import ConfigurationError, printable
 
 __all__ = [
-    "CLOCK",
     "OBSERVER",
     "QUOTA",
     "SESSION",
@@ -71,12 +70,6 @@ class Kind:
         return self.example
 
 
-CLOCK = Kind(
-    "a clock",
-    ("now", "wall", "sleep", "deadline", "call_at"),
-    "None for the system's clock, or VirtualClock() in a test",
-    plain=("now", "wall", "deadline", "call_at"),
-)
 OBSERVER = Kind("an observer", ("start",), "OpenTelemetryObserver()", plain=("start",))
 QUOTA = Kind("a Quota", ("acquire", "block", "left"), "Quota()")
 SESSION = Kind("a MintlifySession", ("ask", "conversation", "create_job"), "the session that you have opened")

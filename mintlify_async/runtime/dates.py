@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-__all__ = ["now", "read_from", "replace_source"]
+__all__ = ["now", "read_from"]
 
 _source: Callable[[], float] = time.time
 
@@ -28,14 +28,3 @@ def read_from(source: Callable[[], float]) -> Generator[None]:
         yield
     finally:
         _source = previous
-
-
-def replace_source(source: Callable[[], float | None]) -> None:
-    """Let :func:`now` return what *source* returns, or else the computer's date. For virtual time."""
-    global _source
-
-    def date() -> float:
-        moment = source()
-        return time.time() if moment is None else moment
-
-    _source = date

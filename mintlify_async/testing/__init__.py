@@ -1,12 +1,13 @@
-"""The testing kit: the service on your own machine, scripted answers, faults, and a virtual clock.
+"""The testing kit: the service on your own machine, scripted answers, faults, and virtual time.
 
 ::
 
-    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
-        done = await session.run_job("Fix the typos", timeout=900)
-        assert service.requests.count("create_job") == 1
+    with virtual_time():
+        async with LocalService() as service, service.session() as session:
+            done = await session.run_job("Fix the typos", timeout=900)
+            assert service.requests.count("create_job") == 1
 
-With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_clock`` give you the same
+With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_time`` give you the same
 without any setup. Everything is loaded when it is first used, so that installing the package does not slow
 the tests of projects that do not use the kit.
 """
@@ -25,15 +26,13 @@ _NAMES_BY_MODULE = {
     "local_jobs": ("JobLife", "LocalJob", "ProposedEdit"),
     "local_service": ("LocalService",),
     "local_threads": ("LocalThread", "ThreadStyle"),
-    "network_guard": ("NetworkGuard",),
+    "loop_time": ("VirtualTime", "virtual_time"),
     "operations": ("Keys",),
     "rate_limits": ("Limits",),
     "raw_connection": ("RawWire",),
     "recorder": ("Recorder",),
     "request_log": ("RecordedRequest", "RequestLog"),
     "script": ("Rule", "Script"),
-    "script_file": ("load_script",),
-    "virtual_clock": ("VirtualClock",),
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 

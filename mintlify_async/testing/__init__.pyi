@@ -27,7 +27,8 @@ from .local_jobs import ProposedEdit as ProposedEdit
 from .local_service import LocalService as LocalService
 from .local_threads import LocalThread as LocalThread
 from .local_threads import ThreadStyle as ThreadStyle
-from .network_guard import NetworkGuard as NetworkGuard
+from .loop_time import VirtualTime as VirtualTime
+from .loop_time import virtual_time as virtual_time
 from .operations import Keys as Keys
 from .rate_limits import Limits as Limits
 from .raw_connection import RawWire as RawWire
@@ -36,5 +37,3 @@ from .request_log import RecordedRequest as RecordedRequest
 from .request_log import RequestLog as RequestLog
 from .script import Rule as Rule
 from .script import Script as Script
-from .script_file import load_script as load_script
-from .virtual_clock import VirtualClock as VirtualClock

@@ -7,14 +7,13 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from ..runtime.clock import Clock
 from .faults import Fault
 from .http_answer import Answer, Pause, let_client_read
 from .raw_connection import RawWire
 
 
-async def send_answer(http: web.BaseRequest, answer: Answer, clock: Clock) -> web.StreamResponse:
-    """Send *answer* as correct HTTP; *clock* measures its pauses."""
+async def send_answer(http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    """Send *answer* as correct HTTP."""
     if answer.whole:
         whole = web.Response(status=answer.status, headers=answer.headers, body=answer.content)
         await whole.prepare(http)
@@ -28,7 +27,7 @@ async def send_answer(http: web.BaseRequest, answer: Answer, clock: Clock) -> we
     await response.prepare(http)
     for piece in answer.body:
         if isinstance(piece, Pause):
-            await clock.sleep(piece.seconds)
+            await asyncio.sleep(piece.seconds)
         else:
             await response.write(piece)
             if answer.separate:
@@ -37,12 +36,12 @@ async def send_answer(http: web.BaseRequest, answer: Answer, clock: Clock) -> we
     return response
 
 
-async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer, clock: Clock) -> web.StreamResponse:
+async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer) -> web.StreamResponse:
     """Let *fault* write to the connection."""
     transport = http.transport
     if transport is None:
         raise ConnectionResetError("the client disconnected")
-    await fault.play(RawWire(transport, clock), answer)
+    await fault.play(RawWire(transport), answer)
     return _Played()
 
 
@@ -60,8 +59,8 @@ class FaultyConnection(asyncio.Protocol):
     The task that plays the fault is added to *tasks*, so that the service can end it.
     """
 
-    def __init__(self, fault: Fault, clock: Clock, tasks: set[asyncio.Task[Any]]) -> None:
-        self._fault, self._clock, self._tasks = fault, clock, tasks
+    def __init__(self, fault: Fault, tasks: set[asyncio.Task[Any]]) -> None:
+        self._fault, self._tasks = fault, tasks
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,7 +72,7 @@ class FaultyConnection(asyncio.Protocol):
 
     async def _play(self, transport: asyncio.Transport) -> None:
         try:
-            await self._fault.play(RawWire(transport, self._clock), Answer(status=503))
+            await self._fault.play(RawWire(transport), Answer(status=503))
         finally:
             if not transport.is_closing():
                 transport.close()

@@ -9,10 +9,9 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import ClassVar
 
@@ -308,13 +307,3 @@ class Raw(_Written):
 
     def _pieces(self, answer: Answer) -> Iterable[Piece]:
         return self.pieces
-
-
-KINDS: Mapping[str, type[Fault]] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "-", kind.__name__).lower(): kind
-    for kind in (
-        *(Reset, Close, NoAnswer, HalfHead, TlsAlert, Raw),
-        *(Cut, Stall, Drip, WrongLength, BrokenChunking, BrokenGzip, GzipBomb, Endless),
-    )
-}
-"""The faults by the names that script files use, such as ``no-answer``."""

@@ -29,7 +29,7 @@ async def let_client_read() -> None:
 
 @frozen
 class Pause:
-    """A pause between two pieces of a body, in seconds of the service's clock."""
+    """A pause between two pieces of a body, in seconds."""
 
     seconds: float
 

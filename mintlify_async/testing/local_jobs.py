@@ -1,4 +1,4 @@
-"""Agent jobs of the local service: their status follows a clock, and they propose an edit of a page."""
+"""Agent jobs of the local service: their status follows the loop's time, and they propose an edit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import difflib
 import itertools
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from attrs import define, evolve, field, frozen
 
 from ..protocol.argument_checks import check_seconds
-from ..runtime.clock import Clock
+from ..runtime.dates import now as date_now
 from .docs_pages import Page
 from .docs_search import DocsIndex
 
@@ -26,7 +26,7 @@ def _to_lags(stale: float | Iterable[float]) -> tuple[float, ...]:
 
 @frozen(kw_only=True)
 class JobLife:
-    """How a job proceeds after a prompt. Times are in seconds of the service's clock.
+    """How a job proceeds after a prompt. Times are in seconds.
 
     ::
 
@@ -162,7 +162,7 @@ class LocalJob:
     number: int
     created_at: float
     _turns: list[_Turn] = field(alias="turns")
-    _clock: Clock = field(repr=False, alias="clock")
+    _now: Callable[[], float] = field(repr=False, alias="now")
 
     @property
     def prompts(self) -> list[str]:
@@ -188,7 +188,7 @@ class LocalJob:
     def visible(self) -> bool:
         """Whether a poll finds the job already."""
         first = self._turns[0]
-        return self._clock.now() >= first.at + first.life.not_found
+        return self._now() >= first.at + first.life.not_found
 
     def add(self, turn: _Turn) -> None:
         """Add a follow-up."""
@@ -209,34 +209,34 @@ class LocalJob:
             "model": "local-stand-in",
             "prLink": self._pr_link(turn, status),
             "createdAt": _date_time(self.created_at),
-            "archivedAt": _date_time(self._clock.wall()) if status == "archived" else None,
+            "archivedAt": _date_time(date_now()) if status == "archived" else None,
         }
 
     def _turn_in_effect(self) -> _Turn:
-        now = self._clock.now()
+        now = self._now()
         return next((turn for turn in reversed(self._turns) if turn.takes_effect_at <= now), self._turns[0])
 
     def _status_of(self, turn: _Turn) -> str:
         if turn.looks_left:
             return turn.looks_left[0]
-        return turn.life.status_after(self._clock.now() - turn.takes_effect_at)
+        return turn.life.status_after(self._now() - turn.takes_effect_at)
 
     def _pr_link(self, turn: _Turn, status: str) -> str | None:
         ended_with_files = status in ("completed", "archived") and turn.life.outcome == "completed"
         if not (ended_with_files and turn.edit):
             return None
-        since_end = self._clock.now() - turn.takes_effect_at - turn.life.seconds
+        since_end = self._now() - turn.takes_effect_at - turn.life.seconds
         if not turn.life.looks and since_end < turn.life.pr_delay:
             return None
         return f"https://github.com/{self.project_id}/docs/pull/{self.number}"
 
 
 class LocalJobs(dict[str, LocalJob]):
-    """The jobs of a service, by id: ``service.jobs``. They propose edits of *docs*."""
+    """The jobs of a service, by id: ``service.jobs``. They propose edits of *docs*; *now* is the time."""
 
-    def __init__(self, docs: DocsIndex, clock: Clock) -> None:
+    def __init__(self, docs: DocsIndex, now: Callable[[], float]) -> None:
         super().__init__()
-        self._docs, self._clock = docs, clock
+        self._docs, self._now = docs, now
 
     def create(self, project_id: str, prompt: str, life: JobLife) -> LocalJob:
         """Create a job."""
@@ -245,9 +245,9 @@ class LocalJobs(dict[str, LocalJob]):
             id=f"job_{number}",
             project_id=project_id,
             number=number,
-            created_at=self._clock.wall(),
+            created_at=date_now(),
             turns=[self._turn(prompt, life, [])],
-            clock=self._clock,
+            now=self._now,
         )
         self[job.id] = job
         return job
@@ -265,7 +265,7 @@ class LocalJobs(dict[str, LocalJob]):
 
     def _turn(self, prompt: str, life: JobLife, earlier: Sequence[ProposedEdit]) -> _Turn:
         edit = propose_edit(self._docs, prompt, earlier) if life.files else None
-        return _Turn(prompt=prompt, at=self._clock.now(), life=life, edit=edit, looks_left=list(life.looks))
+        return _Turn(prompt=prompt, at=self._now(), life=life, edit=edit, looks_left=list(life.looks))
 
 
 def propose_edit(docs: DocsIndex, prompt: str, earlier: Sequence[ProposedEdit] = ()) -> ProposedEdit:

@@ -17,23 +17,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..protocol.object_checks import CLOCK, check_function, check_type
-from ..runtime.clock import Clock, SystemClock
+from ..protocol.object_checks import check_function, check_type
+from ..runtime.dates import now as date_now
 from .answer_sender import FaultyConnection, play_fault, send_answer
 from .assistant_answers import AnswerStyle
 from .docs_search import DocsIndex
 from .http_answer import Answer, let_client_read
-from .inspection import PREFIX, inspect
 from .local_jobs import JobLife, LocalJobs
 from .local_threads import ThreadStyle
+from .loop_time import is_virtual
 from .operations import Keys, Operations, find_operation
 from .rate_limits import Limits
 from .replay import replay_rules
 from .request_log import RecordedRequest, RequestLog
 from .script import Rule, Script, replace_fields
-from .virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from ..session import MintlifySession
@@ -65,14 +65,13 @@ class LocalService:
 
     ::
 
-        async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+        async with LocalService() as service, service.session() as session:
             service.script.create_job(status=429, headers={"Retry-After": "2"})
             job = await session.create_job("Fix the typos")
             assert service.requests == [("POST", "/v2/agent/acme/job")] * 2
 
     Args:
         docs: A folder of Markdown pages to answer from; by default the package's own documentation.
-        clock: The clock; with a ``VirtualClock`` no test waits in real time.
         project_id: The project; None accepts every project.
         domain: The domain; None accepts every domain.
         keys: The accepted API keys.
@@ -86,8 +85,7 @@ class LocalService:
         ssl: The TLS context; with it, the service speaks https.
         observer: Called with each request when its answer has ended.
         replay: A recording that ``Recorder`` wrote: its answers come first, each to the next request of its
-            operation, with their bytes and pauses on this service's clock. Keys and bodies are not compared.
-        control: Whether to serve ``/_local``, see :mod:`mintlify_async.testing.inspection`.
+            operation, with their bytes and pauses. Keys and bodies are not compared.
 
     Raises:
         ConfigurationError: *docs* has no page, *port* is not a port, or *replay* is not a recording.
@@ -99,7 +97,6 @@ class LocalService:
         life: How jobs proceed from now on; can be set.
         limits: The rate limits; can be set.
         observer: Called with each request when its answer has ended; can be set.
-        clock: The clock.
         docs: The documentation pages, as a :class:`DocsIndex`.
         jobs: The jobs, by id.
         threads: The threads, by id.
@@ -116,7 +113,6 @@ class LocalService:
         self,
         *,
         docs: Path | str | None = None,
-        clock: Clock | None = None,
         project_id: str | None = "acme",
         domain: str | None = "acme-docs",
         keys: Keys | None = None,
@@ -130,7 +126,6 @@ class LocalService:
         ssl: ssl_module.SSLContext | None = None,
         observer: Callable[[RecordedRequest], object] | None = None,
         replay: str | PathLike[str] | None = None,
-        control: bool = False,
     ) -> None:
         if not 0 <= port <= 65535:
             raise ConfigurationError("port must be between 0 and 65535; 0 takes a free one", field="port")
@@ -141,18 +136,17 @@ class LocalService:
         check_type(threads, ThreadStyle, "threads")
         check_type(ssl, ssl_module.SSLContext, "ssl")
         check_function(observer, "observer")
-        self.clock: Clock = CLOCK.check(clock, "clock") or SystemClock()
         keys = keys or Keys()
         self.docs = _shared_index(None if docs is None else Path(docs).resolve())
         self._operations = Operations(
             docs=self.docs,
-            clock=self.clock,
+            now=self.now,
             keys=keys,
             project_id=project_id,
             domain=domain,
             style=answers or AnswerStyle(),
             thread_style=threads or ThreadStyle(),
-            jobs=LocalJobs(self.docs, self.clock),
+            jobs=LocalJobs(self.docs, self.now),
         )
         self.jobs, self.threads = self._operations.jobs, self._operations.threads
         self.life, self.limits = life or JobLife(), limits
@@ -165,7 +159,8 @@ class LocalService:
         self.port = port
         self._cors, self._host, self._ssl = cors, host, ssl
         self.observer: Callable[[RecordedRequest], object] | None = observer
-        self._control = control
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._began = 0.0  # the loop's time at the start
         self._listener: asyncio.Server | None = None
         self._web: web.Server | None = None
         self._at_work: set[asyncio.Task[Any]] = set()
@@ -188,9 +183,9 @@ class LocalService:
         return f"{host}:{self.port}"
 
     def session(self, **settings: Any) -> MintlifySession:
-        """Return a session for this service, with the same clock.
+        """Return a session for this service.
 
-        On a real clock its ``settle_seconds`` is as short as the jobs of :attr:`life`, so that a
+        Its ``settle_seconds`` suits the jobs of :attr:`life`. In real time it is short, so that a
         follow-up does not take a minute; give ``poll=PollPolicy()`` for the usual 60 s.
 
         ::
@@ -203,8 +198,10 @@ class LocalService:
         from .. import MintlifySession, PollPolicy
 
         known = {name: getattr(self, name) for name in _FOR_A_SESSION}
-        if isinstance(self.clock, SystemClock):
-            known["poll"] = PollPolicy(settle_seconds=self.settle_seconds)
+        settle, usual = self.settle_seconds, PollPolicy()
+        if is_virtual(self._loop):  # the usual time costs nothing, and suits scripted lives, too
+            settle = max(settle, usual.settle_seconds)
+        known["poll"] = evolve(usual, settle_seconds=settle)
         return MintlifySession(**(known | settings))
 
     @property
@@ -222,6 +219,10 @@ class LocalService:
     def settle_seconds(self) -> float:
         """The shortest ``PollPolicy.settle_seconds`` that tells the turns of jobs like :attr:`life` apart."""
         return self.life.seconds + self.life.most_stale + 1.0
+
+    def now(self) -> float:
+        """Return the seconds since the first start, by the event loop's time."""
+        return 0.0 if self._loop is None else self._loop.time() - self._began
 
     @property
     def connections(self) -> int:
@@ -267,8 +268,8 @@ class LocalService:
         if self._web is not None:
             raise StateError("the service is started already")
         self._stopping = False
-        if isinstance(self.clock, VirtualClock):
-            self.clock.join()
+        loop = asyncio.get_running_loop()
+        self._began, self._loop = loop.time() - self.now(), loop
         self._web = web.Server(
             self._handle, handler_cancellation=True, access_log=None, keepalive_timeout=3600.0
         )
@@ -335,19 +336,13 @@ class LocalService:
         """Return the protocol for the next connection: a scripted fault, or HTTP."""
         rule = self.script.take("connect")
         if rule is not None and rule.fault is not None:
-            return FaultyConnection(rule.fault, self.clock, self._at_work)
+            return FaultyConnection(rule.fault, self._at_work)
         assert self._web is not None  # start() sets it before it listens
         return self._web()
 
     # Answering
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        if self._control and http.path.startswith(PREFIX):
-            body = await http.read()
-            own = inspect(
-                http.method, http.path, body, requests=self.requests, script=self.script, jobs=self.jobs
-            )
-            return await send_answer(http, own, self.clock)
         task = asyncio.current_task()
         assert task is not None
         self._at_work.add(task)
@@ -364,7 +359,7 @@ class LocalService:
         finally:
             self._at_work.discard(task)
             self._busy.discard(http.protocol)
-            request.seconds = self.clock.now() - request.at
+            request.seconds = self.now() - request.at
             self._tell_waiters()
             if self.observer is not None:
                 self.observer(request)
@@ -375,14 +370,14 @@ class LocalService:
             return web.Response(status=204, headers=PREFLIGHT_HEADERS | self._cors_headers())
         rule = self.script.take(request.operation) or Rule(operation=request.operation)
         if rule.fault is not None and rule.fault.unread:
-            return await play_fault(http, rule.fault, Answer(status=503), self.clock)
+            return await play_fault(http, rule.fault, Answer(status=503))
         request.body = await http.content.read()
         answer = self._answer(request, rule)
         if rule.delay:
-            await self.clock.sleep(rule.delay)
+            await asyncio.sleep(rule.delay)
         if rule.fault is not None:
-            return await play_fault(http, rule.fault, answer, self.clock)
-        response = await send_answer(http, answer, self.clock)
+            return await play_fault(http, rule.fault, answer)
+        response = await send_answer(http, answer)
         request.status, request.finished = answer.status, True
         return response
 
@@ -393,8 +388,8 @@ class LocalService:
             method=http.method,
             path=http.raw_path,
             headers={name.lower(): value for name, value in http.headers.items()},
-            at=self.clock.now(),
-            wall=self.clock.wall(),
+            at=self.now(),
+            wall=date_now(),
             params=params,
             address=http.remote or "",
             port=(http.get_extra_info("peername") or ("", 0))[1],
@@ -417,7 +412,7 @@ class LocalService:
         if self._cors:
             answer = answer.with_headers(self._cors_headers())
         if not any(name.lower() == "date" for name in answer.headers):  # clients compare dates with it
-            answer = answer.with_headers({"Date": formatdate(self.clock.wall(), usegmt=True)})
+            answer = answer.with_headers({"Date": formatdate(date_now(), usegmt=True)})
         return answer
 
     def _cors_headers(self) -> dict[str, str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 from attrs import define, field, frozen
 
 from ..model.json_text import as_object
-from ..runtime.clock import Clock
+from ..runtime.dates import now as date_now
 from .assistant_answers import AnswerStyle, Content, Question, answer_events, content_events
 from .docs_search import DocsIndex
 from .http_answer import Answer, event_stream, json_answer
@@ -90,7 +90,7 @@ class Operations:
     """The state of a service and its answers; the fields are the arguments of ``LocalService``."""
 
     docs: DocsIndex
-    clock: Clock
+    now: Callable[[], float]
     keys: Keys
     project_id: str | None
     domain: str | None
@@ -215,9 +215,9 @@ class Operations:
         rules = limits.rules(
             request.operation, request.params.get("project", ""), request.key or "", request.address
         )
-        now = self.clock.now()
+        now = self.now()
         wait = self.counter.take(rules, now)
-        headers = self.counter.headers(rules, now, self.clock.wall()) if limits.reset_headers else {}
+        headers = self.counter.headers(rules, now, date_now()) if limits.reset_headers else {}
         if wait is None:
             return headers
         if limits.retry_after:

@@ -1,11 +1,11 @@
-"""pytest fixtures: a local service, a session that talks to it, their clock, and a network guard.
+"""pytest fixtures: a local service, a session that talks to it, and virtual time.
 
 ::
 
-    async def test_a_job(mintlify_session, mintlify_service, mintlify_clock):
+    async def test_a_job(mintlify_session, mintlify_service, mintlify_time):
         done = await mintlify_session.run_job("Fix the typos", timeout=900)
-        assert done.status == "completed"
         assert mintlify_service.requests.count("create_job") == 1
+        assert mintlify_time.now() >= 3
 
 The fixtures work with pytest-asyncio and with anyio's plugin. In a test that is not async, the service runs
 in a thread, in real time. pytest loads this file in every project of an environment that has the package, so
@@ -24,57 +24,25 @@ import pytest
 if TYPE_CHECKING:
     from ..session import MintlifySession
     from .local_service import LocalService
-    from .network_guard import NetworkGuard
-    from .virtual_clock import VirtualClock
-
-_GUARD = pytest.StashKey["NetworkGuard"]()
+    from .loop_time import VirtualTime
 
 
 @pytest.fixture
-def mintlify_clock(request: pytest.FixtureRequest) -> VirtualClock:
-    """The clock of ``mintlify_service`` and of its sessions; it jumps ahead when everything waits."""
-    from .virtual_clock import VirtualClock
-
-    _runner(request)
-    return VirtualClock()
-
-
-@pytest.fixture
-def mintlify_guard(request: pytest.FixtureRequest) -> Generator[NetworkGuard]:
-    """Refuses connections to other machines during the test; a test that tried one fails."""
-    from .network_guard import NetworkGuard
-
-    _runner(request)
-    guard = request.node.stash[_GUARD] = NetworkGuard()
-    guard.on()
-    try:
-        yield guard
-    finally:
-        guard.off()
-    if told := guard.untold():
-        pytest.fail(told, pytrace=False)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test that tried to reach another machine and swallowed the error."""
-    guard = item.stash.get(_GUARD, None)
-    if guard is None:
-        return (yield)
-    try:
-        result = yield
-    except BaseException as error:
-        if told := guard.untold():
-            error.add_note(told)
-        raise
-    if told := guard.untold():
-        pytest.fail(told, pytrace=False)
-    return result
+def mintlify_time(request: pytest.FixtureRequest) -> VirtualTime:
+    """The virtual time of the test's event loop, as ``virtual_time()`` makes it."""
+    if _runner(request) == "thread":
+        raise pytest.UsageError("mintlify_time needs an async test: without async, the time is real")
+    virtual: VirtualTime | None = request.getfixturevalue(_name("time", request))
+    if virtual is None:
+        raise pytest.UsageError("mintlify_time needs asyncio's own event loop; the time of this one is real")
+    return virtual
 
 
 @pytest.fixture
-def mintlify_service(request: pytest.FixtureRequest, mintlify_guard: NetworkGuard) -> LocalService:
-    """A running ``LocalService``, with connections to other machines refused by ``mintlify_guard``."""
+def mintlify_service(request: pytest.FixtureRequest) -> LocalService:
+    """A running ``LocalService``; in an async test, the time of the event loop is virtual."""
+    if _runner(request) != "thread":
+        request.getfixturevalue(_name("time", request))
     service: LocalService = request.getfixturevalue(_name("service", request))
     return service
 
@@ -99,11 +67,20 @@ def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-async def _mintlify_anyio_service(mintlify_clock: VirtualClock) -> AsyncGenerator[LocalService]:
+async def _mintlify_anyio_time() -> AsyncGenerator[VirtualTime | None]:
+    """The time for tests run by anyio's plugin."""
+    from .loop_time import virtual_time_if_possible
+
+    with virtual_time_if_possible() as virtual:
+        yield virtual
+
+
+@pytest.fixture
+async def _mintlify_anyio_service() -> AsyncGenerator[LocalService]:
     """The service for tests run by anyio's plugin."""
     from .local_service import LocalService
 
-    async with LocalService(clock=mintlify_clock) as service:
+    async with LocalService() as service:
         yield service
 
 
@@ -122,10 +99,6 @@ def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalS
     from .local_jobs import JobLife
     from .local_service import LocalService
 
-    if "mintlify_clock" in request.fixturenames:
-        raise pytest.UsageError(
-            "mintlify_clock needs an async test: without async, the service runs in real time"
-        )
     service = LocalService(life=JobLife(seconds=0.0))
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(service):
         yield service

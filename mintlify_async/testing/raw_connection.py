@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Literal
 
-from ..runtime.clock import Clock
 from .http_answer import Answer, Pause, Piece, let_client_read, merge_headers
 
 Ending = Literal["fin", "rst", "hang"]
@@ -32,11 +31,10 @@ class RawWire:
 
     Args:
         transport: The connection.
-        clock: The clock that measures pauses.
     """
 
-    def __init__(self, transport: asyncio.Transport, clock: Clock) -> None:
-        self._transport, self._clock = transport, clock
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
 
     async def send(self, data: bytes) -> None:
         """Write *data* in one piece; wait while the client reads too slowly."""
@@ -57,8 +55,8 @@ class RawWire:
                 await self.send(piece)
 
     async def pause(self, seconds: float) -> None:
-        """Send nothing for *seconds* of the service's clock."""
-        await self._clock.sleep(seconds)
+        """Send nothing for *seconds*."""
+        await asyncio.sleep(seconds)
 
     async def hang(self) -> None:
         """Send nothing until the client leaves or the service stops."""

@@ -10,6 +10,7 @@ text, or ``{"base64": …}`` where they are not UTF-8::
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
@@ -25,7 +26,6 @@ from cattrs import Converter
 
 from ..http.failures import FOREIGN_ERRORS
 from ..protocol.calls import Call
-from ..runtime.clock import Clock, SystemClock
 from ..session import MintlifySession, record_requests
 from ..version import __version__
 from .redaction import BodyRedactor, redact_header, redact_path, secrets_in
@@ -50,7 +50,7 @@ class Exchange:
         route: The path's template.
         request_headers: The headers that were sent, names in lower case.
         request_body: The body that was sent; empty if there was none.
-        at: When it was sent, in seconds: of the session's clock; in a file, since its first exchange.
+        at: When it was sent, in seconds: of the loop's time; in a file, since its first exchange.
         after: Seconds until the answer's headers, or until it was known that there is no answer.
         status: The answer's status; None without an answer.
         headers: The answer's headers, names in lower case; of a repeated one, the first.
@@ -122,8 +122,6 @@ CONVERTER.register_unstructure_hook(float, partial(round, ndigits=6))  # microse
 class ExchangeRecorder:
     """Records each exchange of a session and hands it to :meth:`keep`, with everything secret in it."""
 
-    clock: Clock = SystemClock()
-
     def record(self, session: MintlifySession) -> Self:
         """Record every request of *session* from now on, and of those that share its connections."""
         record_requests(session, self)
@@ -131,7 +129,6 @@ class ExchangeRecorder:
 
     def begin(self, call: Call, headers: Mapping[str, str]) -> Tape:
         """Begin with a request that is about to be sent; the session calls this."""
-        clock = self.clock
         exchange = Exchange(
             operation=call.operation,
             method=call.method,
@@ -139,9 +136,9 @@ class ExchangeRecorder:
             route=call.route,
             request_headers={name.lower(): str(value) for name, value in headers.items()},
             request_body=call.body or b"",
-            at=clock.now(),
+            at=asyncio.get_running_loop().time(),
         )
-        return Tape(self, clock, exchange, exchange.at)
+        return Tape(self, exchange, exchange.at)
 
     def keep(self, exchange: Exchange) -> None:
         """Take an exchange whose answer has ended."""
@@ -209,13 +206,12 @@ class Tape:
     """Records one exchange and hands it to its recorder once."""
 
     recorder: ExchangeRecorder
-    clock: Clock
     exchange: Exchange
     _last: float
     _kept: bool = False
 
     def _elapsed(self) -> float:
-        before, self._last = self._last, self.clock.now()
+        before, self._last = self._last, asyncio.get_running_loop().time()
         return self._last - before
 
     def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:

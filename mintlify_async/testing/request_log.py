@@ -29,9 +29,9 @@ class RecordedRequest:
         path: The path exactly as it was sent, with the query.
         headers: The headers; the names are in lower case.
         body: The body; empty if a fault happened before it was read.
-        at: When it arrived, in seconds of the service's clock.
+        at: When it arrived, as ``service.now()`` told it.
         wall: When it arrived, in seconds since 1970.
-        seconds: How long the answer took, in seconds of the service's clock.
+        seconds: How long the answer took, by the loop's time.
         status: The status of the answer; None while there is none.
         finished: Whether the whole answer was sent.
         client_left: Whether the client closed the connection before the end of the answer.

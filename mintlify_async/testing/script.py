@@ -263,7 +263,7 @@ class Script:
     ) -> Rule:
         accepts: dict[str, object] = accepted.__annotations__
         unknown = options.keys() - accepts.keys()
-        if unknown:  # also found by type checkers; script files have none
+        if unknown:  # also found by type checkers
             raise TypeError(f"{operation}() has no argument {', '.join(sorted(unknown))}")
         if not isinstance(options.get("status", 200), int | None):
             other = '; a job has another one by script.job("active", "failed")' if "fields" in accepts else ""

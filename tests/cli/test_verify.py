@@ -17,7 +17,7 @@ from mintlify_async import Assumptions, MintlifySession
 from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
 from mintlify_async.testing import Keys, LocalService
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.changed_service import ChangeAnswer, ChangeRequest, Wire, changed
 from tests.support.command_line import run
 

@@ -32,7 +32,7 @@ from mintlify_async.contrib.otel import SCHEMA_URL, OpenTelemetryObserver
 from mintlify_async.messages import TextPart
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Close, Cut
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 EVENTS = [
     {"type": "start", "messageId": "m1"},

@@ -23,7 +23,7 @@ from mintlify_async.errors import (
     StreamError,
 )
 from mintlify_async.storage import SQLiteStore
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut, NoAnswer, Reset
 
 TURNS = 20
@@ -123,7 +123,7 @@ class Trouble:
 async def test_twenty_turns_in_trouble_and_on_in_another_process(tmp_path, seed):
     """Only the finished turns remain, with their ids and the thread; another process goes on knowing them."""
     path = str(tmp_path / "chats.sqlite")
-    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         chat = session.conversation(fp="ada", store=SQLiteStore(path), id="help")
         await chat.ask("What is the first question?")
         trouble = Trouble(service, chat, seed)
@@ -188,8 +188,7 @@ async def test_two_processes_with_one_conversation(tmp_path):
 
 async def test_many_users_at_once_never_mix():
     """Fifty conversations in one process, interleaved; each hears only itself."""
-    clock = VirtualClock()
-    async with LocalService(clock=clock) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
 
         async def talk(user: int) -> Conversation:
             chat = session.conversation(fp=f"user-{user}", busy="queue")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from mintlify_async.testing import LocalService
 from tests.support.child_process import child_environment
@@ -22,15 +21,6 @@ async def idle(*names: str) -> None:
         task for task in asyncio.all_tasks() if getattr(task.get_coro(), "__name__", "") in names
     ]:
         await asyncio.wait(running)
-
-
-async def until(condition: Callable[[], Any], clock: Any) -> None:
-    """Let the virtual time go on until *condition* holds."""
-    for _ in range(20_000):
-        if condition():
-            return
-        await clock.sleep(0.05)
-    raise AssertionError("it never came true")
 
 
 class Program:

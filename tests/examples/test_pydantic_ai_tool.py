@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_tool import Request, agent
 
 from mintlify_async import SQLiteStore
-from mintlify_async.testing import LocalService, VirtualClock
+from mintlify_async.testing import LocalService
 
 pytestmark = pytest.mark.real
 
@@ -22,8 +22,8 @@ PAGES = Path(__file__).parents[1] / "support" / "pages"
 
 
 @pytest.fixture
-async def service():
-    async with LocalService(docs=PAGES, clock=VirtualClock()) as service:
+async def service(virtual):
+    async with LocalService(docs=PAGES) as service:
         yield service
 
 

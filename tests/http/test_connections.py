@@ -25,7 +25,7 @@ from mintlify_async import (
 )
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.fault_catalogue import ALL, call, script
 from tests.support.secret_guard import reprs
 from tests.support.wire_kit import JOB

@@ -72,20 +72,20 @@ async def test_a_5xx_with_the_rate_limit_headers_of_every_answer_is_retried(serv
     ("headers", "sent"), [({}, 2), ({"Retry-After": "1"}, 2), ({"Retry-After": "3"}, 1)], ids=str
 )
 async def test_no_attempt_begins_later_than_the_policy_allows(
-    mintlify_service, mintlify_clock, mintlify_session, headers, sent
+    mintlify_service, mintlify_time, mintlify_session, headers, sent
 ):
     """A pause that would end after ``within`` is not begun, and the refusal keeps its Retry-After."""
     mintlify_service.script.ask(status=429, headers=headers, times=None)
     session = mintlify_session.with_options(retry=RetryPolicy(attempts=9, within=2))
-    began = mintlify_clock.now()
+    began = mintlify_time.now()
     with pytest.raises(RateLimitError) as refused:
         await session.ask("x")
-    assert mintlify_clock.now() - began <= 2
+    assert mintlify_time.now() - began <= 2
     assert mintlify_service.requests.count("ask") == sent
     assert refused.value.retry_after == (float(headers["Retry-After"]) if headers else None)
 
 
-async def test_a_waiting_quota_waits_no_longer_than_the_policy_allows(mintlify_service, mintlify_clock):
+async def test_a_waiting_quota_waits_no_longer_than_the_policy_allows(mintlify_service, mintlify_time):
     """In the mode "wait" a slot that is free later is refused at once, with the time until it is free."""
     quota = Quota(create_job=1, mode="wait")
     policy = RetryPolicy(within=2)
@@ -93,9 +93,9 @@ async def test_a_waiting_quota_waits_no_longer_than_the_policy_allows(mintlify_s
         quota=quota, retry=policy, timeouts=Timeouts(request=7200)
     ) as session:
         await session.create_job("x")
-        began = mintlify_clock.now()
+        began = mintlify_time.now()
         with pytest.raises(QuotaExceededError) as refused:
             await session.create_job("y")
-        assert mintlify_clock.now() - began <= 2
+        assert mintlify_time.now() - began <= 2
     assert 3500 < refused.value.retry_after <= 3660
     assert mintlify_service.requests.count("create_job") == 1

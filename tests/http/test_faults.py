@@ -40,7 +40,7 @@ from mintlify_async.errors import (
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.fault_catalogue import AGENT, ALL, LOST, POSTS, call, failure, script
 
 

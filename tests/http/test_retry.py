@@ -31,13 +31,13 @@ def test_a_limit_that_names_no_time_is_left_alone_longer_than_a_lost_connection(
     assert RetryPolicy(pause_after_429=0).delay(refused, 1, random) == RetryPolicy().delay(unsent, 1, random)
 
 
-async def test_the_pause_after_a_429_that_names_no_time(mintlify_service, mintlify_clock, mintlify_session):
+async def test_the_pause_after_a_429_that_names_no_time(mintlify_service, mintlify_time, mintlify_session):
     """The request that was refused is sent again a second later at the earliest."""
     mintlify_service.script.create_job(status=429, times=2)
-    began = mintlify_clock.now()
+    began = mintlify_time.now()
     await mintlify_session.create_job("x")
     assert mintlify_service.requests.count("create_job") == 3
-    assert mintlify_clock.now() - began >= 2
+    assert mintlify_time.now() - began >= 2
 
 
 @pytest.mark.parametrize("status", [None, 200, 500, 502, 503, 504, 529])

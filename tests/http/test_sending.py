@@ -19,7 +19,7 @@ from mintlify_async import (
 from mintlify_async.http.sending import Sending
 from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.protocol.calls import create_job_call
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 HERE = "127.0.0.1"
 

@@ -16,7 +16,7 @@ from mintlify_async import (
 )
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Raw
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 
 @pytest.mark.parametrize("settings", [{"connect": 0}, {"idle": -1}, {"total": True}, {"request": math.nan}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Jobs over the wire: a session against the local service, on a virtual clock."""
+"""Jobs over the wire: a session against the local service, in virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mintlify_async.errors import ConflictError, ServerError, UnexpectedResponse
 from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.runtime import dates
 from mintlify_async.testing import Answer, JobLife, LocalService, Reset
-from mintlify_async.testing.virtual_time import EPOCH
+from mintlify_async.testing.loop_time import EPOCH
 
 CREATE = ("POST", "/v2/agent/acme/job")
 LOOK = ("GET", "/v2/agent/acme/job/job_1")

@@ -27,7 +27,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import APIStatusError
 from mintlify_async.testing import JobLife, LocalService, Reset
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.child_process import child_environment
 
 pytestmark = pytest.mark.real

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mintlify_async.errors import ConfigurationError, JobTimeoutError, StateError
 from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.wait_all import wait_all
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.job_fakes import FakeAgent, at_times, down, in_turn, refused, tasks_left, timers_left
 
 pytestmark = pytest.mark.usefixtures("virtual")

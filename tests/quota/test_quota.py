@@ -15,7 +15,7 @@ from mintlify_async.errors import ConfigurationError, QuotaExceededError, StateE
 from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.quota.quota import Lease
 from mintlify_async.storage import TakeResult
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 ACME = QuotaScope(project="acme")
 SITE = QuotaScope(domain="acme.com", key="fp-1")

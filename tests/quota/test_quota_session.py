@@ -23,7 +23,7 @@ from mintlify_async import (
 )
 from mintlify_async.quota.gate import QuotaScope
 from mintlify_async.testing import Limits, LocalService, Reset
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 
 @pytest.fixture

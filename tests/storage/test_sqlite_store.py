@@ -18,7 +18,7 @@ import pytest
 
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage import Snapshot, SQLiteStore, Store, change, sqlite_file
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.child_process import child_environment
 from tests.support.store_cases import A, B, StoreCases, put, values
 

@@ -17,7 +17,6 @@ from mintlify_async.testing import (
     Limits,
     LocalService,
     ThreadStyle,
-    VirtualClock,
 )
 
 JOBS = "/v2/agent/acme/job"
@@ -73,17 +72,12 @@ def results_of(stream):
 
 
 @pytest.fixture
-async def clock():
-    return VirtualClock()
-
-
-@pytest.fixture
-async def make(clock):
+async def make(virtual):
     """Start services with other settings; each gets a client."""
     open_now = []
 
     async def start(**settings):
-        service = await LocalService(clock=clock, **settings).__aenter__()
+        service = await LocalService(**settings).__aenter__()
         http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         open_now.append((service, http))
         return Client(service, http)
@@ -102,7 +96,7 @@ async def client(make):
 # Jobs
 
 
-async def test_a_job_lives_and_opens_a_pull_request(client, clock):
+async def test_a_job_lives_and_opens_a_pull_request(client):
     """Created active, without a link; after its time completed, with one; every field of the interface."""
     status, job, _ = await client.create()
     assert status == 201
@@ -115,9 +109,9 @@ async def test_a_job_lives_and_opens_a_pull_request(client, clock):
         "createdAt": "2026-01-01T00:00:00.000Z",
         "archivedAt": None,
     }
-    await clock.sleep(2.9)
+    await asyncio.sleep(2.9)
     assert (await client.look())[1]["status"] == "active"
-    await clock.sleep(0.1)
+    await asyncio.sleep(0.1)
     status, done = await client.look()
     assert (status, done["status"], done["prLink"]) == (
         200,
@@ -158,55 +152,55 @@ async def test_a_follow_up_edits_on_top(client):
         (JobLife(outcome="merging"), "merging", False),
     ],
 )
-async def test_lives_end_in_every_way(make, clock, life, status, link):
+async def test_lives_end_in_every_way(make, life, status, link):
     """Failed, archived, without files, or as something that no one has heard of."""
     client = await make(life=life)
     await client.create()
-    await clock.sleep(3)
+    await asyncio.sleep(3)
     job = (await client.look())[1]
     assert (job["status"], job["prLink"] is not None) == (status, link)
     assert (job["archivedAt"] is not None) == (status == "archived")
 
 
-async def test_a_pull_request_that_comes_late(make, clock):
+async def test_a_pull_request_that_comes_late(make):
     """Completed first, the link later."""
     client = await make(life=JobLife(pr_delay=20))
     await client.create()
-    await clock.sleep(22)
+    await asyncio.sleep(22)
     assert (await client.look())[1]["prLink"] is None
-    await clock.sleep(1)
+    await asyncio.sleep(1)
     assert (await client.look())[1]["prLink"] is not None
 
 
-async def test_states_on_the_way(make, clock):
+async def test_states_on_the_way(make):
     """States of tomorrow show while the job runs."""
     client = await make(life=JobLife(seconds=10, states={0: "queued", 4: "merging"}))
     seen = [(await client.create())[1]["status"]]
     for _ in range(3):
-        await clock.sleep(4)
+        await asyncio.sleep(4)
         seen.append((await client.look())[1]["status"])
     assert seen == ["queued", "merging", "merging", "completed"]
 
 
-async def test_a_job_that_cannot_be_seen_yet(make, clock):
+async def test_a_job_that_cannot_be_seen_yet(make):
     """A new job may be 404 for a moment."""
     client = await make(life=JobLife(not_found=5))
     await client.create()
     assert (await client.look())[0] == 404
-    await clock.sleep(5)
+    await asyncio.sleep(5)
     assert (await client.look())[0] == 200
 
 
-async def test_a_stale_answer_after_a_follow_up(client, clock):
+async def test_a_stale_answer_after_a_follow_up(client):
     """The old end is read back for a while, then the job is active, then it has ended anew."""
     await client.create()
-    await clock.sleep(3)
+    await asyncio.sleep(3)
     client.service.script.send_message(life=JobLife(seconds=10, stale=20))
     assert (await client.send())[1]["status"] == "completed"
     seen = []
     for _ in range(8):
         seen.append((await client.look())[1]["status"])
-        await clock.sleep(5)
+        await asyncio.sleep(5)
     assert seen == ["completed"] * 4 + ["active"] * 2 + ["completed"] * 2
 
 
@@ -477,17 +471,17 @@ async def test_threads_without_keys(make):
 # Limits
 
 
-async def test_the_agents_limits(make, clock):
+async def test_the_agents_limits(make):
     """Creations and follow-ups are counted apart, in a sliding hour, for each project."""
     client = await make(limits=Limits(create_job=2, send_message=1), project_id=None)
     assert [(await client.create())[0] for _ in range(2)] == [201, 201]
     assert (await client.send())[0] == 200
-    await clock.sleep(600)
+    await asyncio.sleep(600)
     status, body, headers = await client.create()
     assert (status, body, headers["Retry-After"]) == (429, {"error": "Rate limit exceeded"}, "3000")
     assert (await client.send())[0] == 429
     assert (await client.call("POST", "/v2/agent/other/job", json={"prompt": "x"}))[0] == 201
-    await clock.sleep(3000)
+    await asyncio.sleep(3000)
     assert (await client.create())[0] == 201
 
 
@@ -559,7 +553,7 @@ async def test_requests_compare_with_a_list(client):
     assert requests == []
 
 
-async def test_a_client_that_leaves_is_noticed(client, clock):
+async def test_a_client_that_leaves_is_noticed(client):
     """The request says so, and the service stops answering."""
     client.service.script.ask(events=[{"type": "start"}, 3600.0, {"type": "finish"}])
     headers = {"Authorization": f"Bearer {client.service.assistant_key}"}
@@ -568,7 +562,7 @@ async def test_a_client_that_leaves_is_noticed(client, clock):
     response.close()
     await client.service.until(lambda service: not service.answering)
     assert client.service.requests[0].client_left
-    assert clock.now() < 3600
+    assert client.service.now() < 3600
 
 
 async def test_the_observer_is_told(make):
@@ -649,16 +643,16 @@ async def test_a_page_of_another_origin(make):
     assert "X-Thread-Id" in headers["Access-Control-Expose-Headers"]
 
 
-async def test_replicas_that_are_behind_answer_in_turn(client, clock):
+async def test_replicas_that_are_behind_answer_in_turn(client):
     """After a follow-up every other poll is 20 s behind."""
     client.service.life = JobLife(seconds=1)
     await client.create()
-    await clock.sleep(5)
+    await asyncio.sleep(5)
     client.service.script.send_message(life=JobLife(seconds=30, stale=(0, 20)))
     await client.send()
     seen = [(await client.look())[1]["status"] for _ in range(4)]
     assert sorted(seen[:2]) == sorted(seen[2:]) == ["active", "completed"]
-    await clock.sleep(25)
+    await asyncio.sleep(25)
     assert [(await client.look())[1]["status"] for _ in range(2)] == ["active"] * 2
 
 

@@ -12,12 +12,14 @@ from mintlify_async import testing
 
 pytest_plugins = ["pytester"]
 
+real = pytest.mark.real  # each case starts a pytest in a process of its own; one stays in the default suite
+
 A_JOB = """
-async def test_a_job(mintlify_session, mintlify_service, mintlify_clock):
+async def test_a_job(mintlify_session, mintlify_service, mintlify_time):
     done = await mintlify_session.run_job("Fix the typos", timeout=900)
     assert done.status == "completed"
     assert mintlify_service.requests.count("create_job") == 1
-    assert mintlify_clock.now() >= 3
+    assert mintlify_time.now() >= 3
 """
 
 
@@ -48,16 +50,18 @@ def run(pytester, source, *options):
 
 
 def test_with_pytest_asyncio_auto(pytester):
-    """No decorator needed: service, session and clock, and no real waiting."""
+    """No decorator needed: service, session and time, and no real waiting."""
     run(pytester, A_JOB + AN_ANSWER, *ASYNCIO, "-o", "asyncio_mode=auto").assert_outcomes(passed=2)
 
 
+@real
 def test_with_pytest_asyncio_strict(pytester):
     """A marked test; the fixtures need no mark."""
     source = "import pytest\npytestmark = pytest.mark.asyncio\n" + A_JOB
     run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=strict").assert_outcomes(passed=1)
 
 
+@real
 @pytest.mark.parametrize("scope", ["module", "session"])
 def test_with_a_wider_loop(pytester, scope):
     """The service lives on the loop that runs the test."""
@@ -65,6 +69,7 @@ def test_with_a_wider_loop(pytester, scope):
     run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=strict").assert_outcomes(passed=2)
 
 
+@real
 def test_with_a_wider_loop_by_default(pytester):
     """The configuration's scope is seen, too."""
     wide = ("-o", "asyncio_mode=auto", "-o", "asyncio_default_test_loop_scope=session")
@@ -72,6 +77,7 @@ def test_with_a_wider_loop_by_default(pytester):
     result.assert_outcomes(passed=1)
 
 
+@real
 @pytest.mark.parametrize("options", [(*ASYNCIO, "-o", "asyncio_mode=strict"), ()], ids=["both", "alone"])
 def test_with_anyio(pytester, options):
     """Anyio's own plugin runs the test and the fixtures."""
@@ -88,7 +94,8 @@ def anyio_backend():
 """
 
 
-@pytest.mark.parametrize("fixture", ["service", "session", "env", "clock", "guard"])
+@real
+@pytest.mark.parametrize("fixture", ["service", "session", "env", "time"])
 def test_an_async_test_that_nothing_runs(pytester, fixture):
     """It fails with what to add, whichever fixture it uses."""
     source = f"async def test_it(mintlify_{fixture}):\n    pass\n"
@@ -102,6 +109,7 @@ def test_an_async_test_that_nothing_runs(pytester, fixture):
         result.stdout.fnmatch_lines([says.format(install)])
 
 
+@real
 def test_an_async_test_that_two_plugins_run(pytester):
     """Anyio's marker in auto mode is refused with what to change."""
     result = run(pytester, ANYIO_BACKEND + AN_ANSWER, *ANYIO, *ASYNCIO, "-o", "asyncio_mode=auto")
@@ -127,15 +135,16 @@ async def work():
 """
 
 
+@real
 @pytest.mark.parametrize("options", [(*ASYNCIO, "-o", "asyncio_mode=auto"), ANYIO], ids=["asyncio", "anyio"])
 def test_an_app_that_makes_its_own_session(pytester, options):
     """The variables lead it to the service, and its waiting takes no time; afterwards they are as before."""
     source = """
-        async def test_the_app(mintlify_env, mintlify_clock):
+        async def test_the_app(mintlify_env, mintlify_time):
             text, first, second = await work()
             assert "job" in text
             assert (first, second) == ("completed", "completed")
-            assert mintlify_clock.now() > 60
+            assert mintlify_time.now() > 60
             assert mintlify_env.requests.count("create_job") == 1
 
         def test_afterwards():
@@ -146,6 +155,7 @@ def test_an_app_that_makes_its_own_session(pytester, options):
     run(pytester, source, *options).assert_outcomes(passed=2)
 
 
+@real
 def test_a_test_that_is_not_async(pytester):
     """With FastAPI's TestClient, which has an event loop of its own, the service runs in a thread."""
     source = """
@@ -180,16 +190,17 @@ def test_a_test_that_is_not_async(pytester):
                 return (await mintlify_session.ask("How?")).text
             assert asyncio.run(ask())
 
-        def test_the_clock_is_virtual(mintlify_service, mintlify_clock):
+        def test_the_time_is_virtual(mintlify_service, mintlify_time):
             pass
     """
     for options in ((*ASYNCIO, "-o", "asyncio_mode=auto"), ()):
         # A warning of Starlette about what its test client is made of.
         result = run(pytester, source, *options, "-W", "ignore:Using `httpx`")
         result.assert_outcomes(passed=2, errors=1)
-        result.stdout.fnmatch_lines(["*UsageError: mintlify_clock needs an async test*"])
+        result.stdout.fnmatch_lines(["*UsageError: mintlify_time needs an async test*"])
 
 
+@real
 def test_a_unittest_of_its_own_loop(pytester):
     """``IsolatedAsyncioTestCase`` runs its tests itself."""
     source = AN_APP_OF_ITS_OWN + textwrap.dedent("""
@@ -204,46 +215,7 @@ def test_a_unittest_of_its_own_loop(pytester):
     run(pytester, source, *ASYNCIO, "-o", "asyncio_mode=auto").assert_outcomes(passed=1)
 
 
-def test_a_call_to_another_host_fails_the_test_once(pytester):
-    """Though the code under test swallows the error; one that it does not swallow has a note."""
-    source = """
-        import contextlib, socket, pytest
-
-        def test_swallowed(mintlify_guard):
-            with contextlib.suppress(Exception):
-                socket.create_connection(("198.51.100.1", 80), timeout=1)
-            with contextlib.suppress(Exception):
-                socket.getaddrinfo("docs.example.com", 443)
-
-        def test_raised(mintlify_guard):
-            socket.create_connection(("198.51.100.2", 80), timeout=1)
-
-        def test_another_failure(mintlify_guard):
-            with contextlib.suppress(Exception):
-                socket.create_connection(("198.51.100.3", 80), timeout=1)
-            assert False, "because of that"
-
-        @pytest.fixture
-        def late(mintlify_guard):
-            yield
-            with contextlib.suppress(Exception):
-                socket.create_connection(("198.51.100.4", 80), timeout=1)
-
-        def test_in_a_fixture(late):
-            pass
-    """
-    result = run(pytester, source)
-    result.assert_outcomes(passed=1, failed=3, errors=1)
-    result.stdout.fnmatch_lines(
-        [
-            "the test tried to reach 198.51.100.4",
-            "the test tried to reach 198.51.100.1, docs.example.com",
-            "*this test tried to reach 198.51.100.2; give the session base_url=service.base_url, or *",
-            "*the test tried to reach 198.51.100.3",
-        ]
-    )
-
-
+@real
 def test_a_difference_is_shown_line_by_line(pytester):
     """What was expected and what came."""
     source = """
@@ -262,6 +234,7 @@ def test_a_difference_is_shown_line_by_line(pytester):
     )
 
 
+@real
 def test_it_costs_nothing_where_it_is_not_used(pytester):
     """A project that has the package installed does not load its client for that."""
     source = """

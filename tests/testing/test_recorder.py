@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mintlify_async import ConfigurationError, MintlifyError, MintlifySession, StreamInterruptedError
 from mintlify_async.testing import LocalService, Recorder, ThreadStyle, faults
 from mintlify_async.testing.http_answer import encode_event
+from mintlify_async.testing.loop_time import virtual_time
 from mintlify_async.testing.redaction import BodyRedactor, redact_text
-from mintlify_async.testing.virtual_time import virtual_time
 
 QUESTION = "How does Zephyrine log in at 10 Baker Street?"
 WORDS = ("Zephyrine", "Baker", "Quillon", "quillon", "grüßt", "Handbuch")

@@ -13,14 +13,8 @@ from mintlify_async.events import ToolInputDelta
 from mintlify_async.rendering import Suggestion
 from mintlify_async.testing import (
     Answer,
-    JobLife,
     LocalService,
-    Pause,
-    Reset,
     Script,
-    VirtualClock,
-    faults,
-    load_script,
 )
 
 JOBS = "/v2/agent/acme/job"
@@ -28,13 +22,8 @@ ASK = "/discovery/v2/assistant/acme-docs/message"
 
 
 @pytest.fixture
-async def clock():
-    return VirtualClock()
-
-
-@pytest.fixture
-async def service(clock):
-    async with LocalService(clock=clock) as running:
+async def service(virtual):
+    async with LocalService() as running:
         yield running
 
 
@@ -61,7 +50,7 @@ async def ask(client, service, text="How do I wait for a job?"):
 
 async def test_an_answer_of_given_words():
     """Its text, sources and suggestions are those that were given; the rest is as always."""
-    async with LocalService(clock=VirtualClock()) as service, service.session() as session:
+    async with LocalService() as service, service.session() as session:
         chat = session.conversation()
         first = await chat.ask("How do I log in?")
         service.script.ask(
@@ -97,7 +86,7 @@ async def test_words_only_and_an_error(service):
     async with service.session() as session:
         answer = await session.ask("Hi")
         assert (answer.text, answer.sources, answer.suggestions) == ("Hello", [], [])
-        assert service.clock.now() > 8
+        assert service.now() > 8
         with pytest.raises(AssistantError, match="overloaded") as caught:
             await session.ask("Hi")
         assert caught.value.text == "Half of it"
@@ -213,31 +202,31 @@ async def test_exact_events(client, service):
     assert (await ask(client, service))[1] == 'data: {"type":"finish","threadId":"t"}\n\n'
 
 
-async def test_pauses_between_events(client, service, clock):
+async def test_pauses_between_events(client, service, virtual):
     """A number between events, and the same pause between all of them."""
     service.script.ask(events=[{"type": "start"}, 30.0, {"type": "finish"}])
     await ask(client, service)
-    assert clock.now() == 30
+    assert virtual.now() == 30
     service.script.ask(events=[{"type": "start"}, {"type": "start-step"}, {"type": "finish"}], pause=5)
     await ask(client, service)
-    assert clock.now() == 40
+    assert virtual.now() == 40
 
 
-async def test_exact_splits(client, service, clock):
+async def test_exact_splits(client, service, virtual):
     """Each piece arrives by itself, though it ends inside a character."""
     service.script.ask(chunks=[b"data: \xc3", 2.0, b"\xa9", "\r", 1, "\n\r\n"])
     headers = {"Authorization": f"Bearer {service.assistant_key}"}
     async with client.post(ASK, json={}, headers=headers) as response:
         seen = [data async for data in response.content.iter_any()]
     assert seen == [b"data: \xc3", b"\xa9", b"\r", b"\n\r\n"]
-    assert clock.now() == 3
+    assert virtual.now() == 3
 
 
-async def test_delay(client, service, clock):
+async def test_delay(client, service, virtual):
     """The answer is the service's own, later."""
     service.script.create_job(delay=45)
     assert (await create(client, service))[0] == 201
-    assert clock.now() == 45
+    assert virtual.now() == 45
 
 
 async def test_answers_wait_in_line(client, service):
@@ -271,14 +260,14 @@ async def test_answers_made_from_the_request(client, service):
     assert (await create(client, service))[:2] == (299, '{"prompt": "Fix"}')
 
 
-async def test_the_next_jobs_life(client, service, clock):
+async def test_the_next_jobs_life(client, service, virtual):
     """By time, for one job; the one after it lives as usual."""
     service.script.job(seconds=60, outcome="failed")
     await create(client, service)
     await create(client, service)
-    await clock.sleep(30)
+    await asyncio.sleep(30)
     assert [job.status for job in service.jobs.values()] == ["active", "completed"]
-    await clock.sleep(30)
+    await asyncio.sleep(30)
     assert service.jobs["job_1"].status == "failed"
 
 
@@ -326,84 +315,3 @@ async def test_a_thousand_streams_keep_their_order(service):
 
 
 # Script files
-
-
-def written(tmp_path, document):
-    file = tmp_path / "script.json"
-    file.write_text(document if isinstance(document, str) else json.dumps(document))
-    return file
-
-
-async def test_a_script_file(client, service, tmp_path):
-    """The same arguments as the methods, as JSON."""
-    answers = [
-        {"operation": "create_job", "status": 429, "headers": {"Retry-After": "2"}},
-        {"operation": "create_job", "life": {"seconds": 60, "states": {"0": "queued"}, "stale": [0, 20]}},
-        {"operation": "ask", "events": [{"type": "start"}], "times": None},
-        {"operation": "connect", "fault": {"kind": "reset"}},
-        {"operation": "get_job", "fault": {"kind": "raw", "pieces": ["no"]}},
-    ]
-    rules = load_script(written(tmp_path, {"answers": answers}), service.script)
-    assert rules[1].life == JobLife(seconds=60, states={0.0: "queued"}, stale=(0, 20))
-    assert rules[2].times is None
-    assert rules[3].fault == Reset()
-    with pytest.raises(aiohttp.ClientOSError):
-        await create(client, service)
-    assert (await create(client, service))[0] == 429
-    assert json.loads((await create(client, service))[1])["status"] == "queued"
-
-
-FAULTS_AS_JSON = {
-    "reset": {"unread": True},
-    "no-answer": {"seconds": 1},
-    "half-head": {"size": 3, "how": "rst"},
-    "cut": {"at": -3, "how": "hang", "clean": False},
-    "stall": {"at": 1, "seconds": 2.5},
-    "drip": {"pause": 0.5},
-    "broken-gzip": {"cut": True},
-    "endless": {"piece": ": x\n\n", "pause": 0},
-    "raw": {"pieces": ["HTTP/1.1 200 OK\r\n", 0.5, "\r\n"], "how": "fin"},
-}
-
-
-@pytest.mark.parametrize("kind", FAULTS_AS_JSON)
-def test_each_fault_can_be_written_as_json(tmp_path, kind):
-    """Every field has a JSON form, and arrives as what it is in Python."""
-    answers = [{"operation": "ask", "fault": {"kind": kind, **FAULTS_AS_JSON[kind]}}]
-    [rule] = load_script(written(tmp_path, {"answers": answers}), Script())
-    assert type(rule.fault) is faults.KINDS[kind]
-    for name, given in FAULTS_AS_JSON[kind].items():
-        stands_for = {"piece": b": x\n\n", "pieces": (b"HTTP/1.1 200 OK\r\n", Pause(0.5), b"\r\n")}
-        assert getattr(rule.fault, name) == stands_for.get(name, given)
-
-
-@pytest.mark.parametrize(
-    ("document", "says"),
-    [
-        ("{", "not readable as JSON"),
-        ([], '{"answers"'),
-        ({"answers": [{}]}, "answers[0].operation"),
-        ({"answers": [{"operation": "ask", "colour": 1}]}, "colour"),
-        ({"answers": [{"operation": "ask", "fault": {"kind": "nope"}}]}, "kind is one of"),
-        ({"answers": [{"operation": "ask", "fault": {"kind": "cut", "where": 1}}]}, "where"),
-        ({"answers": [{"operation": "create_job", "life": {"seconds": -1}}]}, "0 or more"),
-        (
-            {"answers": [{"operation": "ask", "fault": {"kind": "cut", "at": "ten"}}]},
-            "int, not str @ fault.at",
-        ),
-        ({"answers": [{"operation": "ask", "fault": {"kind": "cut"}}]}, "missing @ fault.at"),
-        ({"answers": [{"operation": "ask", "fault": {"kind": "cut", "at": 1, "how": "bang"}}]}, "fault.how"),
-        (
-            {"answers": [{"operation": "create_job", "life": {"files": "false"}}]},
-            "bool, not str @ life.files",
-        ),
-        ({"answers": [{"operation": "create_job", "life": {"seconds": None}}]}, "NoneType @ life.seconds"),
-        ({"answers": [{"operation": "create_job", "life": {"states": {"soon": "x"}}}]}, "life.states"),
-    ],
-)
-def test_mistakes_in_a_script_file_are_named(tmp_path, document, says):
-    """The entry and what is wrong with it."""
-    with pytest.raises(ConfigurationError) as caught:
-        load_script(written(tmp_path, document), Script())
-    assert says in str(caught.value)
-    assert caught.value.field == "script"

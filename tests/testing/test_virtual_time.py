@@ -15,7 +15,7 @@ from anyio import to_thread
 from mintlify_async import StateError
 from mintlify_async.runtime import dates
 from mintlify_async.testing import LocalService, faults
-from mintlify_async.testing.virtual_time import EPOCH, virtual_time
+from mintlify_async.testing.loop_time import EPOCH, virtual_time
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("MINTLIFY_ASYNC_LOOP") == "uvloop", reason="uvloop's time cannot be made virtual"

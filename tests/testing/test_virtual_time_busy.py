@@ -1,6 +1,6 @@
 """Virtual time on a busy machine: a sequence of mixed calls, again and again, without one false limit.
 
-``SWEEPS=whole`` plays it 200 times, at low priority and with every core busy. (Before the clock looked at the
+``SWEEPS=whole`` plays it 200 times, at low priority and with every core busy. (Before it looked at the
 kernel's own queues, one run in five ended with "no data for 120 s" on such a machine.)
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mintlify_async.testing import LocalService, faults
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 

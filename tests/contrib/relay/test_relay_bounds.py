@@ -23,7 +23,7 @@ import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, TURN, Desk, desk
 from tests.support.relay_kit import Page, until, user_message
 

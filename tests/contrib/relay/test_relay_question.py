@@ -20,7 +20,7 @@ from yarl import URL
 from mintlify_async import ConfigurationError
 from mintlify_async.contrib.relay import Relay, page_question
 from mintlify_async.testing import LocalService
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import TURN, desk, page_of, x_user
 from tests.support.relay_kit import SECRET, Page, pseudonym, user_message
 

@@ -11,7 +11,7 @@ pytest.importorskip("fastapi")
 
 from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.storage import MemoryStore, SQLiteStore
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, TURN, desk
 from tests.support.relay_kit import events, until
 from tests.support.relay_store_kit import USER, again, form, say, shown

@@ -27,7 +27,7 @@ from mintlify_async.contrib.redis import RedisStore, RedisStreamStore
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay, RelayedAnswer
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import faults
-from mintlify_async.testing.virtual_time import virtual_time
+from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, TURN, Desk, assert_nothing_shown, desk, x_user
 from tests.support.relay_kit import SECRET, Page, events, serving, thread_token, until, user_message
 

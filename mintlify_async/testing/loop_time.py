@@ -29,7 +29,7 @@ if sys.platform == "linux":
     import termios
     from fcntl import ioctl
 
-__all__ = ["EPOCH", "VirtualTime", "virtual_time"]
+__all__ = ["EPOCH", "VirtualTime", "is_virtual", "virtual_time", "virtual_time_if_possible"]
 
 EPOCH: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: the date at the start of virtual time, so that dates in tests never change."""
@@ -55,7 +55,6 @@ class VirtualTime:
         self._select = selector.select
         self._run_in_executor = loop.run_in_executor
         self._quiet = quiet
-        self.held = False
         self._connections = _Connections(loop, selector)
         self._in_executors = 0
         self._anyio_threads = to_thread.current_default_thread_limiter()
@@ -106,8 +105,6 @@ class VirtualTime:
         events = self._select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
-        if self.held:
-            return self._select(LOOK_SECONDS)
         if self._in_executors or self._anyio_threads.borrowed_tokens or self._connections.deliver():
             return self._select(LOOK_SECONDS)
         if timeout is None:  # nothing is due: only the outside can continue
@@ -205,7 +202,17 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
         StateError: The running loop's time cannot be replaced, such as uvloop's, or it is virtual already.
     """
     loop = asyncio.get_running_loop()
-    virtual = start_virtual_time(loop, quiet)
+    if is_virtual(loop):
+        raise StateError("the time of this event loop is virtual already")
+    selector = _selector_of(loop)
+    if selector is None:
+        raise StateError(
+            "the time of this event loop cannot be made virtual; use asyncio's own selector loop"
+        )
+    virtual = VirtualTime(loop, selector, quiet)
+    setattr(loop, "time", virtual.loop_time)  # noqa: B010 - a method, as are the next two
+    setattr(loop, "run_in_executor", virtual.run_in_executor)  # noqa: B010
+    setattr(selector, "select", virtual.select)  # noqa: B010
     try:
         with read_from(virtual.date):
             yield virtual
@@ -213,21 +220,22 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
         virtual.stop()
 
 
-def start_virtual_time(
-    loop: asyncio.AbstractEventLoop, quiet: float = 0.0, start: float | None = None
-) -> VirtualTime:
-    """Make *loop*'s time virtual until the result's ``stop`` is called."""
-    if isinstance(getattr(loop.time, "__self__", None), VirtualTime):
-        raise StateError("the time of this event loop is virtual already")
+def is_virtual(loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Return whether the time of *loop* is virtual."""
+    return isinstance(getattr(getattr(loop, "time", None), "__self__", None), VirtualTime)
+
+
+@contextmanager
+def virtual_time_if_possible() -> Generator[VirtualTime | None]:
+    """Make the running loop's time virtual; on another loop than asyncio's own it stays real."""
+    if _selector_of(asyncio.get_running_loop()) is None:
+        yield None
+    else:
+        with virtual_time() as virtual:
+            yield virtual
+
+
+def _selector_of(loop: asyncio.AbstractEventLoop) -> selectors.BaseSelector | None:
+    """Return what *loop* waits with; None when its time cannot be made virtual, such as uvloop's."""
     selector = getattr(loop, "_selector", None)
-    if not isinstance(selector, selectors.BaseSelector):
-        raise StateError(
-            "the time of this event loop cannot be made virtual; use asyncio's own selector loop"
-        )
-    virtual = VirtualTime(loop, selector, quiet)
-    if start is not None:
-        virtual.started_at = virtual.seconds = start
-    setattr(loop, "time", virtual.loop_time)  # noqa: B010 - a method, as are the next two
-    setattr(loop, "run_in_executor", virtual.run_in_executor)  # noqa: B010
-    setattr(selector, "select", virtual.select)  # noqa: B010
-    return virtual
+    return selector if isinstance(selector, selectors.BaseSelector) else None
