@@ -49,8 +49,8 @@ from .jobs.polling import PollPolicy as PollPolicy
 from .jobs.wait_all import as_completed as as_completed
 from .jobs.wait_all import wait_all as wait_all
 from .messages import Message as Message
-from .model.job import Job as Job
-from .model.job import JobStatus as JobStatus
+from .model.job_record import Job as Job
+from .model.job_record import JobStatus as JobStatus
 from .model.job_ref import JobRef as JobRef
 from .model.question import ContextItem as ContextItem
 from .model.question import SearchFilter as SearchFilter

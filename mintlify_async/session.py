@@ -21,9 +21,8 @@ from .jobs.handle import JobHandle, created_handle, handle_for, handle_over, wai
 from .jobs.polling import PollPolicy
 from .jobs.wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, check_wait
 from .messages import Message, Question
-from .model.job import Job
+from .model.job_record import Job
 from .model.question import ContextItem, SearchFilter
-from .model.thread import Thread
 from .model.wire_value import MISSING, Missing, load_converter
 from .options import (
     Options,
@@ -352,10 +351,7 @@ class MintlifySession:
         store: Store | None = None,
         id: str | None = None,
         owner: str | None = None,
-        thread: Thread | str | None = None,
-        messages: Sequence[str | Message | Mapping[str, Any]] = (),
         system: str | Message | None = None,
-        domain: str | None = None,
         commit: Literal["finish", "partial"] = "finish",
         busy: Literal["raise", "queue"] = "raise",
         max_messages: int | None = None,
@@ -363,7 +359,8 @@ class MintlifySession:
         """Return a conversation with the assistant, which keeps its history and thread. No I/O.
 
         The same *store*, *id* and *owner* continue a stored one: it is read when its first reply
-        is entered, or by ``await chat.load()``.
+        is entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` begins with a history, and
+        ``session.with_options(domain="…").conversation(…)`` asks about another site.
 
         Args:
             fp: Identifies the user to the service; ``"anonymous"`` by default.
@@ -371,10 +368,7 @@ class MintlifySession:
             id: The conversation's name in the store; a new one by default.
             owner: Who owns it in the store; *fp* by default. Another owner cannot load it. With *store* and
                 *id*, it or *fp* is required.
-            thread: Begin in this thread.
-            messages: Begin with this history; what the store has under *id* replaces it.
             system: Text, or a message, that goes before every question.
-            domain: A site other than the session's.
             commit: Turns enter the history at the answer's ``finish``; with ``"partial"``, answers
                 that broke off after some text do, too.
             busy: For a turn, ``undo``, ``save`` and ``delete`` while a turn is under way: ``"raise"`` a
@@ -399,10 +393,7 @@ class MintlifySession:
             store=store,
             id=id,
             owner=owner,
-            thread=thread,
-            messages=messages,
             system=system,
-            domain=None if domain is None else self._options.asked_domain(domain),
             commit=commit,
             busy=busy,
             max_messages=max_messages,

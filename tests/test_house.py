@@ -149,10 +149,18 @@ def test_no_circle_of_files():
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-def test_each_basename_is_used_once_in_the_core():
-    """A file is found by its name; a wing's main file may have the wing's."""
-    names = [path.name for path in in_wings(CORE) if path.name != "__init__.py"]
-    assert len(names) == len(set(names))
+TWO_ANSWERS = {"Answer"}
+"""The assistant's, and the one that the local service is told to give; both are public."""
+
+
+def test_each_file_and_class_has_a_name_of_its_own():
+    """Both are found by their names. A wing's main file may have the wing's."""
+    places: dict[str, list[str]] = {}
+    for path, tree in TREES.items():
+        names = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for name in [*names, *([path.name] if path.name != "__init__.py" else [])]:
+            places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+    assert not {name: at for name, at in places.items() if len(at) > 1 and name not in TWO_ANSWERS}
 
 
 def is_pure(path: Path) -> bool:

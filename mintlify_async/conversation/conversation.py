@@ -7,7 +7,7 @@ refused or fails leaves no trace in the history.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, Self, Unpack
 
 from attrs import evolve, field, frozen
@@ -54,12 +54,9 @@ class ConversationSettings:
     """The arguments of ``session.conversation``, which explains them, checked."""
 
     fp: str
-    domain: str | None = None
     store: Store | None = field(default=None, converter=_check_store)
     id: str | None = None
     owner: str | None = None
-    thread: Thread | None = field(default=None, converter=check_thread)
-    messages: tuple[Message, ...] = field(default=(), converter=seed_messages)
     system: Message | None = field(default=None, converter=system_message)
     commit: Literal["finish", "partial"] = "finish"
     busy: Literal["raise", "queue"] = "raise"
@@ -107,7 +104,6 @@ class Conversation:
             settings.id,
             settings.owner,
             settings.fp,
-            Contents(thread=settings.thread).with_messages(settings.messages),
             system=settings.system,
             store=settings.store,
             max_messages=settings.max_messages,
@@ -230,7 +226,6 @@ class Conversation:
                 messages_to_send(before, asked.question, self._settings.max_messages, self.system),
                 thread=before.thread,
                 fp=self.fp,
-                domain=self._settings.domain,
                 **asked.options,
             )
 
@@ -292,11 +287,37 @@ class Conversation:
         contents = self._transcript.whole()
         settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
         other = Conversation(self._assistant, settings)
-        return other._begin_with(contents if keep_thread else evolve(contents, thread=None))
+        return other._continue(contents if keep_thread else evolve(contents, thread=None))
 
-    def _begin_with(self, contents: Contents) -> Self:
-        """Begin with *contents*; the store is not read first."""
+    def _continue(self, contents: Contents) -> Self:
+        """Continue *contents*; the store is not read first."""
         self._transcript.contents, self._transcript.loaded = contents, True
+        return self
+
+    def begin_with(
+        self,
+        messages: Sequence[str | Message | Mapping[str, Any]] = (),
+        *,
+        thread: Thread | str | None = None,
+    ) -> Self:
+        """Begin with this history, in this thread. Return this conversation.
+
+        What the store has under the conversation's id replaces both.
+
+        Args:
+            messages: The earlier messages, oldest first.
+            thread: The thread that the first question continues; a new one by default.
+
+        Raises:
+            ConfigurationError: An argument is invalid.
+            StateError: The conversation has messages already, or a turn is under way.
+        """
+        transcript = self._transcript
+        transcript.lock.check_free()
+        if transcript.contents.end:
+            raise StateError("this conversation has messages already; begin_with(…) is for a new one")
+        begun = Contents(thread=check_thread(thread))
+        transcript.contents = begun.with_messages(seed_messages(messages))
         return self
 
     def forget_thread(self) -> None:
@@ -391,10 +412,7 @@ class Conversation:
         fields, arguments = as_object(stored) or {}, dict[str, Any](system=system)
         names = ("id", "owner", "fp")
         arguments.update({name: fields[name] for name in names if isinstance(fields.get(name), str)})
-        chat = session.conversation(**(arguments | settings))
-        if settings.get("thread") is not None:
-            contents = evolve(contents, thread=chat.thread)
-        return chat._begin_with(contents)
+        return session.conversation(**(arguments | settings))._continue(contents)
 
 
 def ask_with(

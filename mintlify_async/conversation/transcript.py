@@ -91,7 +91,6 @@ class Transcript:
         id: str | None,
         owner: str | None,
         fp: str,
-        contents: Contents,
         *,
         system: Message | None,
         store: Store | None,
@@ -101,7 +100,7 @@ class Transcript:
         self.id = check_name(id if id is not None else f"chat_{uuid.uuid4().hex}", "id")
         self.owner = check_name(owner if owner is not None else fp, "owner")
         self.fp = fp
-        self.contents = contents
+        self.contents = Contents()
         self.system = self._first_system = system
         self._store = store
         self._keys = ConversationKeys(self.owner, self.id)

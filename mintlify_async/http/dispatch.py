@@ -25,7 +25,7 @@ from ..errors import (
     UnexpectedResponseError,
     printable,
 )
-from ..model.job import Job
+from ..model.job_record import Job
 from ..protocol.api_keys import Key, KeyKind
 from ..protocol.assumptions import Assumptions
 from ..protocol.calls import Call

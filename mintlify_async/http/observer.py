@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..model.job import Job
+    from ..model.job_record import Job
 
 __all__ = ["Observation", "Observer"]
 

@@ -13,7 +13,7 @@ from ..http.dispatch import Dispatcher
 from ..http.observer import Observation, PartOf, following, note_job
 from ..http.sending import Sending
 from ..http.transport import Transport
-from ..model.job import Job
+from ..model.job_record import Job
 from ..protocol.api_keys import Key
 from ..protocol.calls import Call, CallDefaults, get_job_call
 from ..runtime.cancellation import finish_shielded

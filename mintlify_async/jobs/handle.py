@@ -16,7 +16,7 @@ from attrs import evolve
 from ..errors import APITimeoutError, ConfigurationError, NotFoundError, StateError, printable
 from ..http.observer import Observation, following, note_job
 from ..http.sending import Sending
-from ..model.job import Job, JobFlags
+from ..model.job_record import Job, JobFlags
 from ..model.job_ref import JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from ..protocol.argument_checks import check_seconds

@@ -16,7 +16,7 @@ from attrs import define, field
 
 from ..errors import APIStatusError, RateLimitError, StateError
 from ..http.retry import http_date, retry_after_seconds
-from ..model.job import Job
+from ..model.job_record import Job
 from ..model.job_ref import Stamp
 from ..runtime import dates
 from ..runtime.limits import TimeLimit

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from attrs import define, field
 
 from ..errors import ConfigurationError
-from ..model.job import Job
+from ..model.job_record import Job
 
 MAX_SECONDS: Final = sys.float_info.max
 """Largest figure of a policy: an int may be larger, and cannot be added to the loop's time, a float."""

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from attrs import evolve, frozen
 
-from ..model.job import TERMINAL_STATES, Job
+from ..model.job_record import TERMINAL_STATES, Job
 from ..model.job_ref import End, JobRef, Stamp
 from ..model.response_info import ResponseInfo
 from .polling import NOT_FOUND_SECONDS

@@ -22,7 +22,7 @@ from ..errors import (
     NotFoundError,
     UnexpectedResponseError,
 )
-from ..model.job import Job
+from ..model.job_record import Job
 from ..protocol.argument_checks import check_seconds
 from ..protocol.object_checks import check_function
 from .poll_scheduler import PollScheduler

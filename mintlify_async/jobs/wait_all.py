@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from ..errors import ConfigurationError, JobTimeoutError, StateError
-from ..model.job import Job
+from ..model.job_record import Job
 from ..protocol.argument_checks import check_seconds
 from ..protocol.habits import AsyncOnly
 from .handle import JobHandle

@@ -14,7 +14,7 @@ from attrs import asdict, field, frozen
 from attrs.converters import optional
 
 from ..errors import ConfigurationError, printable
-from .job import TERMINAL_STATES
+from .job_record import TERMINAL_STATES
 from .json_text import require_text
 
 SCHEME: Final = "mintlify-job"

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define, field
 
 from ..errors import APIStatusError, NotFoundError, UnexpectedResponseError, printable, status_error_class
-from ..model.job import Job
+from ..model.job_record import Job
 from ..model.json_text import THREAD_KEY, DecodeProblem, decode_json, mask_text
 from ..model.response_info import Headers, ResponseInfo
 from .argument_checks import host_of

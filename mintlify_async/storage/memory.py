@@ -21,7 +21,7 @@ SWEEP_FROM = 256
 
 
 @frozen
-class _Entry:
+class _MemoryRecord:
     record: Record
     end: float
 
@@ -41,7 +41,7 @@ class MemoryStore(NothingToClose):
     def __init__(self, *, keep: float | None = None) -> None:
         """Start empty."""
         self.keep = check_keep(keep)
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _MemoryRecord] = {}
         self._sweep_at = SWEEP_FROM
         self._logs: dict[str, dict[str, float]] = {}  # when each slot was taken, oldest first
         self._lock = threading.Lock()
@@ -77,10 +77,10 @@ class MemoryStore(NothingToClose):
                 if value is None:
                     self._entries.pop(key, None)
                 else:
-                    self._entries[key] = _Entry(Record(value=value, version=version, since=now), end)
+                    self._entries[key] = _MemoryRecord(Record(value=value, version=version, since=now), end)
             for key in expected.keys() - changes.keys():
                 if (entry := self._entries.get(key)) is not None:
-                    self._entries[key] = _Entry(entry.record, end)
+                    self._entries[key] = _MemoryRecord(entry.record, end)
             self._drop_expired(now)
             return True
 
@@ -121,7 +121,7 @@ class MemoryStore(NothingToClose):
             self._start = dates.now() - time
         return self._start + time
 
-    def _entry(self, key: str, now: float) -> _Entry | None:
+    def _entry(self, key: str, now: float) -> _MemoryRecord | None:
         entry = self._entries.get(key)
         return entry if entry is not None and entry.end > now else None
 

@@ -24,7 +24,7 @@ from mintlify_async.messages import Message, TextPart
 )
 async def test_a_bad_question_is_named(service, session, question, field):
     """A bad question is refused by the field's name, before anything is sent."""
-    chat = session.conversation(messages=[Message.user("Hello", id="old")])
+    chat = session.conversation().begin_with([Message.user("Hello", id="old")])
     with pytest.raises(ConfigurationError) as caught:
         chat.ask(question)
     assert caught.value.field == field
@@ -43,8 +43,6 @@ async def test_a_bad_question_is_named(service, session, question, field):
         ("id", ""),
         ("owner", "x" * 300),
         ("system", Message.user("Hi")),
-        ("messages", "Hi"),
-        ("thread", 7),
     ],
 )
 async def test_a_bad_setting_is_named(session, setting, value):
@@ -52,6 +50,14 @@ async def test_a_bad_setting_is_named(session, setting, value):
     with pytest.raises(ConfigurationError) as caught:
         session.conversation(**{setting: value})
     assert caught.value.field == setting
+
+
+@pytest.mark.parametrize(("field", "value"), [("messages", "Hi"), ("thread", 7)])
+def test_a_bad_beginning_is_named(session, field, value):
+    """Text alone is no history, and a number is no thread."""
+    with pytest.raises(ConfigurationError) as caught:
+        session.conversation().begin_with(**{field: value})
+    assert caught.value.field == field
 
 
 async def test_undo_takes_the_last_turn_back(service, session):

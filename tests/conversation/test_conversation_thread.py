@@ -46,7 +46,7 @@ async def test_the_thread_goes_on_wherever_its_key_was(clock, id_in, key_in):
 async def test_a_thread_without_its_key_is_explained(service, session):
     """The service answers 404; the error says what is missing, and nothing is committed."""
     first = await session.ask("How do I install it?")
-    chat = session.conversation(thread=first.thread_id)
+    chat = session.conversation().begin_with(thread=first.thread_id)
     with pytest.raises(NotFoundError, match="without its key"):
         await chat.ask("And then?")
     assert chat.messages == ()

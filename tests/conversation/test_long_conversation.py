@@ -160,7 +160,7 @@ async def test_system_messages_are_sent_however_old(service, session, store):
     """Those of the history go before every question, when their turn is not read, or not kept any more."""
     seeds = [Message.system("Be brief.", id="s"), Message.user("Hi", id="u")]
     options = {"store": store, "id": "c", "owner": "ada", "max_messages": 2}
-    chat = session.conversation(**options, messages=seeds)
+    chat = session.conversation(**options).begin_with(seeds)
     await take_turns(service, [chat], 1)
     for number in range(1, 5):
         chat = session.conversation(**options)
@@ -249,7 +249,7 @@ from mintlify_async.conversation.transcript import Transcript
 
 async def main():
     store = SQLiteStore(sys.argv[1])
-    chat = Transcript("c", "ada", "ada", Contents(), system=None, store=store, max_messages=None)
+    chat = Transcript("c", "ada", "ada", system=None, store=store, max_messages=None)
     await chat.check_store()
     while True:
         before = chat.contents

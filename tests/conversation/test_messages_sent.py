@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mintlify_async.errors import StateError
 from mintlify_async.messages import FilePart, Message, TextPart
 from tests.support.conversation_kit import answer, body, roles, sent
 
@@ -56,8 +59,9 @@ async def test_system_messages_go_first(service, session):
 
 async def test_a_conversation_may_begin_with_a_history(service, session):
     """A history may be given in any form that messages have."""
-    chat = session.conversation(
-        messages=["Hello", Message(id="a", role="assistant", parts=(TextPart(text="Hi!"),))], thread=None
-    )
+    history = ["Hello", Message(id="a", role="assistant", parts=(TextPart(text="Hi!"),))]
+    chat = session.conversation().begin_with(history, thread=None)
+    with pytest.raises(StateError, match="begin_with"):
+        chat.begin_with(["Something else"])
     await chat.ask({"id": "q", "role": "user", "parts": [{"type": "text", "text": "How do I install it?"}]})
     assert sent(service) == [("user", "Hello"), ("assistant", "Hi!"), ("user", "How do I install it?")]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mintlify_async import OutcomeUnknownError
 from mintlify_async.errors import UnexpectedResponseError
 from mintlify_async.messages import coerce_messages
-from mintlify_async.model.job import Job, JobStatus, Source
+from mintlify_async.model.job_record import Job, JobStatus, Source
 from mintlify_async.model.json_text import json_safe
 from mintlify_async.model.response_info import Headers, ResponseInfo
 from mintlify_async.protocol.assumptions import Assumptions

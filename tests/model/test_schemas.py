@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from mintlify_async import events, messages
-from mintlify_async.model import job, question, response_info
+from mintlify_async.model import job_record, question, response_info
 from mintlify_async.model.json_text import DecodeProblem
 from mintlify_async.model.wire_value import Lenient, WireValue, read_value, write_value
 
@@ -18,12 +18,12 @@ PROGRAM = """
 import json, sys
 import attrs, cattrs
 from mintlify_async import events, messages
-from mintlify_async.model import job, question, response_info
+from mintlify_async.model import job_record, question, response_info
 from mintlify_async.assistant.decode import parse_event
 from mintlify_async.model.wire_value import WireValue
 
 meddle = sys.argv[1] == "meddle"
-modules = (events, job, messages, question, response_info)
+modules = (events, job_record, messages, question, response_info)
 classes = [
     cls
     for module in modules
@@ -47,7 +47,7 @@ print([parse_event(json.dumps(wire)).to_wire() for wire in event_wires])
 part_wires = json.loads(sys.argv[3])
 print([messages.part_from_wire(wire) for wire in part_wires])
 print([messages.part_from_wire(wire).to_wire() for wire in part_wires])
-found = job.Job.from_wire(
+found = job_record.Job.from_wire(
     {"id": "j", "status": "active", "source": {"repository": "r"}, "createdAt": "2026-01-02T03:04:05Z"}
 )
 print(found, found.to_wire())
@@ -118,7 +118,7 @@ def test_what_cattrs_and_attrs_do_with_the_classes_first_changes_nothing():
     assert plain == outcome("meddle")
     public = {
         cls.__name__
-        for module in (events, job, messages, question, response_info)
+        for module in (events, job_record, messages, question, response_info)
         for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, WireValue) and attrs.has(cls)
     }

@@ -283,7 +283,7 @@ async def test_a_value_that_was_copied_badly_is_refused(web, session, monkeypatc
         lambda: session.with_options(**{name: value}),
     ]
     if name == "domain":
-        places += [lambda: session.ask("x", domain=value), lambda: session.conversation(domain=value)]
+        places += [lambda: session.ask("x", domain=value)]
     else:
         places += [lambda: session.job("job_1", project_id=value)]
     for place in places:
@@ -358,7 +358,7 @@ ID_AND_KEY = {"threadId": "thread_1", "threadKey": "k"}
 )
 async def test_a_thread_in_another_form_is_refused(web, session, thread, says):
     """The JSON of a thread would be sent as its id, and shown: it holds the key."""
-    for place in (session.ask, lambda _, thread: session.conversation(thread=thread)):
+    for place in (session.ask, lambda _, thread: session.conversation().begin_with(thread=thread)):
         with pytest.raises(ConfigurationError, match=says) as caught:
             place("x", thread=thread)
         assert caught.value.field == "thread"

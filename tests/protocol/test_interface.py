@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mintlify_async import Assumptions, ConfigurationError, Quota, Thread
-from mintlify_async.model.job import Job, JobStatus
+from mintlify_async.model.job_record import Job, JobStatus
 from mintlify_async.protocol.calls import (
     CallDefaults,
     ask_call,

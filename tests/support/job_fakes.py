@@ -22,7 +22,7 @@ from mintlify_async.jobs.handle import JobHandle, created_handle, handle_for
 from mintlify_async.jobs.poll_scheduler import PollScheduler
 from mintlify_async.jobs.polling import PollPolicy
 from mintlify_async.jobs.stale_guard import JobStates
-from mintlify_async.model.job import Job
+from mintlify_async.model.job_record import Job
 from mintlify_async.model.job_ref import JobRef
 from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.protocol.calls import Call, CallDefaults

@@ -23,14 +23,14 @@ from mintlify_async.storage import (
     new_version,
 )
 
-from .scripts import Argument, RedisClient, RedisScripts, Script, text
+from .scripts import Argument, RedisClient, RedisScript, RedisScripts, text
 
 __all__ = ["RedisStore"]
 
 MICROSECONDS: Final = 1_000_000
 
 # KEYS: records. Returns the time, and what each record has.
-_READ: Final = Script(
+_READ: Final = RedisScript(
     """
 local t = redis.call('TIME')
 local reply = {t[1] * 1000000 + t[2]}
@@ -44,7 +44,7 @@ return reply
 # KEYS: a record and its index, for each record.
 # ARGV: version, milliseconds to keep ('' is for good); then for each record its name, the expected version
 # ('*' any, '' none) and the change ('=' none, '-' delete, '+' and the value).
-_WRITE: Final = Script(
+_WRITE: Final = RedisScript(
     """
 local version, keep = ARGV[1], tonumber(ARGV[2])
 local t = redis.call('TIME')
@@ -82,7 +82,7 @@ return 1
 )
 
 # KEYS: an index.
-_KEYS: Final = Script(
+_KEYS: Final = RedisScript(
     """
 local t = redis.call('TIME')
 local now = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000))
@@ -96,7 +96,7 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 # Another epoch means that Redis has lost its data. As many slots as are known are then entered again.
 # Returns the time, the epoch, 1 if the slot is taken, the block's milliseconds (-2: none, -1: for good), and
 # for each window the slots that count and the microseconds until one is free.
-_TAKE: Final = Script(
+_TAKE: Final = RedisScript(
     """
 local slot, new_epoch, known_epoch = unpack(ARGV, 1, 3)
 local t = redis.call('TIME')
@@ -134,7 +134,7 @@ return reply
 )
 
 # KEYS: the log of each window. ARGV: slot.
-_REFUND: Final = Script("for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end")
+_REFUND: Final = RedisScript("for _, key in ipairs(KEYS) do redis.call('ZREM', key, ARGV[1]) end")
 
 
 class RedisStore(RedisScripts, NothingToClose):

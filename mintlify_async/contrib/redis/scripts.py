@@ -55,7 +55,7 @@ REDIS: Final = Kind("a redis.asyncio.Redis", ("evalsha", "eval"), "redis.asyncio
 
 
 @frozen
-class Script:
+class RedisScript:
     """A script's text, and the SHA-1 by which Redis knows it."""
 
     text: str
@@ -102,7 +102,7 @@ _slots: weakref.WeakKeyDictionary[object, ClientSlots] = weakref.WeakKeyDictiona
 
 
 async def _on_new_connection(
-    pool: ConnectionPool, script: Script, keys: Sequence[str], args: Sequence[Argument]
+    pool: ConnectionPool, script: RedisScript, keys: Sequence[str], args: Sequence[Argument]
 ) -> Any:
     """Run *script* with the pool's settings on a connection of the running loop."""
     options = {name: value for name, value in pool.connection_kwargs.items() if "maint" not in name}
@@ -176,7 +176,7 @@ class RedisScripts:
         """Show the namespace; the client's address may contain a password."""
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
-    async def _run(self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
+    async def _run(self, script: RedisScript, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
         """Run *script* and return its answer.
 
         Raises:
@@ -209,7 +209,7 @@ class RedisScripts:
 
 
 async def _evaluate(
-    client: RedisClient, script: Script, keys: Sequence[str], args: Sequence[Argument]
+    client: RedisClient, script: RedisScript, keys: Sequence[str], args: Sequence[Argument]
 ) -> Any:
     try:
         return await client.evalsha(script.sha, len(keys), *keys, *args)

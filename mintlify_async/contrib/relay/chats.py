@@ -260,7 +260,8 @@ class StoredChats:
         """Return the chat of *question*, not read yet. Raises RelayRefusal."""
         rest = dict(options)
         site = rest.pop("domain", None)
-        conversation = self._conversation(question.chat_id, user, fp=fp, domain=site)
+        session = self._session if site is None else self._session.with_options(domain=site)
+        conversation = self._conversation(session, question.chat_id, user, fp=fp)
         site = None if site == self._session.options.domain else site
         return StoredChat(conversation, site, question, self._limits, rest)
 
@@ -276,7 +277,7 @@ class StoredChats:
             RelayRefusal: *user* has no such conversation, or it cannot be read.
         """
         try:
-            conversation = self._conversation(chat_id, user)
+            conversation = self._conversation(self._session, chat_id, user)
         except RelayRefusal:
             raise RelayRefusal(404, GONE) from None
         messages = await _loaded(conversation)
@@ -297,9 +298,11 @@ class StoredChats:
         json_list.end()
         return json_list
 
-    def _conversation(self, id: str | None, user: str, **settings: Any) -> Conversation:
+    def _conversation(
+        self, session: MintlifySession, id: str | None, user: str, **settings: Any
+    ) -> Conversation:
         try:
-            return self._session.conversation(
+            return session.conversation(
                 id=id or "",
                 owner=user,
                 store=self._store,

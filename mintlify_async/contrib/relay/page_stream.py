@@ -34,7 +34,7 @@ EVENT_STREAM = [
 
 
 @frozen
-class Source:
+class PageSource:
     """What a response sends.
 
     Attributes:
@@ -58,7 +58,7 @@ class PageStream(Response):
         opened: A block that gives the log, or raises a refusal. It is left when the response has ended.
     """
 
-    def __init__(self, opened: AbstractAsyncContextManager[Source]) -> None:
+    def __init__(self, opened: AbstractAsyncContextManager[PageSource]) -> None:
         super().__init__()
         self._opened = opened
 

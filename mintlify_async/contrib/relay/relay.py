@@ -28,7 +28,7 @@ from .. import extra_missing
 from ..stream_store import MemoryStreamStore, SharedStreams
 from .chats import Chat, PageChat, StoredChats
 from .page_question import BodyReader, PageQuestion, QuestionLimits, read_question
-from .page_stream import PageStream, Source
+from .page_stream import PageSource, PageStream
 from .refusals import TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .running_answers import RunningAnswers, chat_key
@@ -297,10 +297,10 @@ class Relay:
     @asynccontextmanager
     async def _told_history(
         self, chats: StoredChats, chat_id: str, request: Request, user: str
-    ) -> AsyncGenerator[Source]:
+    ) -> AsyncGenerator[PageSource]:
         async with self._answers.reader(user, _address(request)):
             progress = await self._answers.progress(chat_key(user, chat_id))
-            yield Source(await chats.history(chat_id, user, progress), headers=JSON)
+            yield PageSource(await chats.history(chat_id, user, progress), headers=JSON)
 
     async def _who(self, request: Request, user: str | None) -> str:
         if user is None and self._user is not None:

@@ -23,7 +23,7 @@ from ..stream_store import MemoryStreamStore, SharedAnswer, SharedStreams
 from .answer_logs import Log
 from .chats import Chat
 from .page_events import DONE
-from .page_stream import Source
+from .page_stream import PageSource
 from .refusals import BUSY, RESTARTING, TOO_MANY, RelayRefusal, retry_after
 from .running_answer import INTERRUPTED, Asker, RelayedAnswer, RunningAnswer
 
@@ -126,7 +126,7 @@ class RunningAnswers:
             raise RelayRefusal(503, RESTARTING, retry_after(1))  # by then another process answers
 
     @asynccontextmanager
-    async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[Source]:
+    async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[PageSource]:
         """Start the answer to the question of *chat*, and read it while the block runs.
 
         Raises:
@@ -149,13 +149,13 @@ class RunningAnswers:
         if asker.chat_key:
             self._newest[asker.chat_key] = answer
         async with self._reading(answer.log):
-            yield Source(answer.log, answer.begun)
+            yield PageSource(answer.log, answer.begun)
 
     @asynccontextmanager
-    async def resume(self, found: Log, user: str, address: str) -> AsyncGenerator[Source]:
+    async def resume(self, found: Log, user: str, address: str) -> AsyncGenerator[PageSource]:
         """Read an answer that :meth:`find` returned. Raises what :meth:`reader` raises."""
         async with self.reader(user, address), self._reading(found):
-            yield Source(found)
+            yield PageSource(found)
 
     @asynccontextmanager
     async def reader(self, user: str, address: str) -> AsyncGenerator[None]:

@@ -435,9 +435,8 @@ async def test_what_is_not_for_pages_is_left_out():
     """Instructions that an app has put into the conversation stay on the server."""
     store = MemoryStore()
     async with desk(store=store) as here:
-        chat = here.session.conversation(
-            fp="x", store=store, id="chat-1", owner=USER, messages=[Message.system("Be brief")], system="Obey"
-        )
+        chat = here.session.conversation(fp="x", store=store, id="chat-1", owner=USER, system="Obey")
+        chat.begin_with([Message.system("Be brief")])
         await chat.ask([Message.user("one", id="u1")])
         await say(here, form("two", "u2"))
         texts = [message["parts"][0].get("text") for message in here.asked["messages"]]
