@@ -49,12 +49,11 @@ LATEST = scenarios("v7")
 
 
 class Outcome:
-    """What came of a body: events, snapshots, message, error."""
+    """What came of a body: events, message, error."""
 
     def __init__(self, stream: MessageStream, *pieces: bytes, cause: str | None = None) -> None:
         self.stream = stream
         self.events: list[dict[str, Any]] = []
-        self.messages: list[dict[str, Any]] = []  # after each event
         self.error: MintlifyError | None = None
         try:
             for piece in pieces:
@@ -72,7 +71,6 @@ class Outcome:
         while (event := self.stream.next_event()) is not None:
             self.events.append(event.to_wire())
             assert self.stream.events_seen == len(self.events)
-            self.messages.append(self.stream.message.to_wire())
 
     def summary(self) -> tuple[Any, ...]:
         return self.events, self.message, type(self.error), str(self.error)
@@ -144,9 +142,10 @@ def compared(scenario: Scenario, outcome: Outcome) -> tuple[Any, Any]:
         message = without_streamed_inputs(outcome.message, message, last=True)
         assert scenario.version != "v7" or message != scenario.message, "it folds alike: take it off the list"
     ours, snapshots = [], []
+    messages = messages_after_each_event(scenario)
     for entry in scenario.snapshots or []:
         if entry["after_chunk"] <= len(outcome.events):
-            ours.append(outcome.messages[entry["after_chunk"] - 1])
+            ours.append(messages[entry["after_chunk"]])
             snapshots.append(without_streamed_inputs(ours[-1], entry["message"], last=False))
     mine = (outcome.events, outcome.message, ours)
     theirs = (events, message, snapshots)

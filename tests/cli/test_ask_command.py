@@ -113,6 +113,7 @@ async def test_json_is_one_event_a_line(service):
     assert not re.search("thread_key_[0-9a-f]+", ended.out)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 async def test_characters_that_the_output_lacks_are_replaced(service, encoding, monkeypatch):
     """So is half of a character; one that was cut between two events is complete."""
@@ -190,6 +191,7 @@ async def test_without_a_thread_the_file_stays_as_it_is(service, tmp_path, answe
     assert list(tmp_path.iterdir()) == [old]
 
 
+@pytest.mark.real
 async def test_a_closed_pipe_ends_it_quietly(service):
     """`| head -1` is not an error."""
     data = [{"type": "data-x", "data": "y" * 5000} for _ in range(400)]
@@ -206,6 +208,7 @@ async def test_a_closed_pipe_ends_it_quietly(service):
     assert json.loads(out)["type"] == "start"
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_signal_in_a_stream(service, number, status):
     """It ends with the shell's status and without a traceback, and the answer's connection is closed."""

@@ -13,6 +13,7 @@ import pytest
 import mintlify_async
 from mintlify_async.testing import LocalService, faults
 from tests.support.child_process import child_environment
+from tests.support.command_line import Ended, run
 from tests.support.terminal_screen import CTRL_C, CTRL_D, Screen, on_terminal
 
 
@@ -28,23 +29,11 @@ def settings(service: LocalService, home: Path, **changes: str) -> dict[str, str
     return child_environment(service, XDG_DATA_HOME=str(home), **terminal, **changes)
 
 
-async def talk(service: LocalService, home: Path, lines: str, *arguments: str) -> tuple[int, str, str]:
+async def talk(service: LocalService, home: Path, lines: str, *arguments: str) -> Ended:
     """Give *lines* to ``chat`` on its standard input; return its status, output and errors."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "mintlify_async",
-        "chat",
-        *arguments,
-        env=settings(service, home),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(lines.encode())
-    assert process.returncode is not None
-    assert b"Traceback" not in err, err.decode()
-    return process.returncode, out.decode(), err.decode()
+    ended = await run("chat", *arguments, service=service, stdin=lines, XDG_DATA_HOME=str(home))
+    assert "Traceback" not in ended.err
+    return ended
 
 
 async def test_history_and_thread_go_on(service, tmp_path):
@@ -83,6 +72,7 @@ async def test_a_thread_that_is_gone_is_begun_anew(service, tmp_path):
     assert refused["messages"] == asked["messages"]
 
 
+@pytest.mark.real
 async def test_a_connection_that_ended_at_the_prompt_is_not_used(service, tmp_path):
     """The prompt stops the loop, which must see what happened meanwhile before it sends."""
     pipe = asyncio.subprocess.PIPE
@@ -120,6 +110,7 @@ async def test_a_cut_turn_is_not_kept(service, tmp_path):
     assert [len(request.json["messages"]) for request in service.requests] == [1, 3, 3]
 
 
+@pytest.mark.real
 async def test_chat_says_where_it_keeps_its_conversations(service, screen, tmp_path):
     """The name and the file, at the beginning."""
     file = str(tmp_path / "mintlify-async" / "chats.db")
@@ -129,6 +120,7 @@ async def test_chat_says_where_it_keeps_its_conversations(service, screen, tmp_p
     assert await screen.process.wait() == 0
 
 
+@pytest.mark.real
 async def test_a_conversation_without_a_name_is_not_kept(service, tmp_path):
     """It says how to keep one."""
     async with on_terminal("-m", "mintlify_async", "chat", env=settings(service, tmp_path)) as screen:
@@ -156,6 +148,7 @@ async def screen(service, tmp_path) -> AsyncIterator[Screen]:
         yield screen
 
 
+@pytest.mark.real
 async def test_ctrl_c_stops_an_answer_and_keeps_the_conversation(service, screen):
     """The half answer is dropped, the next question is answered, Ctrl-D ends it with 0."""
     await screen.until("> ")
@@ -177,6 +170,7 @@ async def test_ctrl_c_stops_an_answer_and_keeps_the_conversation(service, screen
     assert [len(request.json["messages"]) for request in service.requests] == [1, 3, 3]
 
 
+@pytest.mark.real
 async def test_ctrl_c_at_the_prompt_ends_nothing(screen):
     """It clears the line and says how to end."""
     await screen.until("> ")

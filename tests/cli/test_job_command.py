@@ -74,6 +74,7 @@ async def test_giving_up_prints_the_reference(service):
     assert (await run("job", "show", ref[1], service=service)).status == 0
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 async def test_a_signal_in_a_wait_prints_the_reference(service, number, status):
     """The job is paid for, and CI services end a run by SIGTERM."""

@@ -29,6 +29,7 @@ async def serve(*options):
     return process, ready[1]
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_its_exports_are_all_that_a_client_needs(number):
     """One ready line on standard output; each page of an answer is listed once; a signal ends it well."""
@@ -51,6 +52,7 @@ async def test_its_exports_are_all_that_a_client_needs(number):
     assert env["MINTLIFY_ASSISTANT_API_KEY"] not in err.decode()
 
 
+@pytest.mark.real
 async def test_its_flags(tmp_path):
     """Web pages of other origins, a recording, no lines."""
     process, url = await serve()

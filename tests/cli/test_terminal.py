@@ -224,6 +224,7 @@ def environment(service: LocalService) -> dict[str, str]:
     return child_environment(service, TERM="xterm-256color", COLUMNS=None, LINES=None, NO_COLOR="1")
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("width", [40, 80, 120])
 async def test_keys_do_not_shift_a_growing_paragraph(service, width):
     """What is typed before and during an answer, Ctrl-C too, is not shown; afterwards it is again."""
@@ -257,6 +258,7 @@ print("stopped" if os.WIFSTOPPED(status) else "went on", flush=True)
 """
 
 
+@pytest.mark.real
 async def test_a_command_in_the_background_is_not_stopped(service):
     """A background process that changes its terminal is stopped by the system; this one changes nothing."""
     async with on_terminal("-c", IN_BACKGROUND, env=environment(service)) as screen:
@@ -264,6 +266,7 @@ async def test_a_command_in_the_background_is_not_stopped(service):
         assert screen.shows_keys()
 
 
+@pytest.mark.real
 async def test_the_result_of_a_wait_is_printed_once(service):
     """On a terminal that shows both streams; its reference and states stand above it."""
     service.life = JobLife(seconds=0.2)

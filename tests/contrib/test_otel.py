@@ -403,6 +403,7 @@ async def test_aiohttps_own_spans_are_children(service, provider, exporter):
     assert {span.parent.span_id for span in theirs} == ours
 
 
+@pytest.mark.real
 def test_nothing_is_imported_without_the_observer():
     """Free when absent."""
     import subprocess

