@@ -93,7 +93,7 @@ class SharedStreams(Protocol):
         ...
 
     async def begin(self, chat: str, answer: str) -> str | None:
-        """Make *answer* the newest of *chat*; return the one before if its worker lives."""
+        """Make *answer* the newest of *chat*; return the one before, if there is one."""
         ...
 
     async def describe(self, chat: str, answer: str, about: str) -> None:

@@ -50,6 +50,9 @@ class RedisClient(Protocol):
     def eval(self, script: str, numkeys: int, /, *keys_and_args: Any) -> Any:
         """Run *script*, and let the server cache it."""
 
+    def pipeline(self, *, transaction: bool) -> Any:
+        """Return what collects the commands of one round trip."""
+
 
 REDIS: Final = Kind("a redis.asyncio.Redis", ("evalsha", "eval"), "redis.asyncio.Redis.from_url(…)")
 

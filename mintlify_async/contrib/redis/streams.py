@@ -8,22 +8,15 @@ and the thread only encrypted. The names of the Redis keys are hashes of user an
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from .. import extra_missing
-from ..stream_store import SharedAnswer, SharedPiece, SharedState
-
-try:
-    from redis.exceptions import RedisError, ResponseError
-except ModuleNotFoundError as error:
-    raise extra_missing("redis", error) from None
-
-from mintlify_async.errors import CauseSummary, StateError, printable
 from mintlify_async.protocol.argument_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
+
+from ..stream_store import SharedAnswer, SharedPiece, SharedState
+from .scripts import RedisScripts, text
 
 LOST_MS: Final = 5000
 """How long a worker may be silent, which writes twice a second, before it counts as dead."""
@@ -35,7 +28,7 @@ KEEP_MORE_MS: Final = 60_000
 """How much longer the bytes of an answer are kept than ``keep``, after the last write of its worker."""
 
 
-class RedisStreamStore(NothingToClose):
+class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 
     Args:
@@ -61,35 +54,28 @@ class RedisStreamStore(NothingToClose):
         grace: float = 60.0,
         keep: float = 60.0,
     ) -> None:
-        check_seconds(timeout, "timeout")
+        super().__init__(client, namespace=namespace, timeout=timeout)
         check_seconds(grace, "grace", zero=True)
         check_seconds(keep, "keep", zero=True)
         self.grace = grace
         self.keep = keep
-        self._client = client
-        self._namespace = namespace
-        self._timeout = timeout
         self._keep_ms = round(keep * 1000) + KEEP_MORE_MS
 
-    def __repr__(self) -> str:
-        """Show the prefix; no address, which may hold a password."""
-        return f"RedisStreamStore(namespace={self._namespace!r})"
-
     async def begin(self, chat: str, answer: str) -> str | None:
-        """Make *answer* the newest of *chat*; return the one before if its worker lives."""
+        """Make *answer* the newest of *chat*; return the one before, if there is one."""
 
         def commands(pipe: Any) -> None:
             pipe.set(self._key(chat, "alive", answer), 1, px=LOST_MS)
             pipe.set(self._key(chat, "newest"), answer, px=self._keep_ms, get=True)
 
-        _, previous = await self._run(commands)
-        name = _text(previous) if previous is not None else ""
-        return name if name and name != answer and await self.runs(chat, name) else None
+        _, previous = await self._all(commands)
+        name = None if previous is None else text(previous)
+        return None if name == answer else name  # the client has repeated it
 
     async def describe(self, chat: str, answer: str, about: str) -> None:
         """Add *about*, in plain ASCII, to *answer*."""
         key = self._key(chat, "bytes", answer)
-        await self._run(lambda pipe: pipe.xadd(key, {"about": about}, id="0-1"))
+        await self._all(lambda pipe: pipe.xadd(key, {"about": about}, id="0-1"))
 
     async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
         """Append *frames*, which begin at *at*; the same frames twice count once."""
@@ -110,27 +96,27 @@ class RedisStreamStore(NothingToClose):
             pipe.pexpire(stream, self._keep_ms)
             pipe.pexpire(newest, self._keep_ms)
 
-        current, stop, read, *_ = await self._run(commands)
-        superseded = current is not None and _text(current) != answer
+        current, stop, read, *_ = await self._all(commands)
+        superseded = current is not None and text(current) != answer
         return SharedState(stopped=bool(stop) or superseded, read=bool(read))
 
     async def runs(self, chat: str, answer: str) -> bool:
         """Return whether *answer* has not ended, and its worker lives."""
-        (alive,) = await self._run(lambda pipe: pipe.exists(self._key(chat, "alive", answer)))
+        (alive,) = await self._all(lambda pipe: pipe.exists(self._key(chat, "alive", answer)))
         return bool(alive)
 
     async def newest(self, chat: str) -> SharedAnswer | None:
         """Return the newest answer of *chat*."""
-        (newest,) = await self._run(lambda pipe: pipe.get(self._key(chat, "newest")))
+        (newest,) = await self._all(lambda pipe: pipe.get(self._key(chat, "newest")))
         if newest is None:
             return None
-        answer = _text(newest)
+        answer = text(newest)
 
         def commands(pipe: Any) -> None:
             pipe.xrange(self._key(chat, "bytes", answer), "0-1", "0-1")
             pipe.exists(self._key(chat, "alive", answer))
 
-        entries, alive = await self._run(commands)
+        entries, alive = await self._all(commands)
         about: dict[str, Any] = json.loads(_field(entries[0][1], "about")) if entries else {}
         return SharedAnswer(answer, about, bool(alive))
 
@@ -143,10 +129,10 @@ class RedisStreamStore(NothingToClose):
             pipe.xrange(self._key(chat, "bytes", answer), f"({place}-1", "+")
             pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)
 
-        alive, entries, _ = await self._run(commands)
+        alive, entries, _ = await self._all(commands)
         pieces, ended = list[bytes](), False
         for id_, fields in entries:
-            frames, end = _field(fields, "frames"), int(_text(id_).partition("-")[0])
+            frames, end = _field(fields, "frames"), int(text(id_).partition("-")[0])
             begin = end - len(frames)
             if begin > place:  # Redis has lost what was before
                 return SharedPiece(b"", -1, False, False)
@@ -156,41 +142,29 @@ class RedisStreamStore(NothingToClose):
 
     async def stop(self, chat: str) -> None:
         """Ask the newest answer of *chat* to stop."""
-        (newest,) = await self._run(lambda pipe: pipe.get(self._key(chat, "newest")))
+        (newest,) = await self._all(lambda pipe: pipe.get(self._key(chat, "newest")))
         if newest is not None:
-            key = self._key(chat, "stop", _text(newest))
-            await self._run(lambda pipe: pipe.set(key, 1, px=self._keep_ms))
+            key = self._key(chat, "stop", text(newest))
+            await self._all(lambda pipe: pipe.set(key, 1, px=self._keep_ms))
 
     def _key(self, chat: str, kind: str, answer: str = "") -> str:
         # The braces keep all keys of a chat on one node of a cluster.
         return f"{self._namespace}:streams:{{{chat}}}:{kind}{answer and ':'}{answer}"
 
-    async def _run(self, commands: Callable[[Any], object]) -> list[Any]:
+    async def _all(self, commands: Callable[[Any], object]) -> list[Any]:
         """Return what the *commands* of one round trip return. Raises StateError if one fails."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                pipe = self._client.pipeline(transaction=False)
-                commands(pipe)
-                results: list[Any] = await pipe.execute(raise_on_error=False)
+
+        async def round_trip() -> list[Any]:
+            pipe = self._client.pipeline(transaction=False)
+            commands(pipe)
+            results: list[Any] = await pipe.execute(raise_on_error=False)
             for result in results:
-                if isinstance(result, Exception) and not _is_repeated(result):
+                # The second says that an entry was added before, by a write whose answer was lost.
+                if isinstance(result, Exception) and "equal or smaller" not in str(result):
                     raise result
-        except (RedisError, OSError, TimeoutError, RuntimeError) as failure:
-            # RuntimeError comes from a client whose event loop is closed.
-            reason = f"{type(failure).__name__}: {printable(str(failure))}".rstrip(": ")
-        else:
             return results
-        error = StateError(f"the stream store on Redis cannot be used ({reason})")
-        raise error from CauseSummary(reason)
 
-
-def _is_repeated(error: Exception) -> bool:
-    """Return whether *error* says that an entry was added before, by a write whose answer was lost."""
-    return isinstance(error, ResponseError) and "equal or smaller" in str(error)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode("ascii") if isinstance(value, bytes) else value
+        return await self._bounded(round_trip())
 
 
 def _field(fields: Any, name: str) -> bytes:

@@ -154,7 +154,7 @@ class Relay:
         self._seal = ThreadSeal(secrets)
         self._chats = None if store is None else StoredChats(self._session, store, self._limits)
         self._user, self._rate, self._ask, self._on_end = user, rate, ask, on_end
-        self._answers = RunningAnswers(streams, most=max_concurrent, per_user=max_per_user, on_end=self._tell)
+        self._answers = RunningAnswers(streams, most=max_concurrent, per_user=max_per_user, tell=self._tell)
 
     @property
     def streaming(self) -> int:

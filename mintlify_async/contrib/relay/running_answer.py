@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from attrs import evolve, frozen
 
@@ -31,6 +31,7 @@ log = logging.getLogger("mintlify_async.relay")
 
 Outcome = Literal["finished", "failed", "left", "interrupted"]
 EndHook = Callable[["RelayedAnswer"], object]
+TellHook = Callable[["RelayedAnswer"], Awaitable[None]]
 
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
 TURN_BYTES = 32 * 1024  # in one turn of the event loop; then other tasks get theirs, and readers are awaited
@@ -83,16 +84,38 @@ class Asker:
     chat_key: str
 
 
+class Home(Protocol):
+    """Where answers run: knows the other answers of the chat, and the other workers."""
+
+    async def make_way(self, answer: RunningAnswer) -> None:
+        """Return when *answer* may be asked, because those before it in its chat have ended."""
+        ...
+
+    async def describe(self, answer: RunningAnswer) -> None:
+        """Let pages find *answer* by its question."""
+        ...
+
+    def unread(self, answer: RunningAnswer) -> None:
+        """The last reader of *answer* has left."""
+        ...
+
+    @property
+    def tell(self) -> TellHook:
+        """Call the app's hook. It raises nothing."""
+        ...
+
+    def ended(self, answer: RunningAnswer) -> None:
+        """The place of *answer* is free."""
+        ...
+
+
 class RunningAnswer:
     """The task that answers one question, and its log.
 
     Args:
         asker: Who asks.
         chat: Asks the question, and knows what the page may see.
-        prepare: Awaited before the question is asked: makes way in the chat, and begins *chat*.
-        on_end: The app's hook, already safe to call.
-        unread: Called when the last reader leaves.
-        after: Called with this answer when its place is free.
+        home: Where it runs.
 
     Attributes:
         id: A random name.
@@ -106,16 +129,7 @@ class RunningAnswer:
         task: The task.
     """
 
-    def __init__(
-        self,
-        asker: Asker,
-        chat: Chat,
-        *,
-        prepare: Callable[[RunningAnswer], Awaitable[None]],
-        on_end: Callable[[RelayedAnswer], Awaitable[None]],
-        unread: Callable[[RunningAnswer], None],
-        after: Callable[[RunningAnswer], None],
-    ) -> None:
+    def __init__(self, asker: Asker, chat: Chat, home: Home) -> None:
         loop = asyncio.get_running_loop()
         self.id = uuid.uuid4().hex
         self.asker = asker
@@ -127,7 +141,7 @@ class RunningAnswer:
         self.read_elsewhere = False
         self.question_id = ""
         self.resumable = asker.chat_key != ""
-        self._prepare, self._on_end, self._unread, self._after = prepare, on_end, unread, after
+        self._home = home
         self._limit = TimeLimit()  # stop() ends it
         self._stop_outcome: Outcome = "left"
         self._reply: Reply | None = None
@@ -149,7 +163,7 @@ class RunningAnswer:
 
     def _left(self) -> None:
         self.read_at = asyncio.get_running_loop().time()
-        self._unread(self)
+        self._home.unread(self)
 
     async def _run(self) -> None:
         outcome: Outcome = "interrupted"  # when the task is cancelled: the app is shutting down
@@ -169,9 +183,9 @@ class RunningAnswer:
             try:
                 await self._close()
                 if self._started:
-                    await self._on_end(self._description(outcome))
+                    await self._home.tell(self._description(outcome))
             finally:
-                self._after(self)
+                self._home.ended(self)
                 self.log.append(DONE)
                 self.log.end()
                 self._begin()
@@ -181,13 +195,18 @@ class RunningAnswer:
 
     async def _answer(self) -> Outcome:
         """Ask, and write the answer; return how it ended."""
+        # A stop does not end this: the chat's next answer waits for this one, and so for those before it.
+        await self._home.make_way(self)
         try:
             async with self._limit:
-                if self.stopping:
-                    self._limit.end()
-                await self._prepare(self)
+                self._check_stop()
+                await self.chat.begin()
+                self.question_id = self.chat.messages[-1]["id"]
+                await self._home.describe(self)
+                self._check_stop()
                 reply = await self._opened()
                 self._started = True
+                self._check_stop()
                 self._begin()
                 await self._read(reply)
         except TimeoutError as error:
@@ -203,6 +222,11 @@ class RunningAnswer:
             self._fail(error)
         await self._close()
         return self._ending()
+
+    def _check_stop(self) -> None:
+        """Raise TimeoutError after :meth:`stop`, whose cancellation an app's store may have swallowed."""
+        if self.stopping:
+            raise TimeoutError
 
     async def _opened(self) -> Reply:
         """Return the reply whose answer has begun. If the service has lost the thread, ask without it."""

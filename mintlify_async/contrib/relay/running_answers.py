@@ -10,9 +10,9 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -25,7 +25,7 @@ from .chats import Chat
 from .page_events import DONE
 from .page_stream import PageSource
 from .refusals import BUSY, RESTARTING, TOO_MANY, RelayRefusal, retry_after
-from .running_answer import INTERRUPTED, Asker, RelayedAnswer, RunningAnswer
+from .running_answer import INTERRUPTED, Asker, RunningAnswer, TellHook
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,7 +92,7 @@ class RunningAnswers:
         streams: Where they outlive their readers; None for nowhere.
         most: How many may run at once.
         per_user: How many may run at once for one user.
-        on_end: The app's hook, safe to call.
+        tell: Calls the app's hook. It raises nothing.
     """
 
     def __init__(
@@ -101,14 +101,14 @@ class RunningAnswers:
         *,
         most: int,
         per_user: int,
-        on_end: Callable[[RelayedAnswer], Awaitable[None]],
+        tell: TellHook,
     ) -> None:
         self._shared = None if streams is None or isinstance(streams, MemoryStreamStore) else streams
         self._grace = 0.0 if streams is None else streams.grace
         self._keep = 0.0 if streams is None else streams.keep
         self._most, self._per_user = most, per_user
         self._per_address = max(per_user, most // ADDRESS_SHARE)
-        self._on_end = on_end
+        self.tell = tell
         self._running: dict[RunningAnswer, None] = {}  # the oldest first
         self._newest: dict[str, RunningAnswer] = {}  # by chat
         self._readers: list[dict[str, str]] = []  # of what is there
@@ -133,18 +133,10 @@ class RunningAnswers:
             RelayRefusal: There is no place for it, or the app shuts down.
         """
         self.check_open()
-        earlier = [answer for answer in self._running if asker.chat_key == answer.asker.chat_key != ""]
-        for answer in earlier:
+        for answer in self._of_chat(asker.chat_key):
             answer.stop()
         self._make_place(asker)
-        answer = RunningAnswer(
-            asker,
-            chat,
-            prepare=partial(self._prepare, earlier=earlier),
-            on_end=self._on_end,
-            unread=self._unread,
-            after=self._ended,
-        )
+        answer = RunningAnswer(asker, chat, self)
         self._running[answer] = None
         if asker.chat_key:
             self._newest[asker.chat_key] = answer
@@ -195,7 +187,7 @@ class RunningAnswers:
 
     async def progress(self, chat_key: str) -> dict[str, Any] | None:
         """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""
-        answers = [answer for answer in self._running if answer.asker.chat_key == chat_key]
+        answers = self._of_chat(chat_key)
         if ending := [answer.task for answer in answers if answer.stopping]:
             await asyncio.wait(ending, timeout=MAKE_WAY)  # what arrived is being saved
         running = [answer for answer in answers if not (answer.stopping or answer.log.ended)]
@@ -206,7 +198,7 @@ class RunningAnswers:
 
     async def stop(self, chat_key: str) -> None:
         """Stop the chat's answer, if one runs. Raises RelayRefusal when the store cannot be used."""
-        answers = [answer for answer in self._running if answer.asker.chat_key == chat_key]
+        answers = self._of_chat(chat_key)
         for answer in answers:
             answer.stop()
         if self._shared is not None:
@@ -252,6 +244,10 @@ class RunningAnswers:
                 raise refusal
             min(unread, key=_last_read).stop()
 
+    def _of_chat(self, chat_key: str) -> list[RunningAnswer]:
+        """Return the answers of a chat, the oldest first."""
+        return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
+
     def _alive(self, *, user: str | None = None, address: str | None = None) -> list[RunningAnswer]:
         """Return the answers that were not told to stop, of one user or address."""
         return [
@@ -262,7 +258,7 @@ class RunningAnswers:
             and address in (None, answer.asker.address)
         ]
 
-    def _unread(self, answer: RunningAnswer) -> None:
+    def unread(self, answer: RunningAnswer) -> None:
         """The last reader of *answer* has left: it may go on for the grace, if there are few such answers."""
         if answer.log.ended or answer.stopping:
             return
@@ -284,7 +280,8 @@ class RunningAnswers:
         if answer.unread and not answer.log.ended and now - answer.read_at >= self._grace - TICK / 10:
             answer.stop()
 
-    def _ended(self, answer: RunningAnswer) -> None:
+    def ended(self, answer: RunningAnswer) -> None:
+        """The place of *answer* is free; its log stays for a while."""
         del self._running[answer]
         if key := answer.asker.chat_key:
             asyncio.get_running_loop().call_later(self._keep, self._forget, key, answer)
@@ -295,24 +292,30 @@ class RunningAnswers:
 
     # Other workers ----------------------------------------------------------------------------
 
-    async def _prepare(self, answer: RunningAnswer, *, earlier: Sequence[RunningAnswer]) -> None:
-        """Give *answer* the place of its chat, when the one before has ended; then begin its chat."""
-        key, shared = answer.asker.chat_key, self._shared
-        if earlier:
-            await asyncio.wait([answer.task for answer in earlier], timeout=MAKE_WAY)
-        try:
-            if shared is not None and key:
-                await self._make_way(shared, answer)
-            await answer.chat.begin()
-            answer.question_id = answer.chat.messages[-1]["id"]
-            if shared is not None and key:
-                about = {"question": answer.question_id, "progress": answer.chat.progress}
-                await shared.describe(key, answer.id, json.dumps(about))
-        except StateError as error:
-            log.warning("an answer goes to its reader alone: %s", error)
-            answer.resumable = False
+    async def make_way(self, answer: RunningAnswer) -> None:
+        """Return when the answers before *answer* in its chat have ended, here and on other workers.
 
-    async def _make_way(self, shared: SharedStreams, answer: RunningAnswer) -> None:
+        They were told to end. An answer that waits here ends after them, so that the next one waits for all.
+        """
+        before = takewhile(lambda one: one is not answer, self._of_chat(answer.asker.chat_key))
+        if tasks := [one.task for one in before]:
+            await asyncio.wait(tasks, timeout=MAKE_WAY)
+        if self._shared is not None and answer.resumable:
+            try:
+                await self._make_way_elsewhere(self._shared, answer)
+            except StateError as error:
+                _goes_alone(answer, error)
+
+    async def describe(self, answer: RunningAnswer) -> None:
+        """Let pages on other workers find *answer* by its question."""
+        if self._shared is not None and answer.resumable:
+            about = {"question": answer.question_id, "progress": answer.chat.progress}
+            try:
+                await self._shared.describe(answer.asker.chat_key, answer.id, json.dumps(about))
+            except StateError as error:
+                _goes_alone(answer, error)
+
+    async def _make_way_elsewhere(self, shared: SharedStreams, answer: RunningAnswer) -> None:
         """Make *answer* the newest of its chat on all workers, and wait until the one before has ended."""
         now, key = asyncio.get_running_loop().time, answer.asker.chat_key
         until = now() + MAKE_WAY
@@ -320,9 +323,10 @@ class RunningAnswers:
         copying = asyncio.create_task(self._copy(shared, answer))
         self._tasks.add(copying)
         copying.add_done_callback(self._tasks.discard)
-        # It runs on another worker, which sends no event.
-        while previous and now() < until and await shared.runs(key, previous):  # noqa: ASYNC110
-            await asyncio.sleep(TICK)
+        while previous and await shared.runs(key, previous):
+            if now() >= until or self._cutting:
+                break
+            await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
 
     async def _copy(self, shared: SharedStreams, answer: RunningAnswer) -> None:
         """Copy the log of *answer* to *shared*, and do what that says, until the answer has ended."""
@@ -372,6 +376,11 @@ class RunningAnswers:
                 yield
         finally:
             self._tasks.discard(task)
+
+
+def _goes_alone(answer: RunningAnswer, error: StateError) -> None:
+    log.warning("an answer goes to its reader alone: %s", error)
+    answer.resumable = False
 
 
 def _wanted(question: str, after: str | None, running: bool) -> bool:
