@@ -17,13 +17,16 @@ from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 from slack_bolt.app.async_app import AsyncApp
 from slack_bolt.context.say.async_say import AsyncSay
 from slack_bolt.context.say_stream.async_say_stream import AsyncSayStream
+from slack_sdk.errors import SlackApiError
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
+from slack_sdk.web.async_chat_stream import AsyncChatStream
 
 from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_markdown
 
 app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
 app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
 session, store = MintlifySession(), SQLiteStore("slack.sqlite")
+ENDED = "message_not_in_streaming_state"  # Slack ends a streamed message by itself after about five minutes
 answering: dict[str, asyncio.Task[None]] = {}  # by the question's time stamp
 
 
@@ -53,16 +56,29 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
         async with chat.ask(question.strip()) as reply:
             async for edit in reply.edits(every=1.0, limit=10_000, tail=extras_markdown):
                 if stream is None or edit.index != index:  # a long answer continues in the next message
-                    if stream is not None:
-                        await stream.stop()
+                    await stop(stream)
                     stream, index = await say_stream(buffer_size=1), edit.index
-                await stream.append(markdown_text=edit.delta)
+                try:
+                    await stream.append(markdown_text=edit.delta)
+                except SlackApiError as error:
+                    if error.response["error"] != ENDED:
+                        raise
+                    stream = await say_stream(buffer_size=1)  # the rest goes into a new message
+                    await stream.append(markdown_text=edit.delta)
     except MintlifyError:
         logging.exception("no answer in %s", where)
         await say("Sorry, I could not answer that. Please ask again in a moment.", thread_ts=thread)
     finally:
-        if stream is not None:
+        await stop(stream)
+
+
+async def stop(stream: AsyncChatStream | None) -> None:
+    if stream is not None:
+        try:
             await stream.stop()
+        except SlackApiError as error:
+            if error.response["error"] != ENDED:
+                raise
 
 
 async def main() -> None:

@@ -13,7 +13,15 @@ import signal
 import sys
 from pathlib import Path
 
-from mintlify_async import Job, MintlifyError, MintlifySession, PollPolicy, SQLiteStore, Timeouts
+from mintlify_async import (
+    Job,
+    MintlifyError,
+    MintlifySession,
+    PaymentRequiredError,
+    PollPolicy,
+    SQLiteStore,
+    Timeouts,
+)
 
 AT_ONCE = 20  # jobs under way
 
@@ -26,6 +34,7 @@ class Worker:
         self.free = asyncio.Semaphore(AT_ONCE)
         self.waits: set[asyncio.Task[Job]] = set()
         self.ending = False
+        self.paid = True  # until the credits are used up
 
     def end(self) -> None:
         """Create no further job, and stop waiting. A creation on its way is finished: it costs money."""
@@ -35,10 +44,14 @@ class Worker:
 
     async def do(self, name: str, instruction: str) -> None:
         async with self.free:
-            if self.ending:
+            if self.ending or not self.paid:
                 return
             try:
                 handle = await self.session.create_job(instruction, dedupe_key=name)
+            except PaymentRequiredError as error:
+                self.paid = False
+                log.error("%s: %s; no further job is created", name, error)
+                return
             except MintlifyError as error:
                 log.error("%s: %s: %s", name, type(error).__name__, error)
                 return
@@ -58,8 +71,16 @@ class Worker:
 
 
 def tasks_in(path: Path) -> dict[str, str]:
-    lines = [line.partition(":") for line in path.read_text("utf-8").splitlines() if line.strip()]
-    return {name.strip(): instruction.strip() for name, _, instruction in lines}
+    tasks = dict[str, str]()
+    for line in path.read_text("utf-8").splitlines():
+        name, _, instruction = (part.strip() for part in line.partition(":"))
+        if name in tasks:
+            log.warning(
+                "%s: there is another line with this name; this one is dropped: %s", name, instruction
+            )
+        elif name:
+            tasks[name] = instruction
+    return tasks
 
 
 async def main(path: Path) -> None:
@@ -77,4 +98,5 @@ async def main(path: Path) -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    logging.getLogger("mintlify_async").setLevel(logging.WARNING)  # the worker's own lines say enough
     asyncio.run(main(Path(sys.argv[1])))

@@ -111,6 +111,7 @@ real = bolt.AsyncApp
 bolt.AsyncApp = lambda token: real(client=AsyncWebClient(token, base_url={url!r} + "/api/"))
 """
     environment = {"SLACK_BOT_TOKEN": "xoxb-test", "SLACK_APP_TOKEN": "xapp-test"}  # noqa: RUF012 - never changed
+    ended = ""  # the time stamp of a message that Slack has ended by itself
 
     async def talk(self, socket: web.WebSocketResponse) -> None:
         await socket.send_json({"type": "hello", "num_connections": 1})
@@ -128,7 +129,9 @@ bolt.AsyncApp = lambda token: real(client=AsyncWebClient(token, base_url={url!r}
             pass
 
     async def call(self, method: str, path: list[str], form: Form) -> Form:
-        common = {"ok": True, "channel": "D1", "ts": form.get("ts", "2.0")}
+        if path[-1] == "chat.appendStream" and form["ts"] == self.ended:
+            return {"ok": False, "error": "message_not_in_streaming_state"}
+        common = {"ok": True, "channel": "D1", "ts": form.get("ts") or f"{len(self.texts) + 2}.0"}
         if path[-1] == "auth.test":
             return {
                 **common,

@@ -40,3 +40,20 @@ async def test_a_question_is_answered(program, tmp_path):
         QUESTION
     ]
     assert (status, "Traceback" in errors, "Unclosed" in errors) == (0, False, False), errors
+
+
+async def test_the_rest_of_an_answer_whose_message_slack_has_ended_is_a_new_message(tmp_path):
+    """Slack ends a streamed message after some minutes; then nothing of the answer is lost."""
+    async with LocalService() as service, FakeSlack() as chat:
+        chat.ended = "2.0"  # the first message takes no more text
+        text = {"type": "text-delta", "id": "t", "delta": "Press the button."}
+        # The pause makes two edits: the last word is held back for a second.
+        service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "t"}, text, 600.0])
+        prelude = chat.prelude.format(url=chat.url)
+        async with running("slack_bot.py", service, tmp_path, prelude, **chat.environment) as bot:
+            async with asyncio.timeout(60):
+                while len(chat.texts) < 2 and bot.process.returncode is None:
+                    await asyncio.sleep(0.05)
+            status, errors = await bot.end(signal.SIGTERM)
+    assert chat.texts["2.0"] + chat.texts["3.0"] == "Press the button.", errors
+    assert (status, "Traceback" in errors) == (0, False), errors

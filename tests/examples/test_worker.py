@@ -91,3 +91,25 @@ async def test_what_cannot_be_done_is_told_and_stops_nothing_else(tasks):
         ["OutcomeUnknownError", "completed"],
         ["completed", "OutcomeUnknownError"],
     )
+
+
+async def test_used_up_credits_end_the_queue(tasks):
+    """No further job is created; those that run are waited for."""
+    tasks.write_text("".join(f"task {number}: Fix it\n" for number in range(60)))
+    async with LocalService(life=JobLife(looks=["completed"])) as service:
+        service.script.create_job()
+        service.script.create_job(status=402, times=None, delay=0.2)
+        out, _ = await (await start(service, tasks)).communicate()
+        assert service.requests.count("create_job") <= worker.AT_ONCE + 1  # the first makes room for one
+    said = lines_in(out)
+    assert sum("completed" in line for line in said) == 1
+    assert any("no further job is created" in line for line in said)
+
+
+async def test_two_lines_with_one_name(tasks):
+    """The worker says which of the two it drops."""
+    tasks.write_text("typos: Fix the typos\ntypos: Fix the links\n")
+    async with LocalService(life=JobLife(looks=["completed"])) as service:
+        out, _ = await (await start(service, tasks)).communicate()
+        assert [request.json["prompt"] for request in service.requests.of("create_job")] == ["Fix the typos"]
+    assert "dropped: Fix the links" in lines_in(out)[0]
