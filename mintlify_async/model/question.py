@@ -81,7 +81,8 @@ class SearchFilter(WireValue):
     Args:
         version: The documentation's version, or None.
         language: The language, or None.
-        groups: User groups whose pages may be used; empty for no such limit.
+        groups: User groups whose pages may be used; empty for no such limit. Groups decide what a reader may
+            see: take them from your own sign-in, never from a web page or a language model.
 
     Raises:
         ConfigurationError: A field has another type.
