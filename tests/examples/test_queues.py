@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import random
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from tests.support.redis_server import RedisServer
 pytestmark = pytest.mark.sweep
 
 pytest.importorskip("saq", reason="saq is not installed")
+pytest.importorskip("celery", reason="celery is not installed")
 pytest.importorskip("streaq", reason="streaq is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
@@ -44,13 +46,18 @@ class Workers:
     async def start(self) -> None:
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *self._command, cwd=EXAMPLES, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+                *self._command,
+                cwd=EXAMPLES,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Celery's worker has processes of its own
             )
         self._running.append(process)
 
     async def kill(self, which: int) -> None:
         process = self._running.pop(which)
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         self.killed += 1
 
@@ -87,6 +94,7 @@ def recipe(
         "HEARTBEAT": "2",
         "IDLE_TIMEOUT": "2",
         "PAUSE": "2",
+        "LOST_AFTER": "6",
         "AGAIN": "* * * * * */3",
         "PYTHONPATH": os.pathsep.join(sys.path),
     }.items():
@@ -203,3 +211,39 @@ async def test_looks_that_come_back_later_lose_nothing(
         await looks.queue.disconnect()
         await looks.redis.aclose()
     check(service, [job.id for job in jobs], results)
+
+
+@pytest.mark.leaves_open("Celery keeps its connections to Redis until the process ends")
+async def test_celery_workers_that_are_killed_lose_nothing(
+    recipe: Callable[[str], ModuleType], service: LocalService, tmp_path: Path
+):
+    """The same with synchronous tasks, each of which has a session of its own."""
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "celery_jobs",
+        "worker",
+        "--concurrency=4",
+        "--loglevel=INFO",
+    ]
+    workers, jobs = Workers(command, tmp_path / "workers.log"), recipe("celery_jobs")
+    names = [f"request-{number}" for number in range(JOBS)]
+
+    async def look(name: str) -> Any:
+        result = jobs.app.AsyncResult(f"job-{name}")
+        return result.result if await asyncio.to_thread(result.successful) else None
+
+    await workers.start()
+    await workers.start()
+    try:
+        killing = asyncio.create_task(workers.kill_at_random(random.Random(7)))
+        for name in [*names, *names]:
+            await asyncio.to_thread(jobs.create.delay, name, f"Fix the typos of {name}")
+        results = await all_results(names, look)
+        await killing
+    finally:
+        await workers.stop()
+        jobs.app.close()
+    check(service, [record["id"] for record in results.values()], {r["id"]: r for r in results.values()})

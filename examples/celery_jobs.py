@@ -1,0 +1,74 @@
+"""Agent jobs in Celery's synchronous tasks: one creates a job, one looks until it has ended.
+
+pip install 'mintlify-async[redis]' 'celery[redis]'; set REDIS_URL and the agent's settings;
+celery -A celery_jobs worker, as often as you like; python celery_jobs.py NAME INSTRUCTION creates a job.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from celery import Celery, Task
+from redis.asyncio import Redis
+
+from mintlify_async import APIConnectionError, JobTimeoutError, MintlifySession, RateLimitError, ServerError
+from mintlify_async.contrib.redis import RedisStore
+
+URL = os.environ["REDIS_URL"]
+LOOK = 25.0  # seconds that one task waits for a job; then it makes room for another
+PAUSE = int(os.environ.get("PAUSE", "20"))  # seconds until the next look
+LOST_AFTER = int(os.environ.get("LOST_AFTER", "120"))  # longer than any task and any pause
+
+app = Celery("jobs", broker=URL, backend=URL)
+app.conf.update(
+    task_acks_late=True,  # a task counts as done at its end, so a dead worker's task is done again
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=1,
+    broker_transport_options={"visibility_timeout": LOST_AFTER},
+)
+
+
+@asynccontextmanager
+async def new_session() -> AsyncGenerator[MintlifySession]:
+    """One session per task: each task has an event loop of its own."""
+    async with Redis.from_url(URL) as redis, MintlifySession(ledger=RedisStore(redis)) as session:
+        yield session
+
+
+async def created(name: str, instruction: str) -> str:
+    async with new_session() as session:
+        return str((await session.create_job(instruction, dedupe_key=name)).ref)
+
+
+async def ended(ref: str) -> dict[str, Any]:
+    async with new_session() as session:
+        return (await session.job(ref).wait(timeout=LOOK, check=False)).to_wire()
+
+
+@app.task(bind=True, max_retries=None)
+def create(self: "Task[Any, Any]", name: str, instruction: str) -> None:
+    """Create a job, and hand its reference to :func:`look`; the name makes every repetition harmless."""
+    try:
+        ref = asyncio.run(created(name, instruction))
+    except (APIConnectionError, RateLimitError) as error:  # no job exists
+        raise self.retry(exc=error, countdown=PAUSE) from error
+    look.apply_async((name, ref), task_id=f"job-{name}")
+
+
+@app.task(bind=True, max_retries=None)
+def look(self: "Task[Any, Any]", name: str, ref: str) -> dict[str, Any]:
+    """Return the job's record when it has ended; come back later while it goes on."""
+    try:
+        return asyncio.run(ended(ref))
+    except JobTimeoutError as error:  # error.ref also holds what was seen of the job
+        raise self.retry(args=(name, str(error.ref)), countdown=PAUSE) from error
+    except (APIConnectionError, RateLimitError, ServerError) as error:
+        raise self.retry(exc=error, countdown=PAUSE) from error
+
+
+if __name__ == "__main__":
+    create.delay(sys.argv[1], sys.argv[2])
+    print(app.AsyncResult(f"job-{sys.argv[1]}").get())
