@@ -11,6 +11,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import mintlify_async
 
 PACKAGE = Path(mintlify_async.__file__).parent
@@ -177,6 +179,7 @@ def test_pure_files_do_no_io():
     assert not [str(f) for f in IMPORTS if f.path in PURE_PATHS and f.module.split(".")[0] in IO_MODULES]
 
 
+@pytest.mark.real
 def test_pure_files_load_without_the_client():
     """What is pure is so at run time, through everything that it imports."""
     modules = [
@@ -304,6 +307,7 @@ def loaded_after(statement: str) -> set[str]:
     return {name.split(".")[0] for name in done.stdout.split()}
 
 
+@pytest.mark.real
 def test_importing_the_package_is_cheap():
     """Neither the HTTP client nor asyncio comes with the bare import."""
     heavy = {"aiohttp", "asyncio", "anyio", "attr", "cattrs", "ssl"}

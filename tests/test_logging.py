@@ -22,6 +22,7 @@ assert not log.handlers
 """
 
 
+@pytest.mark.real
 def test_a_warning_reaches_stderr_by_itself():
     """The package adds no handler, so that Python's own handler of last resort shows warnings."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
