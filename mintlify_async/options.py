@@ -26,13 +26,12 @@ from .jobs.stale_guard import JobStates
 from .protocol.api_keys import KEY_VARIABLES, SHARED_VARIABLE, Key, KeySource, shared_key
 from .protocol.argument_checks import (
     check_base_url,
-    check_flag,
     check_identifier,
     host_of,
 )
 from .protocol.assumptions import Assumptions
 from .protocol.calls import CallDefaults, KeyKind
-from .protocol.object_checks import OBSERVER, QUOTA, Kind, check_type
+from .protocol.object_checks import check_type
 from .protocol.secret import hidden
 from .rendering.sources import check_site
 from .runtime.per_event_loop import LoopLocal
@@ -46,18 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ENVIRONMENT = "environment"  # as a proxy: the one that the environment names
-
-
-def _is(kind: type | Kind) -> Callable[[object, Any, Any], None]:
-    """Return a check of a field that holds a *kind*, or None where that is its default."""
-
-    def check(instance: object, attribute: Any, value: Any) -> None:
-        if isinstance(kind, Kind):
-            kind.check(value, attribute.name)
-        else:
-            check_type(value, kind, attribute.name)
-
-    return check
 
 
 def _is_store(instance: object, attribute: Any, value: object) -> None:
@@ -80,11 +67,11 @@ class Options(CallDefaults):
     admin_key: Key
     assistant_key: Key
     site: str | None = field(default=None, validator=_is_site)
-    retry: RetryPolicy = field(factory=RetryPolicy, validator=_is(RetryPolicy))
-    poll: PollPolicy = field(factory=PollPolicy, validator=_is(PollPolicy))
-    quota: Quota | None = field(default=None, validator=_is(QUOTA))
+    retry: RetryPolicy = field(factory=RetryPolicy)
+    poll: PollPolicy = field(factory=PollPolicy)
+    quota: Quota | None = None
     ledger: Store | None = field(default=None, validator=_is_store)
-    observer: Observer | None = field(default=None, validator=_is(OBSERVER))
+    observer: Observer | None = None
 
     @property
     def keys(self) -> dict[KeyKind, Key]:
@@ -191,7 +178,6 @@ def session_keys(
 
     Where both are unset, ``MINTLIFY_API_KEY`` counts as the key that its prefix names.
     """
-    check_type(assumptions, Assumptions, "assumptions")
     shared, holds, hint = shared_key(assumptions)
 
     def key(kind: KeyKind, argument: KeySource | None) -> Key:
@@ -243,30 +229,20 @@ def transport_settings(
     ssl: ssl_module.SSLContext | None,
 ) -> TransportSettings:
     """Return how a session connects, checked."""
-    _check_client_session(client_session)
     _check_proxy(proxy)
-    check_type(ssl, ssl_module.SSLContext, "ssl")
-    insecure = check_flag(allow_insecure_http, "allow_insecure_http")
     variable = "MINTLIFY_BASE_URL" if base_url is None and "MINTLIFY_BASE_URL" in os.environ else None
     address = os.environ[variable] if variable else assumptions.base_url if base_url is None else base_url
+    check_type(ssl, ssl_module.SSLContext, "ssl")  # aiohttp's ssl=False would verify nothing
+    if not isinstance(allow_insecure_http, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - "false" is true
+        raise ConfigurationError("allow_insecure_http must be True or False", field="allow_insecure_http")
+    check = partial(check_base_url, address, allow_insecure_http=allow_insecure_http)
     return TransportSettings(
-        base_url=_checked(variable, partial(check_base_url, address, allow_insecure_http=insecure)),
+        base_url=_checked(variable, check),
         client_session=client_session,
         proxy=None if proxy == ENVIRONMENT else proxy,
         ssl=ssl,
         trust_env=proxy == ENVIRONMENT,
     )
-
-
-def _check_client_session(value: object) -> None:
-    # Not isinstance: a subclass or a stand-in of aiohttp's session is welcome.
-    usable = not isinstance(value, type)
-    usable = usable and all(hasattr(value, name) for name in ("request", "closed", "connector"))
-    if value is not None and not usable:
-        raise ConfigurationError(
-            f"client_session must be an aiohttp.ClientSession; got {type(value).__name__}",
-            field="client_session",
-        )
 
 
 def _check_proxy(value: object) -> None:

@@ -261,7 +261,7 @@ class MintlifySession:
             JobFailedError: The job failed.
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
-        check_wait(timeout, until, DEFAULT_PR_GRACE, on_change)
+        check_wait(timeout, DEFAULT_PR_GRACE, on_change)
         check_function(on_created, "on_created")
         call = create_job_call(
             self._options, prompt, project_id=project_id, headers=headers, extra_body=extra_body

@@ -24,7 +24,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ..errors import APIStatusError, OutcomeUnknownError
-from ..protocol.object_checks import Kind
 from ..version import __version__
 from . import extra_missing
 
@@ -56,8 +55,6 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 Fact = str | int | float | bool
 """The value of an attribute."""
 
-TRACER_PROVIDER: Final = Kind("a TracerProvider", ("get_tracer",), "None for the global one")
-
 REASONS: Final = {"content-filter": "content_filter", "tool-calls": "tool_call"}
 """The conventions' words for reasons of an answer's end, where the service has others."""
 
@@ -80,7 +77,6 @@ class OpenTelemetryObserver:
         *,
         capture_content: bool = False,
     ) -> None:
-        TRACER_PROVIDER.check(tracer_provider, "tracer_provider")
         self._tracer: Tracer = trace.get_tracer("mintlify_async", __version__, tracer_provider, SCHEMA_URL)
         self._capture = capture_content
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
-from mintlify_async.protocol.argument_checks import check_seconds
+from mintlify_async.model.number_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
 
 

@@ -17,12 +17,12 @@ from ..assistant.reply import Reply
 from ..errors import ConfigurationError, StateError
 from ..messages import Message, Question
 from ..model.json_text import as_object
+from ..model.number_checks import check_number
 from ..model.thread import Thread
 from ..protocol.argument_checks import check_messages, check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
-from ..protocol.object_checks import SESSION
 from ..storage import Store, check_store
-from .history import Contents, check_bound, messages_to_send
+from .history import Contents, messages_to_send
 from .transcript import Asked, Transcript, read_contents, seed_messages, system_message
 from .turn import ConversationTurn
 from .turn_lock import busy_error
@@ -63,10 +63,8 @@ class ConversationSettings:
     max_messages: int | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Check the choices and the number."""
-        _check_choice("commit", self.commit, ("finish", "partial"))
-        _check_choice("busy", self.busy, ("raise", "queue"))
-        check_bound("max_messages", self.max_messages)
+        """Check the number, and that the conversation has an owner."""
+        check_number(self.max_messages, "max_messages", 1, whole=True, none=True)
         if self.store is not None and self.id is not None and self.owner is None and self.fp == ANONYMOUS:
             raise ConfigurationError(
                 "a conversation with store= and id= needs owner= or fp=; without, all users would share it",
@@ -405,9 +403,8 @@ class Conversation:
             settings: Arguments of ``session.conversation``; they replace what was stored.
 
         Raises:
-            ConfigurationError: *stored* is not such an object, or *session* is no session.
+            ConfigurationError: *stored* is not such an object.
         """
-        SESSION.check(session, "session", required=True)
         contents, system = read_contents(stored)
         fields, arguments = as_object(stored) or {}, dict[str, Any](system=system)
         names = ("id", "owner", "fp")
@@ -433,10 +430,3 @@ def _checked(question: Question) -> tuple[Message, ...]:
     if messages[-1].role != "user":
         raise ConfigurationError("the question's last message must be a user's", field="messages")
     return messages
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ConfigurationError(
-            f"{name} must be {' or '.join(map(repr, choices))}; got {value!r}", field=name
-        )

@@ -14,12 +14,11 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from ..errors import ConfigurationError
 from ..messages import Message, MessagePart, TextPart, clean_text
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
-__all__ = ["Contents", "FinishedTurn", "check_bound", "messages_to_send"]
+__all__ = ["Contents", "FinishedTurn", "messages_to_send"]
 
 SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
@@ -113,17 +112,6 @@ class Contents:
 
 def _begins_turn(messages: Sequence[Message], at: int) -> bool:
     return messages[at].role == "user" and messages[at - 1].role != "user"
-
-
-def check_bound(name: str, bound: object) -> int | None:
-    """Return *bound* when it is a whole number of at least 1, or None.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    if bound is None or (isinstance(bound, int) and not isinstance(bound, bool) and bound >= 1):
-        return bound
-    raise ConfigurationError(f"{name} must be a whole number, 1 or more, or None", field=name)
 
 
 def messages_to_send(

@@ -14,7 +14,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from ..protocol.argument_checks import is_number
+from ..model.number_checks import is_number
 
 __all__ = ["Failure", "RetryBudget", "RetryPolicy", "retry_after_seconds"]
 

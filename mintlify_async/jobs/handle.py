@@ -18,8 +18,8 @@ from ..http.observer import Observation, following, note_job
 from ..http.sending import Sending
 from ..model.job_record import Job, JobFlags
 from ..model.job_ref import JobRef, Stamp
+from ..model.number_checks import check_seconds
 from ..model.response_info import ResponseInfo
-from ..protocol.argument_checks import check_seconds
 from ..protocol.calls import Call, send_message_call
 from ..runtime import dates
 from .agent_api import AgentAPI
@@ -137,7 +137,7 @@ class JobHandle(JobFlags):
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
         """
-        check_wait(timeout, until, pr_grace, on_change)
+        check_wait(timeout, pr_grace, on_change)
         observation = self._calls.observe("wait", *self._state.key)
         with following(observation):
             wait = self._begin_wait(timeout, None if observation is None else _note_polls(observation))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 from attrs import define, field
 
-from ..errors import ConfigurationError
 from ..model.job_record import Job
-
-MAX_SECONDS: Final = sys.float_info.max
-"""Largest figure of a policy: an int may be larger, and cannot be added to the loop's time, a float."""
+from ..model.number_checks import LARGEST, is_number
 
 JITTER: Final = 0.2
 """How much an interval varies to either side, as a fraction of it: waits do not poll together."""
@@ -25,20 +21,6 @@ NOT_FOUND_SECONDS: Final = 30.0
 
 LONGEST_PAUSE: Final = 300.0
 """Longest pause that the service may ask for, in seconds; a longer ``Retry-After`` counts as this one."""
-
-
-def _at_least(least: float) -> Callable[[object, Any, Any], None]:
-    def check(_: object, attribute: Any, figure: object) -> None:
-        if (
-            isinstance(figure, bool)
-            or not isinstance(figure, int | float)
-            or not least <= figure <= MAX_SECONDS
-        ):
-            raise ConfigurationError(
-                f"{attribute.name} must be a finite number, {least:g} or more", field=attribute.name
-            )
-
-    return check
 
 
 @define(frozen=True, kw_only=True)
@@ -68,13 +50,13 @@ class PollPolicy:
         [2.0, 3.0, 4.5, 6.75]
     """
 
-    initial: float = field(default=2.0, validator=_at_least(0.0))
-    factor: float = field(default=1.5, validator=_at_least(1.0))
-    cap: float = field(default=30.0, validator=_at_least(0.0))
-    timeout: float = field(default=10.0, validator=_at_least(0.001))
-    outage: float = field(default=300.0, validator=_at_least(0.0))
-    settle_seconds: float = field(default=60.0, validator=_at_least(0.0))
-    per_second: float = field(default=50.0, validator=_at_least(0.001))
+    initial: float = field(default=2.0, validator=is_number(0.0, most=LARGEST))
+    factor: float = field(default=1.5, validator=is_number(1.0, most=LARGEST))
+    cap: float = field(default=30.0, validator=is_number(0.0, most=LARGEST))
+    timeout: float = field(default=10.0, validator=is_number(0.001, most=LARGEST))
+    outage: float = field(default=300.0, validator=is_number(0.0, most=LARGEST))
+    settle_seconds: float = field(default=60.0, validator=is_number(0.0, most=LARGEST))
+    per_second: float = field(default=50.0, validator=is_number(0.001, most=LARGEST))
 
     def delay(self, polls: int, random: float) -> float:
         """Return the seconds until the next poll.

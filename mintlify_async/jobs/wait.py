@@ -15,7 +15,6 @@ from typing import Final, Literal
 from ..errors import (
     APIConnectionError,
     APIStatusError,
-    ConfigurationError,
     JobFailedError,
     JobTimeoutError,
     MintlifyError,
@@ -23,7 +22,7 @@ from ..errors import (
     UnexpectedResponseError,
 )
 from ..model.job_record import Job
-from ..protocol.argument_checks import check_seconds
+from ..model.number_checks import check_seconds
 from ..protocol.object_checks import check_function
 from .poll_scheduler import PollScheduler
 from .polling import SHORTEST, PollCalls
@@ -45,15 +44,13 @@ TOLERATED_STATUSES: Final = frozenset((408, 425, 429))
 """Statuses below 500 that do not end a wait at once, but count as an outage like 5xx."""
 
 
-def check_wait(timeout: float | None, until: object, pr_grace: float, on_change: OnChange | None) -> None:
+def check_wait(timeout: float | None, pr_grace: float, on_change: OnChange | None) -> None:
     """Check the arguments of a wait.
 
     Raises:
         ConfigurationError: One of them is invalid.
     """
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
-    if until not in ("terminal", "pr"):
-        raise ConfigurationError(f"until must be 'terminal' or 'pr', not {until!r}", field="until")
     check_seconds(pr_grace, "pr_grace", zero=True)
     check_function(on_change, "on_change")
 

@@ -7,9 +7,9 @@ from collections.abc import Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
-from ..errors import ConfigurationError, JobTimeoutError, StateError
+from ..errors import JobTimeoutError, StateError
 from ..model.job_record import Job
-from ..protocol.argument_checks import check_seconds
+from ..model.number_checks import check_seconds
 from ..protocol.habits import AsyncOnly
 from .handle import JobHandle
 from .wait import DEFAULT_TIMEOUT
@@ -53,11 +53,10 @@ async def wait_all(
 
     Raises:
         MintlifyError: The error of the first wait that fails; see :meth:`JobHandle.wait`.
-        ConfigurationError: *jobs* contains something else than handles.
+        ConfigurationError: *timeout* is not a number of seconds.
     """
-    handles = _handles(jobs, timeout)
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
-    waits = _Waits(handle.wait(timeout, check=check) for handle in handles)
+    waits = _Waits(handle.wait(timeout, check=check) for handle in jobs)
     try:
         results = await asyncio.gather(*waits.tasks, return_exceptions=return_exceptions)
     finally:
@@ -83,23 +82,10 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
         timeout: Limits the whole iteration from its first step, in seconds; None sets no limit.
 
     Raises:
-        ConfigurationError: *jobs* contains something else than handles.
+        ConfigurationError: *timeout* is not a number of seconds.
     """
-    handles = _handles(jobs, timeout)
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
-    return AsCompleted(handles, timeout)
-
-
-def _handles(jobs: Iterable[JobHandle], timeout: object) -> list[JobHandle]:
-    if isinstance(timeout, JobHandle):
-        raise ConfigurationError("jobs must be one iterable, such as [job, other]", field="jobs")
-    items: list[object] = list(jobs) if isinstance(jobs, Iterable) else [jobs]  # pyright: ignore[reportUnnecessaryIsInstance] - users pass anything
-    handles = [handle for handle in items if isinstance(handle, JobHandle)]
-    if len(handles) != len(items):
-        raise ConfigurationError(
-            "jobs must be an iterable of JobHandle; session.job(ref) makes one", field="jobs"
-        )
-    return handles
+    return AsCompleted(list(jobs), timeout)
 
 
 class _Waits:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,89 +11,21 @@ from ..errors import ConfigurationError, printable
 from ..messages import Message, coerce_messages
 from ..model.job_ref import PLAIN_SEGMENT, path_segment
 from ..model.json_text import require_json, require_whole
+from ..model.number_checks import LARGEST, shown
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
-__all__ = ["CURRENT_PATH_MAX_CHARACTERS", "check_identifier", "check_seconds"]
+__all__ = ["CURRENT_PATH_MAX_CHARACTERS", "check_identifier"]
 
 # Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
 ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`
 # Interface 2.3 does not say what a character is; JavaScript would count an emoji as two.
 CURRENT_PATH_MAX_CHARACTERS = 200  # assumption: `currentPath` counts code points
-LARGEST = 1e300  # of a number: an int may be too large for a float, and for JSON
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # With "expect" the headers leave before the body, and "nothing was sent" could not be said.
 _OUR_HEADERS = ("authorization", "connection", "expect", "host", "transfer-encoding")
-
-
-def check_seconds(value: object, name: str, *, zero: bool = False, none: str | None = None) -> None:
-    """Check a length of time in seconds.
-
-    Args:
-        value: The argument.
-        name: Its name, for the error.
-        zero: Whether 0 is allowed; such a time must be finite, too.
-        none: What None does, where it is allowed; "means no limit", say.
-
-    Raises:
-        ConfigurationError: It is not a number, or out of range.
-    """
-    if value is None and none is not None:
-        return
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        edge = 0 if zero else math.inf
-        if 0 < value < LARGEST or value == edge:
-            return
-    wanted = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
-    hint = f"; None {none}" if none is not None else ""
-    raise ConfigurationError(f"{name} must be {wanted}{hint}; got {_shown(value)}", field=name)
-
-
-def is_seconds(instance: object, attribute: Any, value: object) -> None:
-    """Check a field that holds a length of time above 0, in seconds."""
-    check_seconds(value, attribute.name)
-
-
-def is_seconds_or_none(instance: object, attribute: Any, value: object) -> None:
-    """Check a field that holds a length of time above 0, in seconds; None means no limit."""
-    check_seconds(value, attribute.name, none="means no limit")
-
-
-def is_number(
-    least: float, *, whole: bool = False, none: bool = False
-) -> Callable[[object, Any, object], None]:
-    """Return a check of a field that holds a number of at least *least*: a *whole* one, or None if *none*."""
-
-    def check(instance: object, attribute: Any, value: object) -> None:
-        if value is None and none:
-            return
-        kinds = int if whole else int | float
-        if isinstance(value, bool) or not isinstance(value, kinds) or not value >= least:
-            name, kind = attribute.name, "a whole number" if whole else "a number"
-            raise ConfigurationError(
-                f"{name} must be {kind}, {least:g} or more; got {_shown(value)}", field=name
-            )
-
-    return check
-
-
-def is_identifier(instance: object, attribute: Any, value: object) -> None:
-    """Check a field that names a project or a site, or is None."""
-    if value is not None:
-        check_identifier(value, attribute.name)
-
-
-def is_fp(instance: object, attribute: Any, value: object) -> None:
-    """Check a field that names a user."""
-    check_fp(value)
-
-
-def is_page_size(instance: object, attribute: Any, value: object) -> None:
-    """Check a field that holds a number of search results, or None."""
-    if value is not None:
-        check_page_size(value)
 
 
 _QUOTES = frozenset("\"'`\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}")
@@ -146,13 +77,6 @@ def _odd_identifier(value: object, name: str) -> str:
     return given
 
 
-def check_flag(value: object, name: str) -> bool:
-    """Return *value* when it is True or False: the text ``"false"`` would count as true."""
-    if isinstance(value, bool):
-        return value
-    raise ConfigurationError(f"{name} must be True or False; got {_shown(value)}", field=name)
-
-
 def check_prompt(prompt: object) -> str:
     """Return *prompt* when it is a string of at least one character (interface 2.2)."""
     if not isinstance(prompt, str):
@@ -162,49 +86,44 @@ def check_prompt(prompt: object) -> str:
     return require_whole(prompt, "prompt")
 
 
-def check_headers(headers: object) -> Mapping[str, str]:
+def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return a copy of *headers*, which a user wants sent in addition.
 
     Raises:
         ConfigurationError: A name or a value is not legal, or the session sets that header itself.
     """
-    if headers is None or headers == {}:
+    if not headers:
         return EMPTY
-    if not isinstance(headers, Mapping):
-        raise ConfigurationError("headers must be a mapping of names to values", field="headers")
-    given: Mapping[object, object] = headers  # pyright: ignore[reportUnknownVariableType] - checked below
-    return dict(_header(name, value) for name, value in given.items())
+    return dict(_header(name, value) for name, value in headers.items())
 
 
-def _header(name: object, value: object) -> tuple[str, str]:
-    if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+def _header(name: str, value: str) -> tuple[str, str]:
+    if not _HEADER_NAME.fullmatch(name):
         raise ConfigurationError(f"headers: {printable(repr(name))} is not a header's name", field="headers")
     if name.lower() in _OUR_HEADERS or name.lower().startswith("content-"):  # the body is always JSON
         raise ConfigurationError(
             f"headers: {name} is set by the session (keys: admin_key=, assistant_key=)", field="headers"
         )
-    if not isinstance(value, str) or not (value.isascii() and value.isprintable()):
+    if not (value.isascii() and value.isprintable()):
         raise ConfigurationError(
-            f"headers: the value of {name} must be a string of visible ASCII characters", field="headers"
+            f"headers: the value of {name} must be visible ASCII characters", field="headers"
         )
     return name, value
 
 
-def check_extra_body(extra_body: object) -> Mapping[str, Any]:
+def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return *extra_body*, further fields of a request's body; None is no field.
 
     Raises:
-        ConfigurationError: It is not a mapping, or holds something that JSON cannot express.
+        ConfigurationError: It holds something that JSON cannot express.
     """
-    if extra_body is None or extra_body == {}:
-        return EMPTY
-    if not isinstance(extra_body, Mapping):
-        raise ConfigurationError("extra_body must be a mapping of field names to values", field="extra_body")
-    return _json_object(extra_body, "extra_body")  # pyright: ignore[reportUnknownArgumentType] - it checks
+    return _json_object(extra_body, "extra_body") if extra_body else EMPTY
 
 
 def _json_object(given: Mapping[str, Any], field: str) -> dict[str, Any]:
     """Return a copy of *given* if it can be sent."""
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is sent as it is
+        raise ConfigurationError(f"{field} must be a mapping; got {type(given).__name__}", field=field)
     copy = dict(given)
     require_json(copy, field, sent=True)
     return copy
@@ -231,7 +150,9 @@ def check_thread(value: object) -> Thread | None:
         thread = Thread(value)
     else:
         raise ConfigurationError(
-            f"thread must be a Thread, a thread's id, or None; got {_not_a_thread(value)}", field="thread"
+            f"thread must be a Thread, a thread's id, or None; got {type(value).__name__}. "
+            "Pass answer.thread, or Thread.from_json(…) of a stored one",
+            field="thread",
         )
     if thread is not None:
         require_whole(thread.id, "thread.id")
@@ -239,25 +160,12 @@ def check_thread(value: object) -> Thread | None:
     return thread
 
 
-def _not_a_thread(value: object) -> str:
-    """Return what *value* is, and what to pass in its place."""
-    if isinstance(value, str) and value.lstrip().startswith("Thread("):
-        return "str(thread), which has no key: pass the Thread itself, or store thread.to_json()"
-    if isinstance(value, str):
-        return "a thread's JSON: pass Thread.from_json(…)" if value.strip() else "an empty id"
-    if isinstance(value, Mapping):
-        return "a mapping: pass Thread.from_dict(…)"
-    if hasattr(type(value), "thread"):  # an Answer, a Reply, a Conversation
-        return f"{type(value).__name__}: pass its .thread"
-    return type(value).__name__
-
-
 def check_fp(fp: object) -> str:
     """Return *fp* when it names a user (interface 2.3)."""
     if isinstance(fp, str) and fp:
         return require_whole(fp, "fp")
     raise ConfigurationError(
-        f'fp must be a string that names the user, or "{ANONYMOUS}"; got {_shown(fp)}', field="fp"
+        f'fp must be a string that names the user, or "{ANONYMOUS}"; got {shown(fp)}', field="fp"
     )
 
 
@@ -266,15 +174,8 @@ def check_page_size(value: object) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
         return value
     raise ConfigurationError(
-        f"retrieval_page_size must be a finite number; got {_shown(value)}", field="retrieval_page_size"
+        f"retrieval_page_size must be a finite number; got {shown(value)}", field="retrieval_page_size"
     )
-
-
-def _shown(value: object) -> str:
-    try:
-        return printable(repr(value), 40)
-    except ValueError:  # Python refuses to write an int of thousands of digits
-        return "a longer one"
 
 
 def check_current_path(value: object) -> str:
@@ -291,29 +192,20 @@ def check_current_path(value: object) -> str:
     return require_whole(value, "current_path")
 
 
-def check_filter(value: object) -> dict[str, Any]:
+def check_filter(value: SearchFilter | Mapping[str, Any]) -> dict[str, Any]:
     """Return a search filter as the fields that are sent."""
-    if isinstance(value, SearchFilter):
-        value = value.to_wire()
-    if not isinstance(value, Mapping):
-        raise ConfigurationError("filter must be a SearchFilter, a mapping, or None", field="filter")
-    return _json_object(value, "filter")  # pyright: ignore[reportUnknownArgumentType] - it checks
+    return _json_object(value.to_wire() if isinstance(value, SearchFilter) else value, "filter")
 
 
-def check_context(items: object) -> list[dict[str, Any]]:
+def check_context(items: Sequence[ContextItem | Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the items of a question's context as the fields that are sent."""
-    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Sequence):
+    if isinstance(items, str | Mapping):
         raise ConfigurationError("context must be a list of ContextItem", field="context")
-    given: Sequence[object] = items  # pyright: ignore[reportUnknownVariableType] - checked below
-    return [_context_item(item, f"context[{index}]") for index, item in enumerate(given)]
+    return [_context_item(item, f"context[{index}]") for index, item in enumerate(items)]
 
 
-def _context_item(item: object, name: str) -> dict[str, Any]:
-    if isinstance(item, ContextItem):
-        item = {**item.to_wire(), **item.extra}
-    if not isinstance(item, Mapping):
-        raise ConfigurationError(f"{name} must be a ContextItem; got {type(item).__name__}", field=name)
-    wire = _json_object(item, name)  # pyright: ignore[reportUnknownArgumentType] - it checks
+def _context_item(item: ContextItem | Mapping[str, Any], name: str) -> dict[str, Any]:
+    wire = _json_object({**item.to_wire(), **item.extra} if isinstance(item, ContextItem) else item, name)
     try:
         return ContextItem.from_wire(wire).to_wire()
     except ConfigurationError as error:
@@ -322,7 +214,7 @@ def _context_item(item: object, name: str) -> dict[str, Any]:
     raise ConfigurationError(message.replace("context", name, 1), field=field.replace("context", name, 1))
 
 
-def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
+def check_base_url(value: str, *, allow_insecure_http: bool) -> str:
     """Return *value* without a trailing slash when keys may be sent to it.
 
     Raises:
@@ -346,10 +238,8 @@ def check_base_url(value: object, *, allow_insecure_http: bool) -> str:
     return value.rstrip("/")
 
 
-def _split_url(value: object) -> tuple[str, SplitResult]:
+def _split_url(value: str) -> tuple[str, SplitResult]:
     """Return *value* and its parts when it is written as a URL."""
-    if not isinstance(value, str):
-        raise _wrong_url(f"must be a string; got {type(value).__name__}")
     if not value.strip():
         raise _wrong_url(
             "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own address"

@@ -15,6 +15,7 @@ from ..errors import ConfigurationError, ThreadReference, printable
 from ..messages import Message, Question
 from ..model.job_ref import job_segment, path_segment
 from ..model.json_text import require_json
+from ..model.number_checks import check_seconds
 from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY, MISSING, Missing
@@ -30,11 +31,7 @@ from .argument_checks import (
     check_messages,
     check_page_size,
     check_prompt,
-    check_seconds,
     check_thread,
-    is_fp,
-    is_identifier,
-    is_page_size,
 )
 from .assumptions import Assumptions
 from .object_checks import check_type
@@ -78,10 +75,6 @@ class AskOptions(TurnOptions, total=False):
     domain: str | None
 
 
-def _is_timeouts(instance: object, attribute: Any, value: object) -> None:
-    check_type(value, Timeouts, attribute.name)
-
-
 _ASK_OPTIONS = frozenset(AskOptions.__annotations__)
 
 
@@ -104,13 +97,23 @@ class CallDefaults:
     """
 
     assumptions: Assumptions = field(factory=Assumptions)
-    project_id: str | None = field(default=None, validator=is_identifier)
-    domain: str | None = field(default=None, validator=is_identifier)
-    fp: str = field(default=ANONYMOUS, validator=is_fp)
-    retrieval_page_size: float | None = field(default=DEFAULT_RETRIEVAL_PAGE_SIZE, validator=is_page_size)
+    project_id: str | None = None
+    domain: str | None = None
+    fp: str = ANONYMOUS
+    retrieval_page_size: float | None = DEFAULT_RETRIEVAL_PAGE_SIZE
     headers: Mapping[str, str] = field(default=EMPTY, converter=check_headers, repr=False)
     extra_body: Mapping[str, Any] = field(default=EMPTY, converter=check_extra_body, repr=False)
-    timeouts: Timeouts = field(factory=Timeouts, validator=_is_timeouts)
+    timeouts: Timeouts = field(factory=Timeouts)
+
+    def __attrs_post_init__(self) -> None:
+        """Check what every call may send."""
+        for name in ("project_id", "domain"):
+            if (identifier := getattr(self, name)) is not None:
+                check_identifier(identifier, name)
+        check_fp(self.fp)
+        if self.retrieval_page_size is not None:
+            check_page_size(self.retrieval_page_size)
+        check_type(self.timeouts, Timeouts, "timeouts")  # other libraries have such objects, too
 
     def project(self, given: str | None) -> str:
         """Return *given*, or else the session's project."""

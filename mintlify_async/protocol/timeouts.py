@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from .argument_checks import is_seconds, is_seconds_or_none
+from ..model.number_checks import is_seconds, is_seconds_or_none
 
 __all__ = ["Timeouts"]
 

@@ -8,8 +8,9 @@ from typing import Final, Literal
 
 from attrs import field, frozen
 
-from ..errors import ConfigurationError, QuotaExceededError
-from ..storage import TakeResult, Window, check_seconds
+from ..errors import QuotaExceededError
+from ..model.number_checks import LARGEST, check_number
+from ..storage import TakeResult, Window
 
 __all__ = [
     "DAY",
@@ -40,7 +41,7 @@ class Limit:
         per: The window's length, in seconds.
 
     Raises:
-        ConfigurationError: *amount* is not a whole number of at least 1, or *per* is not above 0.
+        ConfigurationError: *amount* is not a whole number of at least 1, or *per* is below a millisecond.
     """
 
     amount: int
@@ -48,11 +49,8 @@ class Limit:
 
     def __attrs_post_init__(self) -> None:
         """Check both fields."""
-        if type(self.amount) is not int or self.amount < 1:
-            raise ConfigurationError(
-                f"amount must be a whole number of at least 1, not {self.amount!r}", field="amount"
-            )
-        check_seconds(self.per, "per")
+        check_number(self.amount, "amount", 1, whole=True)
+        check_number(self.per, "per", 0.001, most=LARGEST)
 
 
 @frozen(kw_only=True)

@@ -35,7 +35,7 @@ class MemoryStore(NothingToClose):
         keep: How long finished records are kept, in seconds; None keeps them for good.
 
     Raises:
-        ConfigurationError: *keep* is not above 0.
+        ConfigurationError: *keep* is not a finite number.
     """
 
     def __init__(self, *, keep: float | None = None) -> None:

@@ -51,7 +51,7 @@ class SQLiteStore(NothingToClose):
         keep: How long finished records are kept, in seconds; None keeps them for good.
 
     Raises:
-        ConfigurationError: *path* is not a path or means a database in memory, or *keep* is not above 0.
+        ConfigurationError: *path* is no path or names a database in memory, or *keep* is not finite.
     """
 
     def __init__(self, path: str | PathLike[str], *, keep: float | None = None) -> None:

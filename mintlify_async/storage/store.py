@@ -6,7 +6,6 @@ based, so of two writers that started from the same version one succeeds.
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -14,6 +13,7 @@ from typing import Protocol, TypeVar
 from attrs import field, frozen
 
 from ..errors import ConfigurationError, StateError, printable
+from ..model.number_checks import LARGEST, check_number
 
 __all__ = [
     "Record",
@@ -24,7 +24,6 @@ __all__ = [
     "Window",
     "change",
     "check_keep",
-    "check_seconds",
     "check_store",
     "damaged_record",
     "new_version",
@@ -238,24 +237,14 @@ def damaged_record(place: str, key: str) -> StateError:
     return StateError(f"{place} has a damaged record {printable(key, 80)!r}; delete it, or restore the data")
 
 
-def check_keep(keep: object) -> float | None:
-    """Return *keep* when it is None or a number of seconds above 0.
+def check_keep(keep: float | None) -> float | None:
+    """Return *keep* when it is None or a finite number of seconds.
 
     Raises:
         ConfigurationError: It is something else.
     """
-    return None if keep is None else check_seconds(keep, "keep")
-
-
-def check_seconds(value: object, name: str) -> float:
-    """Return *value* when it is a number of seconds above 0.
-
-    Raises:
-        ConfigurationError: It is something else; *name* is the argument.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}", field=name)
-    return value
+    check_number(keep, "keep", 0, most=LARGEST, none=True)
+    return keep
 
 
 def check_store(store: object, name: str) -> None:

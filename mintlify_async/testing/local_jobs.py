@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from ..protocol.argument_checks import check_seconds
+from ..model.number_checks import check_seconds
 from ..runtime.dates import now as date_now
 from .docs_pages import Page
 from .docs_search import DocsIndex

@@ -37,8 +37,6 @@ async def test_a_bad_question_is_named(service, session, question, field):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("commit", "never"),
-        ("busy", "wait"),
         ("max_messages", 0),
         ("id", ""),
         ("owner", "x" * 300),

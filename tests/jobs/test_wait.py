@@ -348,8 +348,6 @@ async def test_a_timeout_is_checked(timeout):
 @pytest.mark.parametrize(
     ("field", "arguments"),
     [
-        ("until", {"until": "merged"}),
-        ("until", {"until": None}),
         ("pr_grace", {"until": "pr", "pr_grace": -1}),
         ("pr_grace", {"until": "pr", "pr_grace": None}),
         ("on_change", {"on_change": "print"}),

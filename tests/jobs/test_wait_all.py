@@ -10,7 +10,6 @@ import pytest
 
 from mintlify_async.errors import (
     AuthenticationError,
-    ConfigurationError,
     JobFailedError,
     JobTimeoutError,
     NotFoundError,
@@ -85,16 +84,6 @@ async def test_wait_all_takes_one_handle_twice():
     agent = FakeAgent(ending(10))
     job = agent.job()
     assert [done.id for done in await wait_all(iter([job, job]))] == ["job_1"] * 2
-
-
-@pytest.mark.parametrize("jobs", [None, 3, "job_1", ["job_1"], [None]])
-async def test_only_handles_are_taken(jobs):
-    """A string is no handle: session.job() makes one."""
-    with pytest.raises(ConfigurationError) as caught:
-        await wait_all(jobs)
-    assert caught.value.field == "jobs"
-    with pytest.raises(ConfigurationError):
-        as_completed(jobs)
 
 
 async def test_a_cancelled_wait_all_leaves_nothing():

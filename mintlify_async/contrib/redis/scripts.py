@@ -27,7 +27,7 @@ except ModuleNotFoundError as error:
     raise extra_missing("redis", error) from None
 
 from mintlify_async.errors import CauseSummary, ConfigurationError, StateError, printable
-from mintlify_async.protocol.object_checks import Kind
+from mintlify_async.model.number_checks import LARGEST, check_number
 from mintlify_async.runtime.limits import TimeLimit
 
 Argument = str | bytes | int | float
@@ -52,9 +52,6 @@ class RedisClient(Protocol):
 
     def pipeline(self, *, transaction: bool) -> Any:
         """Return what collects the commands of one round trip."""
-
-
-REDIS: Final = Kind("a redis.asyncio.Redis", ("evalsha", "eval"), "redis.asyncio.Redis.from_url(…)")
 
 
 @frozen
@@ -164,13 +161,15 @@ class RedisScripts:
         timeout: float = 2.0,
     ) -> None:
         """Keep the client; Redis is not asked yet."""
-        if isinstance(client, redis.Redis | redis.RedisCluster):  # it has the same methods
+        # redis.Redis has the same methods, and an address is what other packages take.
+        if isinstance(client, redis.Redis | redis.RedisCluster | str):
             raise ConfigurationError(
-                "client must be a redis.asyncio.Redis; redis.Redis would block the event loop", field="client"
+                "client must be a redis.asyncio.Redis, such as redis.asyncio.Redis.from_url(…)",
+                field="client",
             )
-        REDIS.check(client, "client", required=True)
         self._client = client
-        self._timeout = check_seconds(timeout, "timeout")
+        check_number(timeout, "timeout", 0.001, most=LARGEST)
+        self._timeout = timeout
         self._failures = 0
         self._reason = ""
         self._namespace = _check_namespace(namespace)
@@ -223,13 +222,6 @@ async def _evaluate(
 def text(value: object) -> str:
     """Return a reply as text, whether the client decodes replies or not."""
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def check_seconds(value: object, name: str) -> float:
-    """Return *value* when it is a number of seconds above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ConfigurationError(f"{name} must be a number of seconds above 0, not {value!r}", field=name)
-    return value
 
 
 def _check_namespace(namespace: object) -> str:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from mintlify_async.protocol.argument_checks import check_seconds
+from mintlify_async.model.number_checks import check_seconds
 from mintlify_async.runtime.closing import NothingToClose
 
 from ..stream_store import SharedAnswer, SharedPiece, SharedState

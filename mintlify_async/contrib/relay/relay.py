@@ -20,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
-from mintlify_async.protocol.argument_checks import check_seconds
-from mintlify_async.protocol.object_checks import SESSION, Kind, check_function
+from mintlify_async.model.number_checks import check_seconds
+from mintlify_async.protocol.object_checks import check_function
 from mintlify_async.storage import check_store
 
 from .. import extra_missing
@@ -50,7 +50,6 @@ Handler = Callable[[Request, str], Awaitable[Response]]
 
 MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
 USER_CHARACTERS = 200  # stores take no longer owner
-STREAMS = Kind("a stream store", ("begin", "write", "read"), "MemoryStreamStore()")
 JSON = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -129,11 +128,8 @@ class Relay:
         max_concurrent: int = 1000,
         max_per_user: int = 20,
     ) -> None:
-        SESSION.check(session, "session", required=True)
         if store is not None:
             check_store(store, "store")
-        if not isinstance(streams, MemoryStreamStore):
-            STREAMS.check(streams, "streams")
         for name, hook in {"user": user, "rate": rate, "on_end": on_end}.items():
             check_function(hook, name, plain=False)
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
