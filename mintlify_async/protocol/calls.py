@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypedDict
 
@@ -350,7 +350,7 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
     return call if timeout is None else call.within(timeout)
 
 
-_FIELDS = (
+_FIELDS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("filter", "filter", check_filter),
     ("context", "context", check_context),
     ("current_path", "currentPath", check_current_path),
