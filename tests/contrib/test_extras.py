@@ -22,6 +22,7 @@ sys.meta_path.insert(0, Without())
 """
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("missing", "statement", "extra"),
     [

@@ -118,6 +118,7 @@ class Trouble:
         assert reply.aborted
 
 
+@pytest.mark.real
 @pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
 @pytest.mark.parametrize("seed", range(5))
 async def test_twenty_turns_in_trouble_and_on_in_another_process(tmp_path, seed):
@@ -166,6 +167,7 @@ async def start_child(service: LocalService, path: str, question: str) -> asynci
     )
 
 
+@pytest.mark.real
 @pytest.mark.shows_secrets("the environment of a child holds the local service's keys")
 async def test_two_processes_with_one_conversation(tmp_path):
     """Both loaded the same: one wins; the other is told, loads, and asks again."""

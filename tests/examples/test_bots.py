@@ -1,59 +1,83 @@
-"""The example bots, each as a program of its own: one question is answered, and SIGTERM ends it."""
+"""The example bots: one question is answered; the platforms' own objects are mocks."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
+import importlib
+import sys
+import warnings
+from types import ModuleType
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
+from mintlify_async import SQLiteStore
 from mintlify_async.testing import LocalService
-from tests.examples.fake_chats import QUESTION, FakeDiscord, FakeSlack, FakeTelegram
-from tests.examples.program_kit import running
+from tests.examples.program_kit import EXAMPLES
 
 pytestmark = pytest.mark.real
-BOTS = {
-    "slack_bot.py": (FakeSlack, "slack_bolt"),
-    "discord_bot.py": (FakeDiscord, "discord"),
-    "telegram_bot.py": (FakeTelegram, "aiogram"),
-}
 
 
-@pytest.mark.parametrize("program", BOTS)
-async def test_a_question_is_answered(program, tmp_path):
-    """The whole answer is shown, with what is below it; the program ends with status 0 and no traceback."""
-    platform, module = BOTS[program]
-    if module != "discord":  # importing discord warns
-        pytest.importorskip(module, reason=f"{module} is not installed")
-    async with LocalService() as service, platform() as chat:
+@pytest.fixture
+async def service(virtual, monkeypatch, tmp_path):
+    """A service whose settings are in the environment, as are tokens for the platforms."""
+    async with LocalService() as service:
         service.script.ask(text="Press the button.", sources=["/login"])
-        prelude, environment = chat.prelude.format(url=chat.url), chat.environment
-        async with running(program, service, tmp_path, prelude, **environment) as bot, asyncio.timeout(60):
-            while (
-                not any("/login" in text for text in chat.texts.values()) and bot.process.returncode is None
-            ):
-                await asyncio.sleep(0.05)
-            status, errors = await bot.end(signal.SIGTERM)
-    shown = "\n".join(chat.texts.values())
-    assert "Press the button." in shown, errors
-    assert [request.json["messages"][-1]["parts"][0]["text"] for request in service.requests.of("ask")] == [
-        QUESTION
-    ]
-    assert (status, "Traceback" in errors, "Unclosed" in errors) == (0, False, False), errors
+        for name, value in {**service.environment, "SLACK_BOT_TOKEN": "xoxb-1"}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        yield service
 
 
-async def test_the_rest_of_an_answer_whose_message_slack_has_ended_is_a_new_message(tmp_path):
-    """Slack ends a streamed message after some minutes; then nothing of the answer is lost."""
-    async with LocalService() as service, FakeSlack() as chat:
-        chat.ended = "2.0"  # the first message takes no more text
-        text = {"type": "text-delta", "id": "t", "delta": "Press the button."}
-        # The pause makes two edits: the last word is held back for a second.
-        service.script.ask(events=[{"type": "start"}, {"type": "text-start", "id": "t"}, text, 600.0])
-        prelude = chat.prelude.format(url=chat.url)
-        async with running("slack_bot.py", service, tmp_path, prelude, **chat.environment) as bot:
-            async with asyncio.timeout(60):
-                while len(chat.texts) < 2 and bot.process.returncode is None:
-                    await asyncio.sleep(0.05)
-            status, errors = await bot.end(signal.SIGTERM)
-    assert chat.texts["2.0"] + chat.texts["3.0"] == "Press the button.", errors
-    assert (status, "Traceback" in errors) == (0, False), errors
+def load(name: str, library: str) -> ModuleType:
+    """Import the example anew, with the settings of this test."""
+    with warnings.catch_warnings(action="ignore"):  # importing discord warns
+        pytest.importorskip(library, reason=f"{library} is not installed")
+        sys.modules.pop(name, None)
+        return importlib.import_module(name)
+
+
+def check(service: LocalService, shown: str) -> None:
+    """The answer is shown with what is below it, and the question went out without the mention."""
+    assert "Press the button." in shown
+    assert "/login" in shown
+    (request,) = service.requests.of("ask")
+    assert request.json["messages"][-1]["parts"][0]["text"] == "How do I log in?"
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["as it grows", "ended by Slack"])
+async def test_slack(service, ends):
+    """Slack ends a streamed message after some minutes: the rest of the answer is a new message."""
+    bot = load("slack_bot", "slack_bolt")
+    event = {"ts": "1.0", "user": "U1", "channel": "C1", "text": "<@B1> How do I log in?"}
+    say, first, second = AsyncMock(), AsyncMock(), AsyncMock()
+    if ends:
+        first.append.side_effect = first.stop.side_effect = bot.SlackApiError("x", {"error": bot.ENDED})
+    async with bot.session:
+        await bot.answer(event, say, AsyncMock(side_effect=[first, second]))
+    stream = second if ends else first
+    check(service, "".join(call.kwargs["markdown_text"] for call in stream.append.call_args_list))
+    stream.stop.assert_awaited()
+    say.assert_not_awaited()
+    await bot.store.close()
+
+
+async def test_discord(service):
+    bot, sent = load("discord_bot", "discord"), AsyncMock()
+    message = MagicMock(content="<@7> How do I log in?", reply=AsyncMock(return_value=sent))
+    async with service.session() as session:
+        client = bot.Bot(session)
+        await client.answer(message)
+        await client.store.close()
+    last = sent.edit.call_args
+    check(service, last.kwargs["content"] if last else message.reply.call_args.args[0])
+
+
+async def test_telegram(service, tmp_path):
+    bot, sent = load("telegram_bot", "aiogram"), AsyncMock()
+    message = MagicMock(text="How do I log in?", message_thread_id=None, answer=AsyncMock(return_value=sent))
+    store = SQLiteStore(tmp_path / "telegram.sqlite")
+    async with service.session() as session:
+        await bot.answer(message, session, store)
+    await store.close()
+    check(service, (sent.edit_text.call_args or message.answer.call_args).args[0])

@@ -115,6 +115,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.real
 def test_what_the_parser_in_pure_python_raises_becomes_ours():
     """Errors of aiohttp's parser in pure Python become errors of ours, too."""
     done = subprocess.run(

@@ -112,6 +112,7 @@ def outcome(how: str) -> str:
     return done.stdout
 
 
+@pytest.mark.real
 def test_what_cattrs_and_attrs_do_with_the_classes_first_changes_nothing():
     """``cattrs.unstructure`` and ``attrs.resolve_types`` on every class, before the first answer is read."""
     plain = outcome("plain")
@@ -162,6 +163,7 @@ def test_a_class_reads_and_writes_its_fields():
     assert write_value(value) == {"whole": 1, "ratio": 2}
 
 
+@pytest.mark.real
 def test_the_converter_is_loaded_with_the_session():
     """Importing cattrs takes longer than a hundred events; no first event of an answer waits for it."""
     program = """

@@ -166,6 +166,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.real
 def test_the_wheel_holds_the_package_and_nothing_else(built):
     """Every module, the type marker and the documentation are in it; no test, no cache."""
     (wheel,) = built.glob("*.whl")
@@ -181,6 +182,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     assert wheel.stat().st_size < WHEEL_LIMIT_BYTES
 
 
+@pytest.mark.real
 def test_the_metadata_is_complete(built):
     """What an index and pip show: name, Python, licence, extras, description, scripts."""
     (wheel,) = built.glob("*.whl")
@@ -201,6 +203,7 @@ def test_the_metadata_is_complete(built):
     assert required == {"aiohttp", "anyio", "attrs", "cattrs"}
 
 
+@pytest.mark.real
 def test_the_source_archive_can_test_itself(built):
     """It holds the tests and the versions that they need, and no folder that is not there."""
     (archive,) = built.glob("*.tar.gz")

@@ -138,6 +138,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.real
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_forked_child_on_the_same_loop_touches_nothing_of_its_parent():
     """Each new call is a StateError there, closing does nothing, and the parent's reply goes on."""
