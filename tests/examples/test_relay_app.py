@@ -1,4 +1,4 @@
-"""The relay's example app without its page; tests/contrib/relay has the page in a browser."""
+"""The relay's example app without its page; test_relay_app_page has the page in a browser."""
 
 from __future__ import annotations
 

@@ -38,17 +38,6 @@ async def test_a_question_goes_out_and_the_answer_comes_back():
         assert "content-length" not in headers
 
 
-async def test_events_come_as_they_are_made():
-    """The page gets the first words while the service is still silent about the rest."""
-    async with desk() as here:
-        here.service.script.ask(events=[*HEAD, 30.0, *TURN[3:]])
-        async with here.page.request() as response:
-            seen = b""
-            while b"Hello" not in seen:
-                seen += await response.content.readany()
-            assert here.service.answering == 1
-
-
 async def test_the_key_never_shows():
     """A key that the service repeats in its answer is hidden from the page."""
     async with desk() as here:

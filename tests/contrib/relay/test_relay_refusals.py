@@ -132,13 +132,6 @@ async def test_an_answer_that_breaks_off_says_so(script, told):
         assert [event["type"] for event in shown].count("error") == 1
 
 
-async def test_an_abort_is_an_end():
-    """An abort of the service reaches the page without its reason, which ai 5.0.0 would refuse."""
-    async with desk() as here:
-        here.service.script.ask(events=[*HEAD, {"type": "abort", "reason": "x"}])
-        assert events(await here.page.ask(user_message("q")))[-1] == {"type": "abort"}
-
-
 async def test_a_session_that_closes_breaks_answers_off():
     """Closing the session ends a running answer with an error event."""
     async with desk() as here:

@@ -53,16 +53,11 @@ def test_a_seal_shows_nothing():
         assert "ada_lovelace" not in token
 
 
-def test_another_users_seal_is_foreign():
-    """The user is inside: to lend a seal is of no use."""
-    seal = sealed()
-    assert reason(seal, seal.seal(THREAD, "ada", SITE), "bob") == "foreign"
-
-
-def test_another_sites_seal_is_foreign():
-    """The site is inside, too: its service's address and its domain."""
+def test_a_seal_of_another_user_or_site_is_foreign():
+    """Both are inside: to lend a seal is of no use. A site is its service's address and its domain."""
     seal = sealed()
     token = seal.seal(THREAD, "ada", SITE)
+    assert reason(seal, token, "bob") == "foreign"
     for site in ("https://api.example other", "https://eu.example acme", ""):
         assert reason(seal, token, site=site) == "foreign"
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from mintlify_async import Conversation, Message, Thread
+from mintlify_async import Conversation, Message
 from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.conversation.turns import ConversationKeys
 from mintlify_async.storage import MemoryStore
@@ -201,26 +201,6 @@ async def test_an_edit_that_the_reader_stops_loses_nothing(store):
         assert await shown(here) == before
 
 
-@pytest.mark.parametrize("how", ["stopped", "cut"])
-async def test_a_part_of_an_answer_is_kept(store, how):
-    """A new question's answer that broke off stays as far as it came, and Retry replaces it."""
-    async with desk(store=store) as here:
-        here.page.user = USER
-        if how == "cut":
-            here.service.script.ask(events=HEAD, done=False)
-            await here.page.ask(**form("one"))
-        else:
-            here.service.script.ask(events=[*HEAD, 60.0])
-            async with here.page.request(form("one")) as response:
-                await response.content.readuntil(b"Hello ")
-            await here.all_closed()
-        _, (question, answer) = await here.page.history()
-        assert (question["id"], answer["id"]) == ("u1", "m1")
-        assert answer["parts"] == [{"type": "text", "text": "Hello ", "state": "streaming"}]
-        new = await say(here, again(messageId="m1"))
-        assert [id for id, _ in await shown(here)] == ["u1", new]
-
-
 async def test_a_question_without_a_word_of_answer_can_be_asked_again(store):
     """It is not stored; asked again by its text it is new, and without its text the page is told."""
     async with desk(store=store, session={"retry": None}) as here:
@@ -294,19 +274,6 @@ async def test_a_question_that_is_being_answered_is_in_the_history(store):
             ("u2", "two"),
             ("m1", "Hello "),
         ]
-
-
-async def test_hooks_see_what_they_saw(store):
-    """The hook gets the messages that were sent, the answer and the thread with its key."""
-    told: list[RelayedAnswer] = []
-    async with desk(store=store, on_end=told.append) as here:
-        await say(here, form("one"))
-        await say(here, form("two", "u2"))
-        (thread,) = here.service.threads.values()
-        assert [dict(message) for message in told[1].question] == here.asked["messages"]
-        assert told[1].thread == Thread(thread.id, thread.key)
-        assert (told[1].outcome, told[1].user, told[1].chat_id) == ("finished", USER, "chat-1")
-        assert told[1].error is None
 
 
 async def test_a_thread_that_the_service_has_lost_is_left_behind(store):

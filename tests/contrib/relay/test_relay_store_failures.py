@@ -17,19 +17,6 @@ from tests.support.relay_kit import events, until
 from tests.support.relay_store_kit import USER, again, form, say, shown
 
 
-async def test_the_next_question_may_come_at_once(store):
-    """After the end, and after Stop, a page need not wait until the relay has noticed."""
-    async with desk(store=store) as here:
-        here.page.user = USER
-        for number in range(5):
-            here.service.script.ask(events=[*HEAD, 60.0])
-            response = await here.page.request(form("stopped", f"s{number}"))
-            await response.content.readuntil(b"Hello ")
-            response.close()
-            await say(here, form("at once", f"u{number}"))
-        assert len(await shown(here)) == 20
-
-
 async def test_the_history_waits_for_what_is_being_saved():
     """A page that is loaded again at once gets the part that was there, however slow the store is."""
 

@@ -137,7 +137,8 @@ async def test_a_chat_goes_on(setup, redis):
         await here.outcomes("finished", "finished")
         answer = here.ended[0]
         assert (answer.user, answer.chat_id, answer.message.text) == ("ada", "chat-1", "Hello there")
-        assert answer.thread.id == "thread_77"
+        assert (answer.thread.id, answer.thread.key) == ("thread_77", "thread_key_0123456789")
+        assert [dict(message) for message in here.ended[1].question] == here.desk.asked["messages"]
         assert [message["id"] for message in answer.question] == ["u1"]
         if here.stored:
             _, messages = await here.page.history()

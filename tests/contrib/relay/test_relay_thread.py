@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 pytest.importorskip("fastapi")
@@ -14,33 +12,6 @@ from tests.support.relay_desk import HEAD, TURN, desk
 from tests.support.relay_kit import SECRET, events, thread_token, user_message
 
 TEXT = [{"type": "text", "text": "An answer"}]
-
-
-async def test_the_thread_goes_on():
-    """The page sends back the token it was given; the service gets the thread's id and key."""
-    async with desk() as here:
-        first = await here.page.ask(user_message("How do I log in?"))
-        token = thread_token(first)
-        answer = {"id": "m1", "role": "assistant", "parts": [], "metadata": {"threadId": token}}
-        second = await here.page.ask(user_message("q"), answer, user_message("And by SSO?", "u2"))
-        (thread,) = here.service.threads.values()
-        assert here.asked["threadId"] == thread.id
-        assert here.asked["threadKey"] == thread.key
-        assert thread.questions == ["How do I log in?", "And by SSO?"]
-        assert thread_token(second) != token
-
-
-async def test_the_thread_survives_a_stop():
-    """The token is in the first event, so that a stopped answer's thread can be continued."""
-    async with desk() as here:
-        here.service.script.ask(
-            events=[*HEAD, 60.0],
-            headers={"X-Thread-Id": "thread_77", "X-Thread-Key": "thread_key_0123456789"},
-        )
-        async with here.page.request() as response:
-            line = await response.content.readline()
-        token = json.loads(line[6:])["messageMetadata"]["threadId"]
-        assert here.opened(token, "ada") == Thread("thread_77", "thread_key_0123456789")
 
 
 async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
