@@ -85,8 +85,16 @@ def bare(monkeypatch):
 
 @pytest.fixture
 async def service():
+    """A local service; a file whose tests need virtual time has a fixture of its own with this name."""
     async with LocalService() as service:
         yield service
+
+
+@pytest.fixture
+async def session(service):
+    """A session with the settings of the local service."""
+    async with service.session() as session:
+        yield session
 
 
 @pytest.fixture

@@ -20,18 +20,6 @@ from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import Cut
 
 
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
-
-
-@pytest.fixture
-async def session(service):
-    async with service.session() as session:
-        yield session
-
-
 def part(id: str, *deltas: str) -> list[dict]:
     """Return the events of one text part."""
     return [

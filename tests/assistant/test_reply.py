@@ -54,18 +54,6 @@ ANSWER = [
 TEXT = "Hello w\U0001f600"
 
 
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
-
-
-@pytest.fixture
-async def session(service):
-    async with service.session() as session:
-        yield session
-
-
 async def test_iterating_gives_typed_events_and_the_text_so_far(service, session):
     """At each event the reply shows exactly what was handed out."""
     service.script.ask(events=ANSWER)

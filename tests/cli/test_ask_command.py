@@ -11,15 +11,8 @@ import sys
 
 import pytest
 
-from mintlify_async.testing import LocalService
 from tests.support.child_process import child_environment
 from tests.support.command_line import run
-
-
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
 
 
 def text_events(*texts: str):

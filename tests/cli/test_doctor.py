@@ -7,16 +7,9 @@ from importlib import metadata
 
 import pytest
 
-from mintlify_async.testing import LocalService
 from tests.support.command_line import run
 
 NOTHING = "http://127.0.0.1:9"
-
-
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
 
 
 async def doctor(service, *arguments, **env):

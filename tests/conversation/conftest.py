@@ -17,9 +17,3 @@ def clock(virtual):
 async def service(clock):
     async with LocalService() as service:
         yield service
-
-
-@pytest.fixture
-async def session(service):
-    async with service.session() as session:
-        yield session

@@ -15,14 +15,7 @@ from mintlify_async.http.failures import AttemptLimit, known_flaw, log_known_fla
 from mintlify_async.http.sending import Sending
 from mintlify_async.http.transport import RequestBody
 from mintlify_async.protocol.calls import CallDefaults, create_job_call
-from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Close, Reset
-
-
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
 
 
 @pytest.mark.parametrize("fault", [Close(), Reset(), Close(unread=True)], ids=lambda fault: repr(fault))

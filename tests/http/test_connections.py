@@ -25,7 +25,6 @@ from mintlify_async import (
 )
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
-from mintlify_async.testing.loop_time import virtual_time
 from tests.support.fault_catalogue import ALL, call, script
 from tests.support.secret_guard import reprs
 from tests.support.wire_kit import JOB
@@ -34,14 +33,7 @@ HERE = "127.0.0.1"
 
 
 @pytest.fixture
-async def time_of_test():
-    """Virtual time, before anything is open and until everything is closed."""
-    with virtual_time() as time_of_test:
-        yield time_of_test
-
-
-@pytest.fixture
-async def service(time_of_test):
+async def service(virtual):
     """A service with one finished job, in virtual time."""
     async with LocalService() as service:
         async with service.session() as session:
@@ -141,7 +133,7 @@ async def test_a_job_whose_answer_lies_in_the_socket_is_no_unknown_outcome():
 
 
 @pytest.mark.parametrize("retry", [RetryPolicy(), RetryPolicy(attempts=1)], ids=["retried", "once"])
-async def test_a_half_open_connection_costs_a_read_half_of_its_limit(time_of_test, service, retry):
+async def test_a_half_open_connection_costs_a_read_half_of_its_limit(virtual, service, retry):
     """A GET that a pooled connection swallows is sent again within the limit, on a fresh connection."""
     served = []
 
@@ -164,15 +156,15 @@ async def test_a_half_open_connection_costs_a_read_half_of_its_limit(time_of_tes
             timeouts=Timeouts(request=20),
         ) as session,
     ):
-        began = time_of_test.now()
+        began = virtual.now()
         assert (await session.job("job_1").refresh()).id == "job_1"
         if retry.attempts == 1:
             with pytest.raises(APITimeoutError):
                 await session.job("job_1").refresh()
-            assert time_of_test.now() - began == pytest.approx(20, abs=0.1)
+            assert virtual.now() - began == pytest.approx(20, abs=0.1)
         else:
             assert (await session.job("job_1").refresh()).id == "job_1"
-            assert time_of_test.now() - began <= 11
+            assert virtual.now() - began <= 11
             assert served == [2, 1]
 
 

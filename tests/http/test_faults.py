@@ -40,19 +40,11 @@ from mintlify_async.errors import (
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import NoAnswer
-from mintlify_async.testing.loop_time import virtual_time
 from tests.support.fault_catalogue import AGENT, ALL, LOST, POSTS, call, failure, script
 
 
 @pytest.fixture
-async def time_of_test():
-    """Virtual time, before anything is open and until everything is closed."""
-    with virtual_time() as time_of_test:
-        yield time_of_test
-
-
-@pytest.fixture
-async def service(time_of_test):
+async def service(virtual):
     """A service with one finished job, in virtual time."""
     async with LocalService() as service:
         async with service.session() as session:
@@ -225,15 +217,15 @@ async def test_nothing_is_written_after_the_limit(operation, monkeypatch):
 
 
 @pytest.mark.parametrize("operation", ALL)
-async def test_the_limit_on_connecting_ends_with_it(service, time_of_test, operation):
+async def test_the_limit_on_connecting_ends_with_it(service, virtual, operation):
     """An answer that takes longer than connecting may is waited for, and has its own limit."""
     script(service, operation, fault=NoAnswer())
     limits = Timeouts(connect=2, request=30, first_event=30)
     async with service.session(timeouts=limits, retry=RetryPolicy(attempts=1)) as session:
-        began = time_of_test.now()
+        began = virtual.now()
         error, sent = await failure(session, service, operation)
     assert isinstance(error, OutcomeUnknownError if operation in POSTS else APITimeoutError)
-    assert time_of_test.now() - began == pytest.approx(30)
+    assert virtual.now() - began == pytest.approx(30)
     assert sent == 1
 
 
@@ -290,26 +282,26 @@ async def test_429_without_a_word_is_tried_again_and_then_raised(session, servic
 
 
 @pytest.mark.parametrize("operation", ALL)
-async def test_a_short_retry_after_is_waited_for(session, service, time_of_test, operation):
+async def test_a_short_retry_after_is_waited_for(session, service, virtual, operation):
     """At least as long as asked, by the session's clock."""
     getattr(service.script, operation)(status=429, headers={"Retry-After": "2"})
-    before = time_of_test.now()
+    before = virtual.now()
     await call(session, operation)
-    assert time_of_test.now() - before >= 2
+    assert virtual.now() - before >= 2
 
 
 @pytest.mark.parametrize("operation", ALL)
 @pytest.mark.parametrize("header", ["Retry-After", "RateLimit-Reset", "X-RateLimit-Reset"])
-async def test_a_long_retry_after_surfaces_at_once(session, service, time_of_test, operation, header):
+async def test_a_long_retry_after_surfaces_at_once(session, service, virtual, operation, header):
     """A day is not slept; the figure is on the error."""
     script(service, operation, status=429, headers={header: "86400"})
-    before = time_of_test.now()
+    before = virtual.now()
     error, sent = await failure(session, service, operation)
     assert type(error) is RateLimitError
     assert error.retry_after == 86400
     assert "86400 s" in str(error)
     assert sent == 1
-    assert time_of_test.now() - before < 60
+    assert virtual.now() - before < 60
 
 
 @pytest.mark.parametrize("operation", ALL)
@@ -321,15 +313,15 @@ async def test_x_should_retry_false_is_obeyed(session, service, operation):
 
 
 @pytest.mark.parametrize("operation", ALL)
-async def test_a_storm_of_429_ends_within_the_deadline(service, time_of_test, operation):
+async def test_a_storm_of_429_ends_within_the_deadline(service, virtual, operation):
     """All attempts and pauses share one deadline."""
     script(service, operation, status=429, headers={"Retry-After": "7"})
     timeouts = Timeouts(request=30, total=30)
     async with service.session(timeouts=timeouts, retry=RetryPolicy(attempts=1000)) as session:
-        before = time_of_test.now()
+        before = virtual.now()
         error, sent = await failure(session, service, operation)
     assert type(error) is RateLimitError
-    assert time_of_test.now() - before <= 30
+    assert virtual.now() - before <= 30
     assert 3 <= sent <= 5
 
 

@@ -38,12 +38,6 @@ async def service(time):
         yield service
 
 
-@pytest.fixture
-async def session(service):
-    async with service.session() as session:
-        yield session
-
-
 def answer(*texts: str, end: bool = True) -> list[dict]:
     """Return the events of an answer of one text in these pieces."""
     deltas = [{"type": "text-delta", "id": "0", "delta": text} for text in texts]

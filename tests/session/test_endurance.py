@@ -49,7 +49,7 @@ def was_called_off(thing):
 
 async def settle(service):
     """Let both sides finish: connections that are closed, timers that were called off."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(20):
         while service.connections or service.answering:
             await asyncio.sleep(0.001)
 

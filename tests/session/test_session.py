@@ -26,17 +26,10 @@ from mintlify_async import (
     StreamInterruptedError,
     Timeouts,
 )
-from mintlify_async.testing import LocalService
 from tests.support.secret_guard import Keys
 from tests.support.served import Served
 
 KEYS = Keys()
-
-
-@pytest.fixture
-async def service():
-    async with LocalService() as service:
-        yield service
 
 
 def test_one_session_serves_several_runs_of_asyncio():
