@@ -56,9 +56,12 @@ async def test_a_verdict_is_taken(page_folder):
         app = create_app(service.session(), env, page_folder)
         jar: Any = aiohttp.CookieJar(unsafe=True)
         async with serving(app) as address, aiohttp.ClientSession(cookie_jar=jar) as http:
-            verdict = {"chatId": "c", "messageId": "m", "value": -1}
             url = f"{address}/api/chat/feedback"
-            assert (await http.post(url, json=verdict)).status == 401
+
+            async def status(value: int) -> int:
+                async with http.post(url, json={"chatId": "c", "messageId": "m", "value": value}) as response:
+                    return response.status
+
+            assert await status(-1) == 401
             await (await http.get(address)).read()
-            assert (await http.post(url, json=verdict)).status == 204
-            assert (await http.post(url, json={**verdict, "value": 2})).status == 422
+            assert [await status(-1), await status(2)] == [204, 422]
