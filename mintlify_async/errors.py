@@ -130,8 +130,8 @@ def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
     >>> printable("a\nb")
     'a\\nb'
     """
-    cut = text[:limit]
-    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+    start = text[:limit]
+    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start)
     return clean + "…" if len(text) > limit else clean
 
 

@@ -435,8 +435,8 @@ class Message(WireValue):
                 field=f"{where}.parts",
             )
         metadata = mask_keys(content.pop("metadata", None))
-        found = _parts_from_wire(cast("Sequence[object]", parts), where)
-        return cls(id=id, role=role, parts=found, metadata=metadata, extra=content or EMPTY)
+        message_parts = _parts_from_wire(cast("Sequence[object]", parts), where)
+        return cls(id=id, role=role, parts=message_parts, metadata=metadata, extra=content or EMPTY)
 
 
 def _text_of(content: object, where: str) -> str:
@@ -449,36 +449,36 @@ def _text_of(content: object, where: str) -> str:
     return require_text(content, f"{where}.content")
 
 
-def coerce_messages(given: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:
-    """Return *given* as messages, each with an id.
+def coerce_messages(content: object, make_id: Callable[[], str], *, field: str = "messages") -> list[Message]:
+    """Return *content* as messages, each with an id.
 
     Args:
-        given: Text, a :class:`Message`, a UIMessage as a dict, or a list of those.
+        content: Text, a :class:`Message`, a UIMessage as a dict, or a list of those.
         make_id: Makes an id for a message that has none.
         field: The name of the argument, for errors.
 
     Raises:
         ConfigurationError: There is no message, or one is wrong; the error names the field.
     """
-    if isinstance(given, str):
-        return [Message.user(require_text(given, field), make_id())]
-    if isinstance(given, Message | Mapping):
-        return [_with_id(_coerce(cast("object", given), field), make_id)]
-    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
-        kind = type(given).__name__
+    if isinstance(content, str):
+        return [Message.user(require_text(content, field), make_id())]
+    if isinstance(content, Message | Mapping):
+        return [_with_id(_coerce(cast("object", content), field), make_id)]
+    if not isinstance(content, Sequence) or isinstance(content, bytes | bytearray):
+        kind = type(content).__name__
         raise ConfigurationError(f"{field} must be text, a message or a list, not {kind}", field=field)
-    if not given:
+    if not content:
         raise ConfigurationError(f"{field} must not be empty", field=field)
-    items = enumerate(cast("Sequence[object]", given))
+    items = enumerate(cast("Sequence[object]", content))
     return [_with_id(_coerce(item, f"{field}[{i}]"), make_id) for i, item in items]
 
 
-def _coerce(given: object, where: str) -> Message:
-    if isinstance(given, Message):
-        return _checked(given, where)
-    if isinstance(given, str):
-        return Message.user(require_text(given, where))
-    return Message.from_wire(given, where)
+def _coerce(item: object, where: str) -> Message:
+    if isinstance(item, Message):
+        return _checked(item, where)
+    if isinstance(item, str):
+        return Message.user(require_text(item, where))
+    return Message.from_wire(item, where)
 
 
 def _with_id(message: Message, make_id: Callable[[], str]) -> Message:

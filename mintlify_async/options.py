@@ -84,11 +84,11 @@ class Options(CallDefaults):
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
-        known = {option.name for option in fields(Options)} - {"assumptions"}
+        option_names = {option.name for option in fields(Options)} - {"assumptions"}
         for name in changes:
-            if name not in known:
+            if name not in option_names:
                 raise ConfigurationError(
-                    f"with_options has no {name!r}; it takes {', '.join(sorted(known))}", field=name
+                    f"with_options has no {name!r}; it takes {', '.join(sorted(option_names))}", field=name
                 )
         keys = {
             f"{kind}_key": key.replaced(changes[f"{kind}_key"])
@@ -147,17 +147,17 @@ class Shared:
         )
 
 
-def from_environment(given: object, variable: str, name: str) -> str | None:
-    """Return *given*, or else the value of an environment variable, checked; an empty one counts as unset.
+def from_environment(argument: object, variable: str, name: str) -> str | None:
+    """Return *argument*, or else the value of an environment variable, checked; an empty one counts as unset.
 
     Args:
-        given: The argument.
+        argument: The argument.
         variable: The variable.
         name: The argument's name: ``project_id``, ``domain`` or ``site``.
     """
-    value = os.environ.get(variable) or None if given is None else given
+    value = os.environ.get(variable) or None if argument is None else argument
     check = partial(check_site, value) if name == "site" else partial(check_identifier, value, name)
-    return None if value is None else _checked(variable if given is None else None, check)
+    return None if value is None else _checked(variable if argument is None else None, check)
 
 
 def _checked(variable: str | None, check: Callable[[], T]) -> T:

@@ -474,8 +474,8 @@ class MintlifySession:
             ConfigurationError: An option does not exist, or its value is invalid.
         """
         self._check_open()
-        given = {"timeouts": timeouts, "retry": retry, "poll": poll}
-        changes |= {name: value for name, value in given.items() if value is not None}
+        policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
+        changes |= {name: value for name, value in policies.items() if value is not None}
         options = self._options.changed(changes)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -537,9 +537,9 @@ class MintlifySession:
             )
 
     def __repr__(self) -> str:
-        options, closed = self._options, "closed " if self._closed else ""
-        shown = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
-        return f"<MintlifySession {closed}{shown}>"
+        options, prefix = self._options, "closed " if self._closed else ""
+        text = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
+        return f"<MintlifySession {prefix}{text}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MintlifySession holds keys and cannot be pickled; create one in the other process")

@@ -52,8 +52,8 @@ class SSEDecoder:
         """Add the next bytes and return the data of each event that they complete."""
         if self._rest:
             data = self._rest + data
-        text, used = utf_8_decode(data, "replace")
-        self._rest = data[used:]
+        text, end_of_used = utf_8_decode(data, "replace")
+        self._rest = data[end_of_used:]
         if not self._started and text:
             self._started = True
             text = text.removeprefix("\ufeff")

@@ -94,17 +94,17 @@ class _ThreadFinder:
         self.thread = self._best()
 
     def _best(self) -> Thread | None:
-        sent = self._sent
-        id = self._ids[min(self._ids)] if self._ids else sent.id if sent else None
-        if id is None or (sent is not None and sent.id == id and sent.key is not None):
-            return sent  # the service sends the key once: the one that was sent stays valid
+        sent_thread = self._sent
+        id = self._ids[min(self._ids)] if self._ids else sent_thread.id if sent_thread else None
+        if id is None or (sent_thread is not None and sent_thread.id == id and sent_thread.key is not None):
+            return sent_thread  # the service sends the key once: the one that was sent stays valid
         matches = (self._keys[place][0] for place in sorted(self._keys) if self._keys[place][1] in (None, id))
         return Thread(id, next(matches, None))
 
     def mask(self, text: str) -> str:
         """Return *text* without any key that is known."""
-        sent = self._sent.key if self._sent else None
-        for key in {key for key, _ in self._keys.values()} | {sent, self.secret}:
+        sent_thread = self._sent.key if self._sent else None
+        for key in {key for key, _ in self._keys.values()} | {sent_thread, self.secret}:
             text = mask_text(text, key)
         return text
 

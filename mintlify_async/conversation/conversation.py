@@ -23,7 +23,7 @@ from ..protocol.argument_checks import check_messages, check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
 from ..storage import Store, check_store
 from .history import Contents, messages_to_send
-from .transcript import Asked, Transcript, read_contents, seed_messages, system_message
+from .transcript import Transcript, TurnQuestion, read_contents, seed_messages, system_message
 from .turn import ConversationTurn
 from .turn_lock import busy_error
 from .turns import check_name, heads_of
@@ -145,8 +145,8 @@ class Conversation:
     @property
     def unanswered(self) -> Message | None:
         """The last question, when its turn did not finish; :meth:`retry` asks it again."""
-        failed = self._transcript.failed
-        return failed.question[-1] if failed is not None else None
+        unfinished = self._transcript.unfinished
+        return unfinished.question[-1] if unfinished is not None else None
 
     @property
     def busy(self) -> bool:
@@ -198,11 +198,11 @@ class Conversation:
                 async for text in reply.text_stream:
                     print(text, end="")
         """
-        messages, failed = _checked(question), self._transcript.failed
-        if isinstance(question, str) and failed is not None and failed.replacing == replacing:
-            same = (evolve(messages[0], id=failed.question[0].id),)
-            messages = same if same == failed.question else messages
-        return self._reply(Asked(question=messages, options=options, replacing=replacing))
+        messages, unfinished = _checked(question), self._transcript.unfinished
+        if isinstance(question, str) and unfinished is not None and unfinished.replacing == replacing:
+            same = (evolve(messages[0], id=unfinished.question[0].id),)
+            messages = same if same == unfinished.question else messages
+        return self._reply(TurnQuestion(question=messages, options=options, replacing=replacing))
 
     def retry(self, **options: Unpack[TurnOptions]) -> Reply:
         """Ask the question again whose turn did not finish: the same message, with the same id.
@@ -213,31 +213,31 @@ class Conversation:
         Raises:
             StateError: The last turn finished, or there was none.
         """
-        failed = self._transcript.failed
-        if failed is None:
+        unfinished = self._transcript.unfinished
+        if unfinished is None:
             raise StateError("there is no question to ask again: the last turn finished")
-        return self._reply(evolve(failed, options=options or failed.options))
+        return self._reply(evolve(unfinished, options=options or unfinished.options))
 
-    def _reply(self, asked: Asked) -> Reply:
-        def prepare(before: Contents) -> Call:
+    def _reply(self, turn_question: TurnQuestion) -> Reply:
+        def prepare(history: Contents) -> Call:
             return self._assistant.call(
-                messages_to_send(before, asked.question, self._settings.max_messages, self.system),
-                thread=before.thread,
+                messages_to_send(history, turn_question.question, self._settings.max_messages, self.system),
+                thread=history.thread,
                 fp=self.fp,
-                **asked.options,
+                **turn_question.options,
             )
 
         transcript = self._transcript
         whole = transcript.loaded and transcript.contents.complete
         # What is to be replaced may not have been read yet: the turn looks for it when it begins.
-        before = transcript.before(asked) if whole or asked.replacing is None else Contents()
-        first = prepare(before)
+        history = transcript.before(turn_question) if whole or turn_question.replacing is None else Contents()
+        first = prepare(history)
         turn = ConversationTurn(
             transcript,
-            asked,
+            turn_question,
             prepare,
             first=first,
-            before=before,
+            before=history,
             partial=self._settings.commit == "partial",
             queue=self._queue,
         )
@@ -261,12 +261,14 @@ class Conversation:
             await transcript.check_store(refresh=self._queue)
             if transcript.contents.without_last_turn() is None and not transcript.contents.complete:
                 await transcript.read()
-            before, left = transcript.contents, transcript.contents.without_last_turn()
-            if left is None:
+            contents, rest = transcript.contents, transcript.contents.without_last_turn()
+            if rest is None:
                 raise StateError("there is no turn to take back")
-            taken = before.messages[len(left.messages) :]
-            await transcript.save(evolve(left, thread=self.thread if keep_thread else None), changed=left.end)
-        return [message for message in taken if message.role == "user"]
+            removed_messages = contents.messages[len(rest.messages) :]
+            await transcript.save(
+                evolve(rest, thread=self.thread if keep_thread else None), first_changed=rest.end
+            )
+        return [message for message in removed_messages if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
         """Return another conversation with the same history, which continues independently.
@@ -314,8 +316,8 @@ class Conversation:
         transcript.lock.check_free()
         if transcript.contents.end:
             raise StateError("this conversation has messages already; begin_with(…) is for a new one")
-        begun = Contents(thread=check_thread(thread))
-        transcript.contents = begun.with_messages(seed_messages(messages))
+        contents = Contents(thread=check_thread(thread))
+        transcript.contents = contents.with_messages(seed_messages(messages))
         return self
 
     def forget_thread(self) -> None:
@@ -373,7 +375,7 @@ class Conversation:
         transcript.require_store()
         async with transcript.lock.hold(queue=self._queue):
             await transcript.check_store()
-            await transcript.save(transcript.contents, changed=transcript.contents.end)
+            await transcript.save(transcript.contents, first_changed=transcript.contents.end)
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.
@@ -421,8 +423,10 @@ def ask_with(
     **options: Unpack[TurnOptions],
 ) -> Reply:
     """Ask as :meth:`Conversation.ask` does, and commit what *finish* makes of the answer. For the relay."""
-    asked = Asked(question=_checked(question), options=options, replacing=replacing, finish=finish)
-    return conversation._reply(asked)  # pyright: ignore[reportPrivateUsage] - of this module
+    turn_question = TurnQuestion(
+        question=_checked(question), options=options, replacing=replacing, finish=finish
+    )
+    return conversation._reply(turn_question)  # pyright: ignore[reportPrivateUsage] - of this module
 
 
 def _checked(question: Question) -> tuple[Message, ...]:

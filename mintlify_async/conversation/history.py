@@ -86,8 +86,8 @@ class Contents:
     def without_last_turn(self) -> Contents | None:
         """Return these contents without the last question and all that follows; None if there is none."""
         places = reversed(range(len(self.turns)))
-        asked = next((at for at in places if self.turns[at].messages[0].role == "user"), None)
-        return None if asked is None else self._until(asked)
+        place = next((at for at in places if self.turns[at].messages[0].role == "user"), None)
+        return None if place is None else self._until(place)
 
     def before(self, id: str | None) -> Contents | None:
         """Return what was before the turn of message *id*; None if no turn has it. With None, all.
@@ -101,8 +101,8 @@ class Contents:
         return None if at is None else evolve(self._until(at), thread=None)
 
     def _until(self, at: int) -> Contents:
-        taken = {message.id for turn in self.turns[at:] for message in turn.messages}
-        system = tuple(message for message in self.system_messages if message.id not in taken)
+        removed_ids = {message.id for turn in self.turns[at:] for message in turn.messages}
+        system = tuple(message for message in self.system_messages if message.id not in removed_ids)
         return evolve(self, turns=self.turns[:at], end=self.turns[at].number, system_messages=system)
 
     def ids(self) -> set[str]:
@@ -146,8 +146,8 @@ def messages_to_send(
 def _sendable(message: Message) -> Message:
     """Return *message* with only the parts that are sent again, and without metadata."""
     parts = (_clean(part) for part in message.parts if part.type in SENT_PARTS)
-    sent = tuple(part for part in parts if not (isinstance(part, TextPart) and not part.text))
-    return evolve(message, parts=sent, metadata=None, extra=EMPTY)
+    sendable_parts = tuple(part for part in parts if not (isinstance(part, TextPart) and not part.text))
+    return evolve(message, parts=sendable_parts, metadata=None, extra=EMPTY)
 
 
 def _clean(part: MessagePart) -> MessagePart:

@@ -49,7 +49,7 @@ CANCELLED_STORE_SECONDS: Final = 5.0
 
 
 @frozen(kw_only=True, eq=False)
-class Asked:
+class TurnQuestion:
     """What a turn asks, and what becomes of its answer.
 
     Args:
@@ -64,10 +64,10 @@ class Asked:
     replacing: str | None = None
     finish: Callable[[Message], Message] | None = None
 
-    def answer_id(self, given: str, before: Contents) -> str:
-        """Return the id of an answer: *given*, or a new one if that is empty or another message has it."""
-        taken = before.ids() | {one.id for one in self.question}
-        return given if given and given not in taken else new_message_id()
+    def answer_id(self, message_id: str, history: Contents) -> str:
+        """Return the id of an answer: *message_id*, or a new one if that is empty or taken."""
+        ids = history.ids() | {one.id for one in self.question}
+        return message_id if message_id and message_id not in ids else new_message_id()
 
 
 class Transcript:
@@ -81,7 +81,7 @@ class Transcript:
         system: The system message, or None.
         lock: Lets one turn run at a time.
         loaded: Whether the store was read, or need not be.
-        failed: What the last turn asked, when it did not finish.
+        unfinished: What the last turn asked, when it did not finish.
         active: Whether a turn of this very object is under way.
         saved: What was last given to :meth:`save` and taken over, or None.
     """
@@ -110,7 +110,7 @@ class Transcript:
         self.saved: Contents | None = None
         self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
         self.loaded = store is None
-        self.failed: Asked | None = None
+        self.unfinished: TurnQuestion | None = None
 
     def require_store(self) -> Store:
         """Return the store; raises StateError if there is none."""
@@ -151,49 +151,53 @@ class Transcript:
             record = snapshot.records.get(keys.head)
             if record is None:  # never saved, or deleted
                 contents = Contents() if self._head is not None else self.contents
-                self.contents, self._head, self.loaded, self.failed = contents, None, True, None
+                self.contents, self._head, self.loaded, self.unfinished = contents, None, True, None
                 return
             head = read_head(record, self._name)
             first = 0 if last is None else max(0, head.turns - last)
-            known = {turn.number: turn for turn in self.contents.turns} if self._is_newest(head) else {}
-            wanted = [keys.turn(number) for number in range(first, head.turns) if number not in known]
-            if wanted == turn_keys:
+            known_turns = {turn.number: turn for turn in self.contents.turns} if self._is_newest(head) else {}
+            missing_keys = [
+                keys.turn(number) for number in range(first, head.turns) if number not in known_turns
+            ]
+            if missing_keys == turn_keys:
                 break
-            turn_keys = wanted  # read with the head, so that both are of one moment
+            turn_keys = missing_keys  # read with the head, so that both are of one moment
         contents, system = _read_fields(head.fields, self._name)
         turns = await compute(
-            partial(self._turn, number, known, snapshot.records) for number in range(first, head.turns)
+            partial(self._turn, number, known_turns, snapshot.records) for number in range(first, head.turns)
         )
         self.contents = evolve(contents, turns=newest_turns(turns), end=head.turns, complete=first == 0)
-        given = self._first_system
-        self.system = system if given is None or (system and system.text == given.text) else given
-        self._head, self.loaded, self.failed = head, True, None
+        first_system = self._first_system
+        self.system = (
+            system if first_system is None or (system and system.text == first_system.text) else first_system
+        )
+        self._head, self.loaded, self.unfinished = head, True, None
 
     def _is_newest(self, head: StoredHead) -> bool:
         return self._head is not None and self._head.version == head.version
 
     def _turn(
-        self, number: int, known: Mapping[int, FinishedTurn], records: Mapping[str, Record]
+        self, number: int, known_turns: Mapping[int, FinishedTurn], records: Mapping[str, Record]
     ) -> FinishedTurn | None:
-        if number in known:
-            return known[number]
+        if number in known_turns:
+            return known_turns[number]
         record = records.get(self._keys.turn(number))
         return None if record is None else read_turn(record, number, self._name)
 
     async def _read_records(self, keys: Sequence[str]) -> Snapshot:
         return await self._step(partial(self.require_store().read, keys), patience=0.0)
 
-    async def save(self, contents: Contents, *, changed: int, hurry: bool = False) -> None:
+    async def save(self, contents: Contents, *, first_changed: int, hurry: bool = False) -> None:
         """Save *contents*, then take them over. Cancelled, it may be saved and not taken over.
 
         Args:
             contents: The turns and the thread.
-            changed: The number of the first turn that is not stored as it is.
+            first_changed: The number of the first turn that is not stored as it is.
             hurry: Whether the task was cancelled before.
         """
 
         def take_over(head: StoredHead | None) -> None:
-            self._head, self.contents, self.failed, self.saved = head, contents, None, contents
+            self._head, self.contents, self.unfinished, self.saved = head, contents, None, contents
 
         store = self._store
         if store is None:
@@ -202,7 +206,7 @@ class Transcript:
         previous, head = self._head, write_head(self._fields(contents), contents.end)
 
         async def write() -> StoredHead:
-            start = changed if previous is not None else 0
+            start = first_changed if previous is not None else 0
             turns = [turn for turn in contents.turns if turn.number >= start]
             values = await compute(partial(write_turn, turn) for turn in turns)
             numbers = [turn.number for turn in turns]
@@ -238,7 +242,7 @@ class Transcript:
                     return True
 
         def take_over(existed: bool) -> None:
-            self.contents, self._head, self.failed, self.loaded = Contents(), None, None, True
+            self.contents, self._head, self.unfinished, self.loaded = Contents(), None, None, True
 
         return await self._step(delete, take_over)
 
@@ -280,8 +284,8 @@ class Transcript:
         """Return the conversation as a JSON object."""
         contents = self.whole()
         wire = self._fields(contents)
-        known = contents.ids()
-        earlier = [message for message in contents.system_messages if message.id not in known]
+        ids = contents.ids()
+        earlier = [message for message in contents.system_messages if message.id not in ids]
         del wire["systemMessages"]
         return {**wire, "messages": [message.to_wire() for message in (*earlier, *contents.messages)]}
 
@@ -291,34 +295,35 @@ class Transcript:
             return self.contents
         raise StateError("this conversation was not read whole from its store: `await chat.load()` first")
 
-    def before(self, asked: Asked) -> Contents:
-        """Return the contents that *asked* follows.
+    def before(self, turn_question: TurnQuestion) -> Contents:
+        """Return the contents that *turn_question* follows.
 
         Raises:
             ConfigurationError: The message to replace is not there, or a new one is there already.
         """
-        before = self.contents.before(asked.replacing)
-        if before is None:
+        history = self.contents.before(turn_question.replacing)
+        if history is None:
+            id = printable(repr(turn_question.replacing), 80)
             raise ConfigurationError(
-                f"replacing={printable(repr(asked.replacing), 80)} is no message of this conversation",
+                f"replacing={id} is no message of this conversation",
                 field="replacing",
             )
-        known = before.ids()
-        for index, message in enumerate(asked.question):
-            if message.id in known:
+        ids = history.ids()
+        for index, message in enumerate(turn_question.question):
+            if message.id in ids:
                 raise ConfigurationError(
                     f"messages[{index}].id is in this conversation already; pass only what is new",
                     field=f"messages[{index}].id",
                 )
-        return before
+        return history
 
 
 def seed_messages(messages: object) -> tuple[Message, ...]:
     """Return the messages that a conversation begins with."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
-    given = cast("Sequence[object]", messages)
-    return tuple(coerce_messages(given, new_message_id)) if given else ()
+    items = cast("Sequence[object]", messages)
+    return tuple(coerce_messages(items, new_message_id)) if items else ()
 
 
 def system_message(system: object) -> Message | None:
@@ -333,13 +338,13 @@ def system_message(system: object) -> Message | None:
 
 def read_contents(stored: object) -> tuple[Contents, Message | None]:
     """Read the JSON object of :meth:`Transcript.to_dict`: the contents and the system message."""
-    found = as_object(stored) or {}
-    messages = found.get("messages")
-    if found.get("version") != FORMAT or not isinstance(messages, list):
+    fields = as_object(stored) or {}
+    messages = fields.get("messages")
+    if fields.get("version") != FORMAT or not isinstance(messages, list):
         raise ConfigurationError(
             "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
         )
-    contents, system = _read_fields(found, "stored")
+    contents, system = _read_fields(fields, "stored")
     return contents.with_messages(seed_messages(cast("Sequence[object]", messages))), system
 
 

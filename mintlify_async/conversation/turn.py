@@ -23,7 +23,7 @@ from ..rendering.readable_text import shorten
 from ..runtime.cancellation import cancel_requests
 from ..runtime.limits import TimeLimit
 from .history import Contents
-from .transcript import Asked, Transcript
+from .transcript import Transcript, TurnQuestion
 
 _log = logging.getLogger("mintlify_async")
 
@@ -34,7 +34,7 @@ class ConversationTurn:
 
     Args:
         transcript: What the turn is committed to.
-        asked: What it asks.
+        turn_question: What it asks.
         prepare: Returns the question to send, after the contents that it is given.
         first: What *prepare* returned when the reply was made.
         before: The contents at that moment.
@@ -43,7 +43,7 @@ class ConversationTurn:
     """
 
     transcript: Transcript
-    asked: Asked
+    turn_question: TurnQuestion
     prepare: Callable[[Contents], Call]
     _first: Call | None = field(alias="first")
     _before: Contents = field(alias="before")  # what was said before this turn
@@ -67,16 +67,16 @@ class ConversationTurn:
         total = first.timeouts.total
         now = asyncio.get_running_loop().time
         self._deadline = deadline = math.inf if total is None else now() + total
-        before = await self._begin(TimeLimit(deadline), total)
+        history = await self._begin(TimeLimit(deadline), total)
         self._under_way = transcript.active = True
         self._settled = False
         self._task = asyncio.current_task()
         self._close_reply = close_if_unused
         prepared, self._first = first, None
-        if before is not self._before:
-            self._before = before
+        if history is not self._before:
+            self._before = history
             try:
-                prepared = self.prepare(before)
+                prepared = self.prepare(history)
             except BaseException:
                 self._roll_back()
                 self.left()
@@ -109,8 +109,8 @@ class ConversationTurn:
                 await transcript.lock.acquire(self.release_if_over, queue=self.queue)
                 try:
                     # Turns that were ahead in line have run: their revision is not a conflict.
-                    await transcript.check_store(refresh=self.queue, replacing=self.asked.replacing)
-                    return transcript.before(self.asked)
+                    await transcript.check_store(refresh=self.queue, replacing=self.turn_question.replacing)
+                    return transcript.before(self.turn_question)
                 except BaseException:
                     transcript.lock.release()
                     raise
@@ -156,7 +156,7 @@ class ConversationTurn:
             return False
         has_text = message is not None and bool(message.text)
         # A part of an answer never takes the place of a whole one.
-        partial = self.partial and has_text and self.asked.replacing is None
+        partial = self.partial and has_text and self.turn_question.replacing is None
         return self._committed is not None or whole or partial
 
     def left(self) -> None:
@@ -170,23 +170,23 @@ class ConversationTurn:
         """Commit the question and its answer, unless there is none or it was committed as it is."""
         if message is None:
             return
-        before = self._before
-        if self.asked.finish is not None:
-            message = self.asked.finish(message)
-        self._answer_id = self._answer_id or self.asked.answer_id(message.id, before)
+        history = self._before
+        if self.turn_question.finish is not None:
+            message = self.turn_question.finish(message)
+        self._answer_id = self._answer_id or self.turn_question.answer_id(message.id, history)
         answer = evolve(message, id=self._answer_id, role="assistant")
         if (answer, thread) == self._committed:
             return
-        contents = before.with_turn(self.asked.question, answer, thread)
+        contents = history.with_turn(self.turn_question.question, answer, thread)
         try:
             # A task that was cancelled while it read the answer is in a hurry as well.
-            await self.transcript.save(contents, changed=before.end, hurry=cancel_requests() > 0)
+            await self.transcript.save(contents, first_changed=history.end, hurry=cancel_requests() > 0)
         finally:
             if self.transcript.saved is contents:
                 self._committed = (answer, thread)
 
     def _roll_back(self) -> None:
-        self.transcript.failed = self.asked
+        self.transcript.unfinished = self.turn_question
 
     def release_if_over(self) -> bool:
         """Let the next turn begin if this one is over or abandoned; return whether it did.

@@ -170,9 +170,9 @@ def changes_of(
         turns: How many turns the conversation has after the step.
         stored_turns: How many it has in the store.
     """
-    added = {keys.turn(number): value for number, value in new_turns.items()}
-    dropped = dict.fromkeys(map(keys.turn, range(turns, stored_turns)))
-    return {keys.head: head, **dropped, **added}
+    new_records = {keys.turn(number): value for number, value in new_turns.items()}
+    deletions = dict.fromkeys(map(keys.turn, range(turns, stored_turns)))
+    return {keys.head: head, **deletions, **new_records}
 
 
 def damaged(what: str) -> StateError:

@@ -132,8 +132,8 @@ class Dispatcher:
         """Begin to follow an operation, of which *facts* are known; None when the session has no observer."""
         if self.observer is None:
             return None
-        known = {name: fact for name, fact in facts.items() if fact is not None}
-        return begin_observation(self.observer, operation, {**known, "base_url": self.base_url})
+        known_facts = {name: fact for name, fact in facts.items() if fact is not None}
+        return begin_observation(self.observer, operation, {**known_facts, "base_url": self.base_url})
 
     async def quota_left(self, operation: QuotaOperation, place: str) -> tuple[QuotaRemaining, ...]:
         """Return what is left of the limits that count *operation* for *place*, a domain or a project."""
@@ -358,8 +358,8 @@ class _Attempts(Generic[T]):
     def _verdict(self, error: SendError) -> MintlifyError:
         """Return the error that the caller gets when no attempt may follow."""
         if not self.call.is_agent_post or _outcome(error) != "unknown":
-            closed = getattr(error, "reason", None) == CLOSED
-            return session_closed(self.call.operation) if closed else error
+            is_closed = getattr(error, "reason", None) == CLOSED
+            return session_closed(self.call.operation) if is_closed else error
         return _outcome_unknown(self.call, error, self.sending.sent_at)
 
     def _log_success(self, outcome: object) -> None:

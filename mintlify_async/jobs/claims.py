@@ -124,48 +124,48 @@ def find(snapshot: Snapshot, key: str) -> Claim | None:
 
 def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, Claim]:
     """Claim a key that is free, or whose claim was not used within its lease; return the claim that holds."""
-    held = find(snapshot, ours.key)
-    if held is not None:
-        unused = held.state == "claimed" and held.seconds_left(snapshot.now) <= 0
-        if held.token == ours.token or not unused:
-            return {}, held
+    holder = find(snapshot, ours.key)
+    if holder is not None:
+        unused = holder.state == "claimed" and holder.seconds_left(snapshot.now) <= 0
+        if holder.token == ours.token or not unused:
+            return {}, holder
     return {OPEN + ours.key: _written(ours)}, ours
 
 
 def set_state(snapshot: Snapshot, ours: Claim, state: Literal["claimed", "sending"]) -> tuple[Changes, bool]:
     """Change the state of *ours*; return whether it still holds."""
-    held = find(snapshot, ours.key)
-    if held is None or held.token != ours.token or held.state == "done":
+    holder = find(snapshot, ours.key)
+    if holder is None or holder.token != ours.token or holder.state == "done":
         return {}, False
-    if held.state == state:
+    if holder.state == state:
         return {}, True
     return {OPEN + ours.key: _written(evolve(ours, state=state))}, True
 
 
 def record(snapshot: Snapshot, ours: Claim, result: str) -> tuple[Changes, bool]:
     """Record the result of *ours*; return whether it is recorded, which another claim on the key prevents."""
-    held = find(snapshot, ours.key)
-    if held is None or held.token != ours.token:
+    holder = find(snapshot, ours.key)
+    if holder is None or holder.token != ours.token:
         return {}, False
-    if held.state == "done":
-        return {}, held.result == result
+    if holder.state == "done":
+        return {}, holder.result == result
     return {OPEN + ours.key: None, DONE + ours.key: _written(evolve(ours, state="done", result=result))}, True
 
 
 def release(snapshot: Snapshot, ours: Claim) -> tuple[Changes, None]:
     """Delete *ours*, whose request started nothing; do nothing when the key has another claim, or none."""
-    held = find(snapshot, ours.key)
-    if held is None or held.token != ours.token or held.state == "done":
+    holder = find(snapshot, ours.key)
+    if holder is None or holder.token != ours.token or holder.state == "done":
         return {}, None
     return {OPEN + ours.key: None}, None
 
 
 def resolve(snapshot: Snapshot, key: str, result: str) -> tuple[Changes, bool]:
     """Record *result* by hand for an open claim; return whether the key has it now."""
-    held = find(snapshot, key)
-    if held is None or held.state == "done":
-        return {}, held is not None and held.result == result
-    return {OPEN + key: None, DONE + key: _written(evolve(held, state="done", result=result))}, True
+    holder = find(snapshot, key)
+    if holder is None or holder.state == "done":
+        return {}, holder is not None and holder.result == result
+    return {OPEN + key: None, DONE + key: _written(evolve(holder, state="done", result=result))}, True
 
 
 def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
@@ -173,32 +173,32 @@ def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
     return {name: None for name in claim_keys(key) if name in snapshot.records}, None
 
 
-def check_same(held: Claim, ours: Claim) -> None:
-    """Raise an error that names what differs, unless *held* is a claim for the same request as *ours*."""
-    if held.operation != ours.operation:
-        differs = "a follow-up" if held.operation == "send_message" else "the creation of a job"
+def check_same(holder: Claim, ours: Claim) -> None:
+    """Raise an error that names what differs, unless *holder* is a claim for the same request as *ours*."""
+    if holder.operation != ours.operation:
+        differs = "a follow-up" if holder.operation == "send_message" else "the creation of a job"
     else:
-        names = [name for name in ours.parts if held.parts.get(name) != ours.parts[name]]
+        names = [name for name in ours.parts if holder.parts.get(name) != ours.parts[name]]
         differs = "a request with another " + " and another ".join(names) if names else ""
     if differs:
-        job = f" Its result: {printable(held.result, 80)}." if held.result is not None else ""
+        job = f" Its result: {printable(holder.result, 80)}." if holder.result is not None else ""
         raise ConfigurationError(
             f"dedupe_key {printable(ours.key, 80)!r} belongs to {differs}; nothing was sent.{job}",
             field="dedupe_key",
         )
 
 
-def outcome_unknown(held: Claim) -> OutcomeUnknownError:
+def outcome_unknown(holder: Claim) -> OutcomeUnknownError:
     """Return the error for a claim whose request may have been sent, and whose result was never recorded."""
     what, exists = "a follow-up", "it may have been accepted"
-    if held.operation == "create_job":
+    if holder.operation == "create_job":
         what, exists = "the creation of a job", "the job may exist"
     return OutcomeUnknownError(
-        f"{what} with dedupe_key {printable(held.key, 80)!r} was sent and its outcome was never recorded: "
+        f"{what} with dedupe_key {printable(holder.key, 80)!r} was sent and its outcome was never recorded: "
         f"{exists}. Look at the dashboard, then run mintlify-async ledger resolve or forget, "
         "or call Ledger(store).resolve(key, job_id) or .forget(key)",
-        operation=held.operation,
-        sent_at=held.since,
+        operation=holder.operation,
+        sent_at=holder.since,
         reason="not_recorded",
     )
 

@@ -259,11 +259,11 @@ class JobHandle(JobFlags):
 
     async def _before_send(self, on_active: OnActive, deadline: float) -> None:
         """Wait for the end of an active job, or raise an error, as *on_active* says."""
-        left = deadline - asyncio.get_running_loop().time()
+        seconds_left = deadline - asyncio.get_running_loop().time()
         if on_active == "wait":
-            await self.wait(min(DEFAULT_TIMEOUT, max(0.0, left)), check=False)
+            await self.wait(min(DEFAULT_TIMEOUT, max(0.0, seconds_left)), check=False)
         elif on_active == "raise":
-            job = _record_of(await look_at(self._calls, self._state, retry=False, limit=left / 2))
+            job = _record_of(await look_at(self._calls, self._state, retry=False, limit=seconds_left / 2))
             if not self.done:
                 raise StateError(
                     f"job {printable(self.id)} is {printable(job.status)} and its newest turn has not ended; "
@@ -273,8 +273,8 @@ class JobHandle(JobFlags):
     async def _post(self, call: Call, deadline: float, sending: Sending) -> str:
         """Send the follow-up, guard its result, and return its reference."""
         state, calls = self._state, self._calls
-        left = deadline - asyncio.get_running_loop().time()
-        if left <= 0:
+        seconds_left = deadline - asyncio.get_running_loop().time()
+        if seconds_left <= 0:
             raise APITimeoutError(
                 "send_message: no time was left to send the follow-up; give it a longer timeout",
                 phase="request",
@@ -283,16 +283,18 @@ class JobHandle(JobFlags):
                 operation="send_message",
             )
         window = calls.poll.settle_seconds
-        known = state.begin_sending()
+        state_before = state.begin_sending()
         calls.states.remember(state)
         try:
-            job = await calls.post(call if left == math.inf else call.within(left), sending=sending)
+            job = await calls.post(
+                call if seconds_left == math.inf else call.within(seconds_left), sending=sending
+            )
         except BaseException as error:
-            sent = None if had_no_effect(error, sending) else moment(response_headers(None, error))
-            state.end_sending(known, sent, window)
+            sent_at = None if had_no_effect(error, sending) else moment(response_headers(None, error))
+            state.end_sending(state_before, sent_at, window)
             raise
         record = job if job.status and job.id == self.id else None
-        state.end_sending(known, moment(response_headers(job, None)), window, record)
+        state.end_sending(state_before, moment(response_headers(job, None)), window, record)
         state.raw = job.raw
         return str(self.ref)
 
@@ -324,22 +326,22 @@ class Turn(JobHandle):
     __slots__ = ()
 
 
-def handle_for(calls: AgentAPI, named: object, *, project_id: str | None = None) -> JobHandle:
-    """Return a handle of the job that *named* identifies; a turn for a reference that awaits one.
+def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None) -> JobHandle:
+    """Return a handle of the job that *target* identifies; a turn for a reference that awaits one.
 
     Args:
         calls: The agent API.
-        named: A reference, its text, another handle, a job, or a job's id.
+        target: A reference, its text, another handle, a job, or a job's id.
         project_id: The project of a job or an id; the session's project by default.
 
     Raises:
-        ConfigurationError: *named* is invalid.
+        ConfigurationError: *target* is invalid.
     """
-    if isinstance(named, JobHandle):
-        named = named.ref
-    elif isinstance(named, Job):
-        named = named.id
-    ref = JobRef.of(named, project_id if project_id is not None else calls.defaults.project_id)
+    if isinstance(target, JobHandle):
+        target = target.ref
+    elif isinstance(target, Job):
+        target = target.id
+    ref = JobRef.of(target, project_id if project_id is not None else calls.defaults.project_id)
     state = calls.states.of(ref, calls.poll.settle_seconds)
     return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)
 

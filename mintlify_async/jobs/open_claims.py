@@ -35,8 +35,8 @@ class Ledger:
         if not names:
             return []
         records = (await self._store.read(names)).records
-        found = [claims.read_claim(name.removeprefix(claims.OPEN), one) for name, one in records.items()]
-        return sorted(found, key=lambda claim: claim.since)
+        open_ones = [claims.read_claim(name.removeprefix(claims.OPEN), one) for name, one in records.items()]
+        return sorted(open_ones, key=lambda claim: claim.since)
 
     async def find(self, key: str) -> Claim | None:
         """Return the claim on *key*, or None.

@@ -138,13 +138,13 @@ class OnceSender:
         try:
             while True:
                 claim = evolve(claim, token=new_version(), lease=min(claim.lease, LONGEST_LEASE))
-                held = await self._begin(claim)
-                if held.token == claim.token:
+                holder = await self._begin(claim)
+                if holder.token == claim.token:
                     try:
                         return await self._send(claim, post, result_of)
                     except ClaimLostError:
                         continue
-                result = await self._outcome_of(held, claim)
+                result = await self._outcome_of(holder, claim)
                 if result is not None:
                     return result
         finally:
@@ -152,10 +152,10 @@ class OnceSender:
 
     async def is_known(self, claim: Claim) -> bool:
         """Return whether the key has a claim already; raise an error if that is for another request."""
-        held = claims.find(await self.store.read(claim_keys(claim.key)), claim.key)
-        if held is not None:
-            check_same(held, claim)
-        return held is not None
+        holder = claims.find(await self.store.read(claim_keys(claim.key)), claim.key)
+        if holder is not None:
+            check_same(holder, claim)
+        return holder is not None
 
     async def _begin(self, claim: Claim) -> Claim:
         """Claim the key; return the claim that holds. If that fails, nothing was sent."""
@@ -182,20 +182,20 @@ class OnceSender:
             raise
         result = result_of(answer)
         what = f"{claim.operation} with dedupe_key {printable(claim.key, 80)!r}: {printable(result, 80)}"
-        done = False
+        is_recorded = False
 
         async def record() -> None:
-            nonlocal done
+            nonlocal is_recorded
             rule = partial(claims.record, ours=claim, result=result)
             recorded = await self._change(claim, rule, keep=self.store.keep)
-            done = True
+            is_recorded = True
             if not recorded:
                 log.warning("%s was not recorded: its key was changed by hand", what)
 
         try:
             await self.recordings.insist(record, f"{what} was not recorded; resolve its key", RECORD_PATIENCE)
         finally:
-            if not done:
+            if not is_recorded:
                 log.warning("%s is not recorded yet", what)
         return answer
 
@@ -210,34 +210,34 @@ class OnceSender:
             RELEASE_PATIENCE,
         )
 
-    async def _outcome_of(self, held: Claim, ours: Claim) -> str | None:
+    async def _outcome_of(self, holder: Claim, ours: Claim) -> str | None:
         """Wait for the result of another call's claim; return None when the key can be claimed."""
         loop = asyncio.get_running_loop()
-        seen, end, pause = ("", ""), 0.0, FIRST_PAUSE
+        last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         while True:
-            check_same(held, ours)
-            if held.result is not None:
-                return held.result
+            check_same(holder, ours)
+            if holder.result is not None:
+                return holder.result
             snapshot = await self.store.read(claim_keys(ours.key))
             current = claims.find(snapshot, ours.key)
             if current is None:
                 return None
-            held = current
-            left = held.seconds_left(snapshot.now)
-            if held.result is not None:
+            holder = current
+            seconds_left = holder.seconds_left(snapshot.now)
+            if holder.result is not None:
                 continue
-            if (held.token, held.state) != seen:
-                seen, end = (held.token, held.state), loop.time() + left
+            if (holder.token, holder.state) != last_state:
+                last_state, end = (holder.token, holder.state), loop.time() + seconds_left
                 log.warning(
                     "waiting up to %.0f s for another call's %s with dedupe_key %r, which is %s",
-                    max(left, 0.0), held.operation, printable(ours.key, 80), held.state,
+                    max(seconds_left, 0.0), holder.operation, printable(ours.key, 80), holder.state,
                 )  # fmt: skip
-            left = min(left, end - loop.time())  # the store's clock may be set back meanwhile
-            if left > 0:
-                await self.unless_closed(asyncio.sleep(min(pause, left)))
+            seconds_left = min(seconds_left, end - loop.time())  # the store's clock may be set back meanwhile
+            if seconds_left > 0:
+                await self.unless_closed(asyncio.sleep(min(pause, seconds_left)))
                 pause = min(LONGEST_PAUSE, pause * 2)
-            elif held.state == "sending":
-                raise outcome_unknown(held)
+            elif holder.state == "sending":
+                raise outcome_unknown(holder)
             else:
                 return None  # its lease has ended
 

@@ -130,11 +130,11 @@ class FollowUp:
     def seconds_left(self, look: Look, known_since: float) -> float:
         """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is."""
         age = elapsed(self.sent, look, known_since)
-        left = self.window - age
+        seconds = self.window - age
         if not self.was_final and age < max(LONGEST, self.window):
             ending = self.ending
-            left = self.window - (0 if ending is None else elapsed(ending.since, look, known_since))
-        return left if left > ROUNDING else 0.0
+            seconds = self.window - (0 if ending is None else elapsed(ending.since, look, known_since))
+        return seconds if seconds > ROUNDING else 0.0
 
 
 class JobState:
@@ -248,34 +248,38 @@ class JobState:
 
     def begin_sending(self) -> tuple[bool, FollowUp | None]:
         """Accept nothing until a follow-up was sent; return what :meth:`end_sending` needs."""
-        known = self.was_final, self.follow_up
+        state_before = self.was_final, self.follow_up
         self._sending += 1
-        return known
+        return state_before
 
     def end_sending(
-        self, known: tuple[bool, FollowUp | None], sent: Moment | None, window: float, job: Job | None = None
+        self,
+        state_before: tuple[bool, FollowUp | None],
+        sent_at: Moment | None,
+        window: float,
+        job: Job | None = None,
     ) -> None:
         """Note how the sending of a follow-up has ended.
 
         Args:
-            known: What :meth:`begin_sending` returned.
-            sent: When it was answered, or failed without an answer; None when it certainly started nothing.
+            state_before: What :meth:`begin_sending` returned.
+            sent_at: When it was answered, or failed without an answer; None when it started nothing.
             window: For how long a final status may then be an old one, in seconds.
             job: The record in the answer, or None.
         """
         self._sending -= 1
-        if sent is not None:
-            was_final, previous = known
+        if sent_at is not None:
+            was_final, previous = state_before
             # If follow-ups were sent at the same time, the turn of another one may end first.
             alone = not self._sending and self.follow_up is previous
-            self._follow(FollowUp(sent, was_final and alone, window))
+            self._follow(FollowUp(sent_at, was_final and alone, window))
             self.job = job or self.job
 
 
-def _is_newer(sent: Stamp, other: Stamp) -> bool:
-    if sent.date is not None and other.date is not None and sent.date != other.date:
-        return sent.date > other.date
-    return sent.at > other.at
+def _is_newer(stamp: Stamp, other: Stamp) -> bool:
+    if stamp.date is not None and other.date is not None and stamp.date != other.date:
+        return stamp.date > other.date
+    return stamp.at > other.at
 
 
 class JobStates:

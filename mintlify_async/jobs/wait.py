@@ -128,9 +128,9 @@ class JobWait:
 
     async def _look(self) -> Look | None:
         """Return the next look, and plan the one after it."""
-        seen = self._state.look
-        if self._asked_at is not None and seen is not None and seen.began.time >= self._asked_at:
-            look: Look | None = seen  # the step that asked for it was cancelled when it came
+        last_look = self._state.look
+        if self._asked_at is not None and last_look is not None and last_look.began.time >= self._asked_at:
+            look: Look | None = last_look  # the step that asked for it was cancelled when it came
         else:
             deadline = min(self._deadline, self._grace_ends)
             due = min(self._due(), deadline)

@@ -233,17 +233,17 @@ class JobRef:
         return cls.from_dict(value)
 
     @classmethod
-    def of(cls, named: object, project_id: str | None) -> JobRef:
-        """Return *named* as a reference: itself, its text, or a bare job id in *project_id*.
+    def of(cls, target: object, project_id: str | None) -> JobRef:
+        """Return *target* as a reference: itself, its text, or a bare job id in *project_id*.
 
         Raises:
-            ConfigurationError: *named* is invalid, or a bare id without a project.
+            ConfigurationError: *target* is invalid, or a bare id without a project.
         """
-        if isinstance(named, JobRef):
-            return named
-        if isinstance(named, str) and is_reference(named):
-            return cls.parse(named)
-        id = _check_bare_id(named)
+        if isinstance(target, JobRef):
+            return target
+        if isinstance(target, str) and is_reference(target):
+            return cls.parse(target)
+        id = _check_bare_id(target)
         if project_id is None:
             raise ConfigurationError(
                 "a bare job id needs a project: give the session project_id=, or pass a JobRef",
@@ -254,10 +254,10 @@ class JobRef:
 
 def _from_version_1(details: dict[str, str]) -> dict[str, str]:
     """Return the details of a reference of version 1 by today's names."""
-    kept = {name: value for name, value in details.items() if name not in ("plain", "link", "seen")}
-    if "sent" in kept and kept.pop("turn", "") in TERMINAL_STATES:
-        kept["final"] = ""
-    return kept  # a follow-up without a time is not known to this version
+    remaining = {name: value for name, value in details.items() if name not in ("plain", "link", "seen")}
+    if "sent" in remaining and remaining.pop("turn", "") in TERMINAL_STATES:
+        remaining["final"] = ""
+    return remaining  # a follow-up without a time is not known to this version
 
 
 def _quoted(text: str) -> str:
@@ -303,12 +303,12 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
 
 
-def _other_version(given: Any, version: object) -> ConfigurationError:
-    return _broken(given, f"it has version {version!r}; this package reads version {VERSION}")
+def _other_version(reference: Any, version: object) -> ConfigurationError:
+    return _broken(reference, f"it has version {version!r}; this package reads version {VERSION}")
 
 
-def _broken(given: Any, why: str) -> ConfigurationError:
-    shown = printable(repr(given), 80)
+def _broken(reference: Any, why: str) -> ConfigurationError:
+    excerpt = printable(repr(reference), 80)
     return ConfigurationError(
-        f"this is not a job reference: {why}: {shown}. Take it from handle.ref", field="ref"
+        f"this is not a job reference: {why}: {excerpt}. Take it from handle.ref", field="ref"
     )

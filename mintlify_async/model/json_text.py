@@ -125,12 +125,12 @@ def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]
     if not isinstance(content, dict):
         return content
     inside = cast("dict[str, Any]", content)
-    changed: dict[str, Any] = {}
+    replacements: dict[str, Any] = {}
     for name, item in inside.items():
         if isinstance(item, _CONTAINERS) and (new := _without_keys(item, treat)) is not item:
-            changed[name] = new
-    if changed:
-        inside = {**inside, **changed}
+            replacements[name] = new
+    if replacements:
+        inside = {**inside, **replacements}
     return inside if inside.get(THREAD_KEY) is None else treat(inside)
 
 

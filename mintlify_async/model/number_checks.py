@@ -32,9 +32,9 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
         edge = 0 if zero else math.inf
         if 0 < value < LARGEST or value == edge:
             return
-    wanted = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
+    expectation = "a finite number of seconds, 0 or more" if zero else "a number of seconds above 0"
     hint = f"; None {none}" if none is not None else ""
-    raise ConfigurationError(f"{name} must be {wanted}{hint}; got {shown(value)}", field=name)
+    raise ConfigurationError(f"{name} must be {expectation}{hint}; got {shown(value)}", field=name)
 
 
 def is_seconds(instance: object, attribute: Any, value: object) -> None:

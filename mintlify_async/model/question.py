@@ -65,10 +65,10 @@ class ContextItem(WireValue):
         return read_argument(cls, wire, "context")
 
 
-def _groups(given: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
+def _groups(names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str) or not hasattr(names, "__iter__"):
         raise ConfigurationError("filter.groups must be a list of strings", field="filter.groups")
-    groups = tuple(given)
+    groups = tuple(names)
     for i, group in enumerate(groups):
         require_text(group, f"filter.groups[{i}]")
     return groups

@@ -59,8 +59,8 @@ class Headers(Mapping[str, str]):
         return f"Headers({dict(self)!r})"
 
 
-def _as_headers(given: Mapping[str, str]) -> Headers:
-    return given if isinstance(given, Headers) else Headers(given)
+def _as_headers(headers: Mapping[str, str]) -> Headers:
+    return headers if isinstance(headers, Headers) else Headers(headers)
 
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)

@@ -78,10 +78,10 @@ class Thread:
         Raises:
             ConfigurationError: It is not an object with a ``threadId``.
         """
-        found = as_object(stored)
-        if found is None:
+        fields = as_object(stored)
+        if fields is None:
             raise ConfigurationError("a stored thread must be an object with threadId", field="thread")
-        return cls(found.get("threadId", ""), found.get("threadKey"))
+        return cls(fields.get("threadId", ""), fields.get("threadKey"))
 
     from_wire = from_dict
 
@@ -97,7 +97,7 @@ class Thread:
             ConfigurationError: It is not a JSON object with a ``threadId``.
         """
         try:
-            found: object = json.loads(stored)
+            fields: object = json.loads(stored)
         except (TypeError, ValueError, RecursionError):
-            found = None
-        return cls.from_dict(found)
+            fields = None
+        return cls.from_dict(fields)

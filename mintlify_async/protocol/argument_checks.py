@@ -62,19 +62,19 @@ def check_identifier(value: object, name: str) -> str:
 
 
 def _odd_identifier(value: object, name: str) -> str:
-    given = str(value) if isinstance(value, str) else ""  # not a Secret: it is shown
-    require_whole(given, name)
-    problem = copying_slip(given)
-    if problem is None and ("://" in given or (name == "domain" and "/" in given)):
-        last = _LAST_SEGMENT.search(given) if name == "domain" else None
+    text = str(value) if isinstance(value, str) else ""  # not a Secret: it is shown
+    require_whole(text, name)
+    problem = copying_slip(text)
+    if problem is None and ("://" in text or (name == "domain" and "/" in text)):
+        last = _LAST_SEGMENT.search(text) if name == "domain" else None
         hint = f": {printable(last[1], 40)}" if last else ""
         problem = f"is a URL or a path; write {_WHERE[name]}{hint}"
-    elif problem is None and not given.isprintable():
+    elif problem is None and not text.isprintable():
         problem = "has a character that cannot be seen; remove it"
     if problem is not None:
         raise ConfigurationError(f"{name} {problem}", field=name)
     path_segment(value, name)
-    return given
+    return text
 
 
 def check_prompt(prompt: object) -> str:
@@ -120,11 +120,11 @@ def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return _json_object(extra_body, "extra_body") if extra_body else EMPTY
 
 
-def _json_object(given: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """Return a copy of *given* if it can be sent."""
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is sent as it is
-        raise ConfigurationError(f"{field} must be a mapping; got {type(given).__name__}", field=field)
-    copy = dict(given)
+def _json_object(fields: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return a copy of *fields* if it can be sent."""
+    if not isinstance(fields, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - it is sent as it is
+        raise ConfigurationError(f"{field} must be a mapping; got {type(fields).__name__}", field=field)
+    copy = dict(fields)
     require_json(copy, field, sent=True)
     return copy
 

@@ -115,17 +115,17 @@ class CallDefaults:
             check_page_size(self.retrieval_page_size)
         check_type(self.timeouts, Timeouts, "timeouts")  # other libraries have such objects, too
 
-    def project(self, given: str | None) -> str:
-        """Return *given*, or else the session's project."""
-        return self._named("project_id", given, "agent jobs belong to a project")
+    def project(self, argument: str | None) -> str:
+        """Return *argument*, or else the session's project."""
+        return self._named("project_id", argument, "agent jobs belong to a project")
 
-    def asked_domain(self, given: str | None) -> str:
-        """Return *given*, or else the session's domain."""
+    def asked_domain(self, argument: str | None) -> str:
+        """Return *argument*, or else the session's domain."""
         last = "the assistant answers about one site, named by the last segment of the dashboard's URL"
-        return self._named("domain", given, last)
+        return self._named("domain", argument, last)
 
-    def _named(self, name: str, given: str | None, why: str) -> str:
-        value: str | None = getattr(self, name) if given is None else check_identifier(given, name)
+    def _named(self, name: str, argument: str | None, why: str) -> str:
+        value: str | None = getattr(self, name) if argument is None else check_identifier(argument, name)
         if value is None:
             raise ConfigurationError(
                 f"{name} is missing: {why}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
@@ -327,8 +327,8 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
     if thread is not None:
         body |= {name: Secret(value) for name, value in thread.to_dict().items()}
     for name, wire_name, check in _FIELDS:
-        if (given := options.get(name)) is not None:
-            body[wire_name] = check(given)
+        if (option := options.get(name)) is not None:
+            body[wire_name] = check(option)
     further = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
     text = _ENCODER.encode({**body, **further})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves

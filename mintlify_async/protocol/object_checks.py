@@ -19,8 +19,8 @@ def check_type(value: T, kind: type, name: str) -> T:
         ConfigurationError: It is something else.
     """
     if value is not None and not isinstance(value, kind):
-        given = type(value).__name__
-        raise ConfigurationError(f"{name} must be {kind.__name__}(…) or None; got {given}", field=name)
+        type_name = type(value).__name__
+        raise ConfigurationError(f"{name} must be {kind.__name__}(…) or None; got {type_name}", field=name)
     return value
 
 
@@ -36,6 +36,6 @@ def check_function(value: T, name: str, *, plain: bool = True) -> T:
         getattr(type(value), "__call__", None)  # noqa: B004 - of the class: that of an object is bound
     )
     if not callable(value) or (plain and asynchronous):
-        wanted = "a plain function, not an async one" if callable(value) else "a function"
-        raise ConfigurationError(f"{name} must be {wanted}; got {type(value).__name__}", field=name)
+        expectation = "a plain function, not an async one" if callable(value) else "a function"
+        raise ConfigurationError(f"{name} must be {expectation}; got {type(value).__name__}", field=name)
     return value

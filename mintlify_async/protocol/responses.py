@@ -35,9 +35,9 @@ def response_info(
     assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1, body: bytes = b""
 ) -> ResponseInfo:
     """Return what is known of an answer, with the thread's key masked in its headers."""
-    kept = Headers(headers, assumptions.thread_key_header)
-    named = request_id(assumptions, headers)
-    return ResponseInfo(status=status, headers=kept, request_id=named, attempts=attempts, body=body)
+    safe_names = Headers(headers, assumptions.thread_key_header)
+    id = request_id(assumptions, headers)
+    return ResponseInfo(status=status, headers=safe_names, request_id=id, attempts=attempts, body=body)
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -134,11 +134,11 @@ def status_error(
 ) -> APIStatusError:
     """Return the error for *answer*, which is not a success."""
     body = mask_text(answer.text)
-    said = server_words(body)
+    words = server_words(body)
     hint = _hint(call, answer)
     message = f"{call.operation}: {answer.status}"
     message += f" ({hint})" if hint else ""
-    message += f": {said}" if said else ""
+    message += f": {words}" if words else ""
     if answer.status == 429 and retry_after is not None:
         message += f"; retry after {retry_after:g} s"
     return status_error_class(answer.status)(

@@ -220,8 +220,8 @@ class Quota:
             StateError: The store cannot be reached.
         """
         gate = gate_of(operation, scope, self.limits, address=self._address)
-        known = retry_after is not None and 0 < retry_after < math.inf
-        seconds = min(retry_after or 0.0, LONGEST_BLOCK) if known else None
+        is_usable = retry_after is not None and 0 < retry_after < math.inf
+        seconds = min(retry_after or 0.0, LONGEST_BLOCK) if is_usable else None
         while True:
             snapshot = await self.store.read([gate.block, gate.pause])
             pause = _pause(gate, snapshot, seconds)
@@ -321,8 +321,8 @@ def _pause(gate: Gate, snapshot: Snapshot, seconds: float | None) -> float | Non
     """Return how long to block; None when the present block is enough."""
     block, pause = snapshot.records.get(gate.block), snapshot.records.get(gate.pause)
     if seconds is not None:
-        left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
-        return seconds if seconds > left else None
+        seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now
+        return seconds if seconds > seconds_left else None
     if block is not None:  # this refused a call that was sent before the block
         return None
     return FIRST_BLOCK if pause is None else min(2 * float(pause.value), LONGEST_BLOCK)

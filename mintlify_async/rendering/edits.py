@@ -162,9 +162,9 @@ class Edits:
         return self._last.popleft() if self._last else None
 
     async def _until_due(self) -> None:
-        left = self._due - asyncio.get_running_loop().time()
-        if left > 0:
-            await asyncio.sleep(left)
+        seconds_left = self._due - asyncio.get_running_loop().time()
+        if seconds_left > 0:
+            await asyncio.sleep(seconds_left)
 
     async def close(self) -> None:
         """Stop reading and close the reply. Safe to repeat."""

@@ -70,8 +70,8 @@ def extras_markdown(
     if sources is not None:
         blocks.append(_list(sources, _sources(sources_of(message, site=site))))
     if suggestions is not None:
-        found = suggestions_of(message, site=site)
-        blocks.append(_list(suggestions, (f"- {_link(one.title, one.path)}" for one in found)))
+        suggested = suggestions_of(message, site=site)
+        blocks.append(_list(suggestions, (f"- {_link(one.title, one.path)}" for one in suggested)))
     return "\n\n".join(filter(None, blocks))
 
 
@@ -112,4 +112,4 @@ def _plain(text: str) -> str:
 
 def _address(url: str) -> str:
     """Return *url* with the characters percent-encoded that would end a Markdown link."""
-    return _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)

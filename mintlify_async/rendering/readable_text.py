@@ -52,15 +52,15 @@ def shorten(message: Message, characters: int, site: str | None = None) -> Messa
     for at, part in enumerate(message.parts):
         if not isinstance(part, TextPart):
             continue
-        before = message.parts[:at]
+        earlier = message.parts[:at]
 
-        def read(end: int, part: TextPart = part, before: tuple[MessagePart, ...] = before) -> int:
-            cut = evolve(message, parts=(*before, evolve(part, text=part.text[:end])))
-            return len(text_of(cut, site=site))
+        def read(end: int, part: TextPart = part, earlier: tuple[MessagePart, ...] = earlier) -> int:
+            shortened = evolve(message, parts=(*earlier, evolve(part, text=part.text[:end])))
+            return len(text_of(shortened, site=site))
 
         if read(len(part.text)) >= characters:
             end = bisect_left(range(len(part.text) + 1), characters, key=read)
-            return evolve(message, parts=(*before, evolve(part, text=part.text[:end])))
+            return evolve(message, parts=(*earlier, evolve(part, text=part.text[:end])))
     return message
 
 
@@ -196,22 +196,22 @@ class ReadableText:
         if self._in_line and "\n" not in piece and "\r" not in piece:  # most deltas
             return self._linked(piece)
         *lines, rest = piece.split("\n")
-        shown = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
-        shown.append(self._show(self._rest_of_line(rest)))
-        held = self._blocks.inside or self._apart or bool(self._space)
-        self._in_line = not held and not _MAY_BE_FENCE.match(self._line)
-        return "".join(shown)
+        texts = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
+        texts.append(self._show(self._rest_of_line(rest)))
+        is_holding = self._blocks.inside or self._apart or bool(self._space)
+        self._in_line = not is_holding and not _MAY_BE_FENCE.match(self._line)
+        return "".join(texts)
 
     def end_part(self) -> str:
         """Return the text to show of what was still held back. The next piece begins another part."""
         text = self._rest_of_line("\ufffd") if self._half else ""
         if not self._blocks.hides(self._line):
             text += self._held
-        shown = self._show(text)
+        output = self._show(text)
         if self._links is not None:
-            shown += self._links.close()
+            output += self._links.close()
         self._begin_part()
-        return shown
+        return output
 
     def drop_part(self) -> None:
         """Forget what was held back of a part that is void. The next piece begins another part."""
@@ -236,10 +236,10 @@ class ReadableText:
 
     def _end_line(self) -> str:
         """Return what is left to show of a line that ends, with its end."""
-        held, hidden = self._held, self._blocks.hides(self._line)
+        text, hidden = self._held, self._blocks.hides(self._line)
         self._line = self._held = ""
         if not hidden:
-            return f"{held}\n"
+            return f"{text}\n"
         self._space.clear()
         self._apart = True
         return ""

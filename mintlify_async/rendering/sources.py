@@ -79,14 +79,14 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
         ConfigurationError: *site* is not a whole address.
     """
     check_site(site)
-    found = list(_all_sources(message))
+    sources = list(_all_sources(message))
     whole: dict[str, str] = {}  # by path: the first whole address with it
-    for source in found:
+    for source in sources:
         if source.url and _is_whole(source.url):
             page = source.url.partition("#")[0]
             whole.setdefault(_path(page), page)
     pages: dict[object, _Page] = {}
-    for source in found:
+    for source in sources:
         if source.url is None:
             key = (source.id, source.title, source.filename)
             pages.setdefault(key, _Page(source, None))
@@ -112,9 +112,9 @@ class _Page:
         if not anchor:
             self.title = self.title or source.title
             return
-        known = self.sections.setdefault(anchor, attrs.evolve(source, url=f"{self.address}#{anchor}"))
-        if known.title is None and source.title is not None:
-            self.sections[anchor] = attrs.evolve(known, title=source.title)
+        section = self.sections.setdefault(anchor, attrs.evolve(source, url=f"{self.address}#{anchor}"))
+        if section.title is None and source.title is not None:
+            self.sections[anchor] = attrs.evolve(section, title=source.title)
 
     def source(self) -> AnswerSource:
         titles = [self.title, *(section.title for section in self.sections.values())]

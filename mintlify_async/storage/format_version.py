@@ -5,17 +5,19 @@ from __future__ import annotations
 from ..errors import StateError, printable
 
 
-def unknown_version(what: str, found: object, known: object, *, instead: str = "another file") -> StateError:
+def unknown_version(
+    what: str, version: object, readable: object, *, instead: str = "another file"
+) -> StateError:
     """Return the error for stored data in a form that this version of the package does not read.
 
     Args:
         what: What has the data, with its file or key.
-        found: The version that the data names; None when it names none.
-        known: The version that can be read.
+        version: The version that the data names; None when it names none.
+        readable: The version that can be read.
         instead: Another way out than the package's other version.
     """
-    named = "no format version" if found is None else f"format version {printable(str(found), 20)}"
+    version_text = "no format version" if version is None else f"format version {printable(str(version), 20)}"
     return StateError(
-        f"{what} has {named}, and this version of mintlify-async reads {known}: "
+        f"{what} has {version_text}, and this version of mintlify-async reads {readable}: "
         f"use the mintlify-async that wrote it, or {instead}"
     )

@@ -70,8 +70,8 @@ class MemoryStore(NothingToClose):
         with self._lock:
             now = self._now()
             if not all(self._version(key, now) == name for key, name in expected.items()):
-                written = [key for key, value in changes.items() if value is not None]
-                return bool(written) and all(self._version(key, now) == version for key in written)
+                written_keys = [key for key, value in changes.items() if value is not None]
+                return bool(written_keys) and all(self._version(key, now) == version for key in written_keys)
             end = inf if keep is None else now + keep
             for key, value in changes.items():
                 if value is None:
@@ -96,14 +96,14 @@ class MemoryStore(NothingToClose):
             now = self._now()
             entry = self._entry(block, now)
             logs = [self._log(window, now) for window in windows]
-            taken = slot is not None and bool(logs) and all(slot in log for log in logs)
+            is_taken = slot is not None and bool(logs) and all(slot in log for log in logs)
             full = any(len(log) >= window.amount for log, window in zip(logs, windows, strict=True))
             if slot is not None and entry is None and not full:
-                taken = True
+                is_taken = True
                 for log in logs:
                     log.setdefault(slot, now)
             return TakeResult(
-                taken=taken,
+                taken=is_taken,
                 blocked=0.0 if entry is None else entry.end - now,
                 usage=tuple(_usage(log, window, now) for log, window in zip(logs, windows, strict=True)),
             )

@@ -93,8 +93,8 @@ class SQLiteStore(NothingToClose):
             now = dates.now()
             db.execute("DELETE FROM records WHERE ends <= ?", (now - DELETE_AFTER,))
             if not all(_version(db, key, now) == name for key, name in expected.items()):
-                written = [key for key, value in changes.items() if value is not None]
-                return bool(written) and all(_version(db, key, now) == version for key in written)
+                written_keys = [key for key, value in changes.items() if value is not None]
+                return bool(written_keys) and all(_version(db, key, now) == version for key in written_keys)
             ends = None if keep is None else now + keep
             for key, value in changes.items():
                 if value is None:
@@ -124,12 +124,12 @@ class SQLiteStore(NothingToClose):
             ends = db.execute(f"SELECT ends FROM records WHERE key = ? AND {_LIVE}", (block, now)).fetchone()
             blocked = 0.0 if ends is None else math.inf if ends[0] is None else ends[0] - now
             logs = [_usage(db, window, now) for window in windows]
-            taken = slot is not None and bool(windows) and all(_has(db, w, slot) for w in windows)
+            is_taken = slot is not None and bool(windows) and all(_has(db, w, slot) for w in windows)
             if slot is not None and not blocked and all(usage.opens_in == 0 for usage in logs):
-                taken = True
+                is_taken = True
                 db.executemany(_SLOT, [(window.key, slot, now) for window in windows])
                 logs = [_usage(db, window, now) for window in windows]
-            return TakeResult(taken=taken, blocked=blocked, usage=tuple(logs))
+            return TakeResult(taken=is_taken, blocked=blocked, usage=tuple(logs))
 
         return await self._file.run(step)
 
@@ -160,10 +160,10 @@ def _has(db: sqlite3.Connection, window: Window, slot: str) -> bool:
 
 def _usage(db: sqlite3.Connection, window: Window, now: float) -> Usage:
     db.execute("DELETE FROM slots WHERE log = ? AND at <= ?", (window.key, now - window.seconds))
-    (used,) = db.execute("SELECT count(*) FROM slots WHERE log = ?", (window.key,)).fetchone()
+    (count,) = db.execute("SELECT count(*) FROM slots WHERE log = ?", (window.key,)).fetchone()
     opens_in = 0.0
-    if used >= window.amount:
+    if count >= window.amount:
         question = "SELECT at FROM slots WHERE log = ? ORDER BY at LIMIT 1 OFFSET ?"
-        (oldest,) = db.execute(question, (window.key, used - window.amount)).fetchone()
+        (oldest,) = db.execute(question, (window.key, count - window.amount)).fetchone()
         opens_in = oldest + window.seconds - now
-    return Usage(used=used, opens_in=opens_in)
+    return Usage(used=count, opens_in=opens_in)

@@ -255,7 +255,7 @@ async def main():
         before = chat.contents
         question = [Message.user(str(before.end) + " " * 60_000)]
         answer = Message(id=f"a{before.end}", role="assistant")
-        await chat.save(before.with_turn(question, answer, None), changed=before.end)
+        await chat.save(before.with_turn(question, answer, None), first_changed=before.end)
         print(chat.contents.end, flush=True)
 
 asyncio.run(main())
