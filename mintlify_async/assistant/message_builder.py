@@ -37,6 +37,8 @@ _ToolEvent: TypeAlias = (
     | ev.ToolOutputError
 )
 
+_EMPTY: Final = msg.Message(id="", role="assistant")
+
 _ONE_PART_EVENTS: Final[Mapping[type[object], Callable[..., msg.MessagePart]]] = {
     ev.SourceUrl: msg.SourceUrlPart,
     ev.SourceDocument: msg.SourceDocumentPart,
@@ -106,7 +108,7 @@ class MessageBuilder:
     """
 
     def __init__(self, message: msg.Message | None = None) -> None:
-        base = message or msg.Message(id="", role="assistant")
+        base = message or _EMPTY
         self._base = base
         self._id = base.id
         self.open_texts: dict[str, _OpenText] = {}

@@ -71,7 +71,7 @@ class LiveResponse:
         self._timeouts = timeouts
         self._since = started  # when the present silence began
         self._events = 0
-        self._quiet: float | None = None  # the limit on silence after the announced end
+        self._silence = "first_event", timeouts.first_event  # the phase, and its longest silence
         self._total_at = inf if total_at is None else total_at
         self._failure: MintlifyError | None = None
         self._alarm: tuple[float, asyncio.Handle] | None = None  # when it goes off
@@ -116,27 +116,18 @@ class LiveResponse:
     def _start_wait(self, events: int, grace: Grace | None) -> None:
         """Move the limit for the next read, and see that the alarm is not later."""
         now = self._loop.time()
-        comments_count = self._timeouts.comments_are_activity and grace is None
-        if events != self._events or (comments_count and events):
+        if grace is not None:
+            self._silence = "idle", grace.quiet
+            self._total_at = min(self._total_at, now + grace.total)
+        elif events and not self._events:
+            self._silence = "idle", self._timeouts.idle or inf
+        if events != self._events or (events and grace is None and self._timeouts.comments_are_activity):
             self._since = now
         self._events = events
-        if grace is not None:
-            self._quiet = grace.quiet
-            self._total_at = min(self._total_at, now + grace.total)
-        self._set_alarm(self._limit()[0])
+        self._set_alarm()
 
-    def _limit(self) -> tuple[float, str, float]:
-        """Return when the present wait is over, and the phase and the seconds of that limit."""
-        if self._quiet is not None:
-            phase, seconds = "idle", self._quiet
-        elif self._events:
-            phase, seconds = "idle", self._timeouts.idle or inf
-        else:
-            phase, seconds = "first_event", self._timeouts.first_event
-        total = (self._total_at, "total", self._timeouts.total or 0.0)
-        return min((self._since + seconds, phase, seconds), total)
-
-    def _set_alarm(self, due: float) -> None:
+    def _set_alarm(self) -> None:
+        due = min(self._since + self._silence[1], self._total_at)
         if due == inf or (self._alarm is not None and self._alarm[0] <= due):
             return
         if self._alarm is not None:
@@ -151,11 +142,14 @@ class LiveResponse:
             self._loop.call_soon(self._time_came, passes - 1)
             return
         self._alarm = None
-        due, phase, seconds = self._limit()
-        if self._loop.time() < due:
+        now, (phase, seconds) = self._loop.time(), self._silence
+        if self._total_at <= now:
+            phase, seconds = "total", self._timeouts.total or 0.0
+        elif now < self._since + seconds:
             if self.pending:
-                self._set_alarm(due)
-        elif self.pending or phase == "total":
+                self._set_alarm()
+            return
+        if self.pending or phase == "total":
             text = f"ask: {_WORDS[phase]} {seconds:g} s ({phase} timeout)"
             self._fail(APITimeoutError(text, phase=phase, seconds=seconds, operation="ask"))
 

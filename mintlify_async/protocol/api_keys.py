@@ -137,9 +137,11 @@ class Key:
         return value
 
     def _check_kind_of(self, value: object) -> Secret:
+        if self._checked and value == self._checked:
+            return self._checked
         key = self._check_characters(value)
         prefixes = {"admin": self._assumptions.admin_key_prefix}
-        if key == self._checked or not prefixes.get(self._kind, self._assumptions.assistant_key_prefix):
+        if not prefixes.get(self._kind, self._assumptions.assistant_key_prefix):
             return key
         kind = self._assumptions.kind_of_key(key)
         if kind in (self._kind, "unknown"):

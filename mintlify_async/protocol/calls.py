@@ -310,8 +310,8 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
         ConfigurationError: An argument is invalid, or there is no domain.
         TypeError: There is no such option.
     """
-    if unknown := options.keys() - _ASK_OPTIONS:
-        name = printable(repr(min(unknown)), 40)
+    if not _ASK_OPTIONS.issuperset(options):
+        name = printable(repr(min(options.keys() - _ASK_OPTIONS)), 40)
         raise TypeError(f"ask() has no option {name}; it takes {', '.join(sorted(_ASK_OPTIONS))}")
     domain, fp = defaults.asked_domain(options.get("domain")), options.get("fp")
     thread = check_thread(options.get("thread"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 __all__ = ["TimeLimit"]
 
@@ -18,7 +18,7 @@ PASSES = 4
 
 
 class TimeLimit:
-    """An ``asyncio.timeout`` whose time comes after a further look at the sockets, and that a task can end.
+    """As ``asyncio.timeout``, but its time comes after a further look at the sockets, and a task can end it.
 
     The block raises ``TimeoutError`` when the loop's time has reached *at*, or after :meth:`end`. Enter it
     once, and never hold it across a ``yield``::
@@ -33,29 +33,37 @@ class TimeLimit:
         ended: Whether :meth:`end` ended the block.
     """
 
-    __slots__ = ("_at", "_handle", "_loop", "_timeout", "ended")
+    __slots__ = ("_at", "_cancelled", "_cancelling", "_handle", "_loop", "_task", "ended")
 
     def __init__(self, at: float | None = None) -> None:
         self._at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
-        self._timeout: asyncio.Timeout | None = None  # while the block runs
+        self._task: asyncio.Task[Any] | None = None  # while the block runs
+        self._cancelling = 0  # requests to cancel the task that are older than the block
+        self._cancelled = False  # by this limit
         self._handle: asyncio.Handle | None = None
         self.ended = False
 
     async def __aenter__(self) -> Self:
-        self._timeout = await asyncio.timeout(0 if self.ended else None).__aenter__()
-        if self._at < math.inf:
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        self._cancelling = self._task.cancelling()
+        if self.ended:
+            self.end()
+        elif self._at < math.inf:
             self._handle = self._loop.call_at(self._at, self._look_again, PASSES)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        timeout, self._timeout = self._timeout, None
+        task, self._task = self._task, None
         if self._handle is not None:
             self._handle.cancel()
-        if timeout is not None:
-            await timeout.__aexit__(kind, error, trace)
+        if not self._cancelled or task is None:
+            return
+        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
     @property
     def over(self) -> bool:
@@ -65,15 +73,16 @@ class TimeLimit:
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop; harmless when it is over."""
         self.ended = True
-        self._end_now()
+        if self._task is not None and not self._cancelled:
+            if self._handle is not None:
+                self._handle.cancel()
+            # In the next turn: a step that has its result already ends well.
+            self._handle = self._loop.call_soon(self._look_again, 0)
 
     def _look_again(self, passes: int) -> None:
         # Each turn of the loop reads what has arrived before it calls what is due.
         if passes:
             self._handle = self._loop.call_soon(self._look_again, passes - 1)
-        else:
-            self._end_now()
-
-    def _end_now(self) -> None:
-        if self._timeout is not None and not self._timeout.expired():
-            self._timeout.reschedule(self._loop.time())
+        elif self._task is not None:
+            self._cancelled = True
+            self._task.cancel()
