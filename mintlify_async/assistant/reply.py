@@ -377,7 +377,7 @@ class Reply(Extras, AsyncOnly):
             while self._state == "open":
                 event = stream.next_event()
                 if event is not None:
-                    if stream.events_seen == 1 and self._observation is not None:
+                    if self._observation is not None and stream.events_seen == 1:
                         self._observation.event("first_event", {})
                     if self._turn is not None and isinstance(event, Finish):
                         await self._save(self._turn, event)

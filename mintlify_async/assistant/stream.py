@@ -164,9 +164,10 @@ class MessageStream:
             return
         if not self._decoder.data_seen:
             self._head += data[: _HEAD_BYTES - len(self._head)]  # in case it is not an event stream
-        room = max(0, MAX_REPLY_BYTES - self._size)
         self._size += len(data)
-        self._queue.extend(self._decoder.feed(data[:room]))
+        if (excess := self._size - MAX_REPLY_BYTES) > 0:
+            data = data[:-excess]
+        self._queue.extend(self._decoder.feed(data))
 
     def feed_eof(self, cause: Exception | None = None) -> None:
         """End the body; *cause* is what cut it, or None if it ended properly."""
@@ -239,8 +240,8 @@ class MessageStream:
 
     def _at_rest(self) -> None:
         """Decide how to go on when every complete event was taken."""
-        error = self._ends.get("error")
-        if isinstance(error, ErrorEvent) and len(self._ends) == 1:
+        error = self._ends.get("error") if len(self._ends) == 1 else None
+        if isinstance(error, ErrorEvent):
             words = printable(error.error_text) or "it did not say why"
             self._fail(AssistantError(f"the assistant failed: {words}", error_text=error.error_text))
         problem: MintlifyError | None = None

@@ -238,9 +238,10 @@ class _Attempts(Generic[T]):
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
         """Wait for what an attempt needs: *pause*, the key, a slot. Closing the session ends the waiting."""
-        key = self.http.keys[self.call.key_kind].check()
-        if key is not None and self.error is None and self._quota() is None:
-            return key, None  # there is nothing to wait for
+        text = self.http.keys[self.call.key_kind].check()
+        counted = self.http.quota is not None and self.call.operation != "get_job"
+        if text is not None and self.error is None and not counted:
+            return text, None  # there is nothing to wait for
         cancelled = cancel_requests()
         slot: Lease | None = None
         try:
@@ -282,13 +283,9 @@ class _Attempts(Generic[T]):
             operation=self.call.operation,
         )
 
-    def _quota(self) -> Quota | None:
-        """Return the quota that counts this call, or None."""
-        return None if self.call.operation == "get_job" else self.http.quota
-
     async def _slot(self, key: Secret) -> Lease | None:
-        quota = self._quota()
-        if quota is None:
+        quota = self.http.quota
+        if quota is None or self.call.operation == "get_job":
             return None
         limits = [at for at in (self.deadline, self.last_start) if at is not None]
         deadline = min(limits, default=None)
@@ -326,8 +323,8 @@ class _Attempts(Generic[T]):
 
     async def _block(self, answer: LiveResponse | WholeResponse) -> None:
         """Stop the calls that share the limit, after a 429."""
-        quota = self._quota()
-        if quota is None:
+        quota = self.http.quota
+        if quota is None or self.call.operation == "get_job":
             return
         wait = retry_after_seconds(answer.headers, dates.now())
         try:

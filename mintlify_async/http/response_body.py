@@ -124,15 +124,15 @@ class LiveResponse:
         if events != self._events or (events and grace is None and self._timeouts.comments_are_activity):
             self._since = now
         self._events = events
-        self._set_alarm()
-
-    def _set_alarm(self) -> None:
         due = min(self._since + self._silence[1], self._total_at)
-        if due == inf or (self._alarm is not None and self._alarm[0] <= due):
-            return
+        if self._alarm is None or due < self._alarm[0]:
+            self._set_alarm(due)
+
+    def _set_alarm(self, due: float) -> None:
         if self._alarm is not None:
             self._alarm[1].cancel()
-        self._alarm = due, self._loop.call_at(due, self._time_came, PASSES)
+        if due < inf:
+            self._alarm = due, self._loop.call_at(due, self._time_came, PASSES)
 
     def _time_came(self, passes: int) -> None:
         """Give up when the limit has passed; else set the alarm again, if a task is reading."""
@@ -147,7 +147,7 @@ class LiveResponse:
             phase, seconds = "total", self._timeouts.total or 0.0
         elif now < self._since + seconds:
             if self.pending:
-                self._set_alarm()
+                self._set_alarm(min(self._since + seconds, self._total_at))
             return
         if self.pending or phase == "total":
             text = f"ask: {_WORDS[phase]} {seconds:g} s ({phase} timeout)"

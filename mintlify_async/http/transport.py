@@ -8,8 +8,8 @@ import platform
 import socket
 import ssl as ssl_module
 import struct
-from collections.abc import Awaitable, Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Coroutine, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
 
@@ -21,8 +21,9 @@ from attrs import define, field
 from multidict import CIMultiDict
 
 from ..errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
+from ..model.response_info import Headers
 from ..protocol.calls import Call
-from ..protocol.responses import WholeResponse, lower_headers
+from ..protocol.responses import WholeResponse
 from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.limits import TimeLimit
@@ -172,19 +173,10 @@ class Transport:
         """Open nothing yet."""
         log_known_flaw(aiohttp.__version__)
         self._settings = settings
-        self._keep_alive: aiohttp.ClientSession | None = settings.client_session
-        self._one_use: aiohttp.ClientSession | None = settings.client_session
+        self._own_sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether a connection is used once
         self._streams: set[LiveResponse] = set()
         self._limits: set[TimeLimit] = set()  # of what waits here
         self._closed = False
-
-    @contextmanager
-    def _ended_by_close(self, limit: TimeLimit) -> Generator[TimeLimit]:
-        self._limits.add(limit)
-        try:
-            yield limit
-        finally:
-            self._limits.discard(limit)
 
     async def unless_closed(self, step: Awaitable[T]) -> T:
         """Wait for *step*, which sends nothing.
@@ -192,11 +184,10 @@ class Transport:
         Raises:
             StateError: This was closed meanwhile; *step* was cancelled.
         """
-        limit = TimeLimit()
+        limit = TimeLimit(among=self._limits)
         try:
-            with self._ended_by_close(limit):
-                async with limit:
-                    return await step
+            async with limit:
+                return await step
         except TimeoutError:
             if not limit.ended:
                 raise
@@ -253,26 +244,25 @@ class Transport:
     ) -> aiohttp.ClientResponse:
         """Send *call* and return the response when its headers have arrived."""
         session = self._session(call, fresh=fresh)
-        block = TimeLimit(limit.at)
+        block = TimeLimit(limit.at, self._limits)
         body = RequestBody(call.body, sending, block) if call.body is not None else None
         headers = self._headers(call, key)
         try:
-            with self._ended_by_close(block):
-                async with block:
-                    exchange: Awaitable[aiohttp.ClientResponse] = session.request(
-                        call.method,
-                        _url(self._settings.base_url, call.path),
-                        data=body,
-                        headers=headers,
-                        allow_redirects=False,
-                        raise_for_status=False,
-                        proxy=self._settings.proxy,
-                        ssl=self._settings.ssl or True,
-                        timeout=_connect_timeout(call.timeouts.connect),
-                    )
-                    if self._settings.recorder is not None:
-                        exchange = _recorded(self._settings.recorder.begin(call, headers), exchange)
-                    response = await exchange
+            async with block:
+                exchange: Awaitable[aiohttp.ClientResponse] = session.request(
+                    call.method,
+                    _url(self._settings.base_url, call.path),
+                    data=body,
+                    headers=headers,
+                    allow_redirects=False,
+                    raise_for_status=False,
+                    proxy=self._settings.proxy,
+                    ssl=self._settings.ssl or True,
+                    timeout=_connect_timeout(call.timeouts.connect),
+                )
+                if self._settings.recorder is not None:
+                    exchange = _recorded(self._settings.recorder.begin(call, headers), exchange)
+                response = await exchange
         except FOREIGN_ERRORS as error:
             failure = self._failure(error, call, limit, sending)
             cause = None if failure is sending.failure else summarize(error)
@@ -321,13 +311,11 @@ class Transport:
             raise session_closed(call.operation)
         if self._settings.client_session is not None:
             _check_loop(self._settings.client_session, call)
-        if call.is_agent_post or fresh:
-            if self._one_use is None:
-                self._one_use = self._new_session(force_close=True)
-            return self._one_use
-        if self._keep_alive is None:
-            self._keep_alive = self._new_session(force_close=False)
-        return self._keep_alive
+            return self._settings.client_session
+        once = call.is_agent_post or fresh
+        if once not in self._own_sessions:
+            self._own_sessions[once] = self._new_session(force_close=once)
+        return self._own_sessions[once]
 
     def _new_session(self, *, force_close: bool) -> aiohttp.ClientSession:
         # limit=0: with aiohttp's default the 101st stream would wait in silence.
@@ -347,48 +335,50 @@ class Transport:
     async def _success(
         self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit
     ) -> WholeResponse:
+        block = TimeLimit(limit.at, self._limits)
+        body, cause = await self._read(response, ANSWER_MAX_BYTES, block)
+        if cause is None and len(body) <= ANSWER_MAX_BYTES:
+            return WholeResponse(response.status, response.headers, body)
         failure: MintlifyError
-        cause: CauseSummary | None = None
-        pieces: list[bytes] = []
-        try:
-            with self._ended_by_close(TimeLimit(limit.at)) as block:
-                async with block:
-                    whole = await _read_up_to(response.content, ANSWER_MAX_BYTES, pieces)
-            if whole:
-                return WholeResponse(response.status, response.headers, b"".join(pieces))
+        if self._closed:
+            failure = closed_here(call.operation, "maybe")
+        elif cause is None:
             failure = UnexpectedResponseError(
                 f"{call.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
                 excerpt="",  # the beginning of so large an answer explains nothing
                 status=response.status,
-                headers=lower_headers(response.headers),
+                headers=dict(Headers(response.headers)),
             )
-        except TimeoutError as error:
+        elif block.over:
             failure = timed_out(call.operation, limit.phase, limit.seconds, "maybe")
-            cause = summarize(error)
-        except FOREIGN_ERRORS as error:
+        else:
             failure = cut_short(call.operation, response.status)
-            cause = summarize(error)
-        finally:
-            response.close()
-        if self._closed:
-            failure = closed_here(call.operation, "maybe")
         raise failure from cause
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: AttemptLimit) -> WholeResponse:
         # Wait two seconds for the text of a refusal; without it, the status is still reported.
-        pieces: list[bytes] = []
         until = asyncio.get_running_loop().time() + ERROR_SECONDS
-        until = until if limit.at is None else min(until, limit.at)
+        block = TimeLimit(until if limit.at is None else min(until, limit.at), self._limits)
+        body, _ = await self._read(response, ERROR_MAX_BYTES, block)
+        return WholeResponse(response.status, response.headers, body[:ERROR_MAX_BYTES])
+
+    async def _read(
+        self, response: aiohttp.ClientResponse, most: int, block: TimeLimit
+    ) -> tuple[bytes, CauseSummary | None]:
+        """Return about *most* bytes of a body, or what came until *block* ended, and why no more came."""
+        pieces: list[bytes] = []
+        size = 0
+        cause: CauseSummary | None = None
         try:
-            with self._ended_by_close(TimeLimit(until)) as block:
-                async with block:
-                    await _read_up_to(response.content, ERROR_MAX_BYTES, pieces)
+            async with block:
+                while size <= most and (data := await response.content.readany()):
+                    pieces.append(data)
+                    size += len(data)
         except FOREIGN_ERRORS as error:
-            summarize(error)
+            cause = summarize(error)
         finally:
             response.close()
-        body = b"".join(pieces)[:ERROR_MAX_BYTES]
-        return WholeResponse(response.status, response.headers, body)
+        return b"".join(pieces), cause
 
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
@@ -412,10 +402,8 @@ class Transport:
                 _close_connector(connector)
 
     def _take_own_sessions(self) -> list[aiohttp.ClientSession]:
-        borrowed = self._settings.client_session
-        own = [s for s in (self._keep_alive, self._one_use) if s is not None and s is not borrowed]
-        self._keep_alive = self._one_use = borrowed
-        return own
+        own, self._own_sessions = self._own_sessions, {}
+        return list(own.values())
 
 
 async def _recorded(tape: RequestTape, exchange: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
@@ -435,18 +423,6 @@ def _url(base_url: str, path: str) -> yarl.URL:
 def _connect_timeout(seconds: float) -> aiohttp.ClientTimeout:
     """Return aiohttp's own limits: one on connecting; the others are measured here."""
     return aiohttp.ClientTimeout(total=None, connect=min(seconds, LONGEST_CONNECT))
-
-
-async def _read_up_to(content: aiohttp.StreamReader, limit: int, pieces: list[bytes]) -> bool:
-    """Read at most about *limit* decoded bytes into *pieces*; return whether that was the whole body."""
-    size = 0
-    while size <= limit:
-        data = await content.readany()
-        if not data:
-            return True
-        pieces.append(data)
-        size += len(data)
-    return False
 
 
 def _check_loop(borrowed: aiohttp.ClientSession, call: Call) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import attrs
@@ -15,45 +14,29 @@ from .wire_value import UNCOMPARED, WireValue
 _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization", "proxy-authorization"})
 
 
-@lru_cache(maxsize=256)  # a service's answers have few sets of names
-def _places(names: tuple[str, ...], hidden: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return *names* in lower case, each once, and where the value of each stands; -1 where it is masked."""
-    places: dict[str, int] = {}
-    for place, name in enumerate(names):
-        lower = name.lower()
-        places.setdefault(lower, -1 if lower in _HIDDEN_HEADERS or lower == hidden else place)
-    return tuple(places), tuple(places.values())
-
-
-@lru_cache(maxsize=256)  # not sys.intern: its table would grow with every request id
-def _one_of_equals(text: str) -> str:
-    return text
-
-
 class Headers(Mapping[str, str]):
     """The headers of a response: read-only, looked up in any case; of a repeated one, the first.
 
     ``X-Thread-Key``, the header named *hidden* and cookies are masked.
     """
 
-    __slots__ = ("_names", "_values")  # two tuples are half as large as a dict
+    __slots__ = ("_fields",)
 
     def __init__(self, headers: Mapping[str, str] | None = None, hidden: str = "") -> None:
-        sent: Mapping[str, str] = {} if headers is None else headers
-        self._names, places = _places(tuple(sent), hidden)
-        values = tuple(sent.values())
-        # Thousands of jobs that are waited for have mostly the same values. With one object for equal ones,
-        # and one tuple of names for all, a job and its headers take 810 bytes instead of 1,290.
-        self._values = tuple([MASK if place < 0 else _one_of_equals(values[place]) for place in places])
+        self._fields: dict[str, str] = {}
+        for name, text in ({} if headers is None else headers).items():
+            lower = name.lower()
+            masked = lower == hidden or lower in _HIDDEN_HEADERS
+            self._fields.setdefault(lower, MASK if masked else text)
 
     def __getitem__(self, name: str) -> str:
-        return dict(zip(self._names, self._values, strict=True))[name.lower()]
+        return self._fields[name.lower()]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._fields)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._fields)
 
     def __repr__(self) -> str:
         return f"Headers({dict(self)!r})"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -346,8 +346,7 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
         if extra and "extra" in names:
             values[_inside("extra")] = mask_keys(extra)
         if "nulls" in names:
-            nulls = tuple([wire for wire, sent in content.items() if sent is None])
-            values[_inside("nulls")] = _one_of_equals(nulls)
+            values[_inside("nulls")] = tuple([wire for wire, sent in content.items() if sent is None])
         return values
 
     def read(content: Any, _: object, given: Mapping[str, Any] = EMPTY) -> Any:
@@ -380,10 +379,6 @@ def _problem_of(field: _Field, hook: _Hook, content: Mapping[str, Any]) -> str |
     except DecodeProblem as problem:
         return f".{field.wire}{problem}"
     return None
-
-
-# Thousands of jobs that are waited for have the same fields null.
-_one_of_equals: Final = lru_cache(maxsize=256)(tuple[str, ...])
 
 
 def _names(cls: type[Any]) -> list[str]:

@@ -49,11 +49,8 @@ def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def safe_headers(assumptions: Assumptions, headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with names in lower case and the thread's key masked."""
-    lowered = lower_headers(headers)
-    if assumptions.thread_key_header in lowered:
-        lowered[assumptions.thread_key_header] = "****"
-    return lowered
+    """Return *headers* with names in lower case, and with the thread's key and cookies masked."""
+    return dict(Headers(headers, assumptions.thread_key_header))
 
 
 def request_id(assumptions: Assumptions, headers: Mapping[str, str]) -> str | None:

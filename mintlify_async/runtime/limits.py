@@ -28,14 +28,16 @@ class TimeLimit:
 
     Args:
         at: When the block ends, by the running loop's time; None and infinity mean never.
+        among: Holds the limit while its block runs, for code that ends all of them.
 
     Attributes:
         ended: Whether :meth:`end` ended the block.
     """
 
-    __slots__ = ("_at", "_cancelled", "_cancelling", "_handle", "_loop", "_task", "ended")
+    __slots__ = ("_among", "_at", "_cancelled", "_cancelling", "_handle", "_loop", "_task", "ended")
 
-    def __init__(self, at: float | None = None) -> None:
+    def __init__(self, at: float | None = None, among: set[TimeLimit] | None = None) -> None:
+        self._among = among
         self._at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = None  # while the block runs
@@ -48,6 +50,8 @@ class TimeLimit:
         self._task = asyncio.current_task()
         assert self._task is not None
         self._cancelling = self._task.cancelling()
+        if self._among is not None:
+            self._among.add(self)
         if self.ended:
             self.end()
         elif self._at < math.inf:
@@ -58,6 +62,8 @@ class TimeLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
+        if self._among is not None:
+            self._among.discard(self)
         if self._handle is not None:
             self._handle.cancel()
         if not self._cancelled or task is None:
