@@ -19,7 +19,7 @@ from ..messages import Message, Question
 from ..model.json_text import as_object
 from ..model.number_checks import check_number
 from ..model.thread import Thread
-from ..protocol.argument_checks import check_messages, check_thread
+from ..protocol.argument_checks import ANONYMOUS, check_messages, check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
 from ..storage import Store, check_store
 from .history import Contents, messages_to_send
@@ -37,10 +37,6 @@ class MakesConversations(Protocol):
     def conversation(self, *args: Any, **settings: Any) -> Conversation:
         """Return a new conversation."""
         ...
-
-
-ANONYMOUS = "anonymous"
-"""The ``fp`` of users who have none of their own."""
 
 
 def _check_store(store: Store | None) -> Store | None:

@@ -16,7 +16,7 @@ from ..model.question import ContextItem, SearchFilter
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
-__all__ = ["CURRENT_PATH_MAX_CHARACTERS", "check_identifier"]
+__all__ = ["ANONYMOUS", "CURRENT_PATH_MAX_CHARACTERS", "check_identifier"]
 
 # Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
 ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`
@@ -179,7 +179,7 @@ def check_page_size(value: object) -> float:
 
 
 def check_current_path(value: object) -> str:
-    """Return *value* when it is a page's path of at most 200 characters (interface 2.3)."""
+    """Return *value* when it is a page's path that is short enough (interface 2.3)."""
     if not isinstance(value, str):
         raise ConfigurationError(
             f"current_path must be a string; got {type(value).__name__}", field="current_path"

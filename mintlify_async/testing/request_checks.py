@@ -8,10 +8,10 @@ from typing import Any, Final
 from attrs import frozen
 
 from ..model.json_text import as_object
+from ..protocol.argument_checks import CURRENT_PATH_MAX_CHARACTERS
 
 ROLES: Final = ("system", "assistant", "user")
 CONTEXT_TYPES: Final = ("code", "textSelection")
-CURRENT_PATH_CHARACTERS: Final = 200
 
 _KINDS: Final[Mapping[str, Any]] = {
     "a string": (str,),
@@ -90,6 +90,6 @@ def ask_mistakes(body: Mapping[str, Any]) -> list[str]:
         item.check("value", "a string", required=True)
         item.check("path", "a string")
         item.check("elementId", "a string")
-    if len(top.check("currentPath", "a string") or "") > CURRENT_PATH_CHARACTERS:
-        top.refuse(f"currentPath must be at most {CURRENT_PATH_CHARACTERS} characters")
+    if len(top.check("currentPath", "a string") or "") > CURRENT_PATH_MAX_CHARACTERS:
+        top.refuse(f"currentPath must be at most {CURRENT_PATH_MAX_CHARACTERS} characters")
     return top.mistakes
