@@ -13,7 +13,7 @@ import pytest
 from aioresponses import aioresponses
 from hypothesis import HealthCheck, settings
 
-from mintlify_async.testing import LocalService, docs_search
+from mintlify_async.testing import LocalService, docs_index
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support import (
     aioresponses_bridge,
@@ -30,7 +30,7 @@ settings.load_profile("untimed")
 
 # Tests look at what the local service answers, so they must not depend on the site's text. What is
 # tested about the site itself names its folder, or runs a process of its own.
-docs_search.DEFAULT_DOCS = Path(__file__).parent / "support" / "pages"
+docs_index.DEFAULT_DOCS = Path(__file__).parent / "support" / "pages"
 
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""

@@ -26,8 +26,9 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
         cors=True if options.cors == "*" else options.cors or False,
         answers=style,
         life=JobLife(seconds=options.job_seconds) if options.job_seconds else None,
-        replay=options.replay,
     )
+    if options.replay:
+        service.replay(options.replay)
     if not options.quiet:
         service.observer = lambda request: terminal.note(_line(request))
     try:

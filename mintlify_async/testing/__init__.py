@@ -17,17 +17,17 @@ from typing import Any
 
 _NAMES_BY_MODULE = {
     "assistant_answers": ("AnswerStyle",),
-    "docs_search": ("DEFAULT_DOCS", "DocsIndex"),
+    "customers": ("Customer",),
+    "docs_index": ("DocsIndex",),
     "faults": (
         *("BrokenChunking", "BrokenGzip", "Close", "Cut", "Drip", "Endless", "Fault", "GzipBomb"),
         *("HalfHead", "NoAnswer", "Raw", "Reset", "Stall", "TlsAlert", "WrongLength"),
     ),
     "http_answer": ("Answer", "Pause"),
-    "local_jobs": ("JobLife", "LocalJob", "ProposedEdit"),
+    "local_jobs": ("JobLife", "LocalJob"),
     "local_service": ("LocalService",),
     "local_threads": ("LocalThread", "ThreadStyle"),
     "loop_time": ("VirtualTime", "virtual_time"),
-    "operations": ("Keys",),
     "rate_limits": ("Limits",),
     "raw_connection": ("RawWire",),
     "recorder": ("Recorder",),

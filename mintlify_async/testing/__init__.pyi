@@ -2,8 +2,8 @@
 
 from . import faults as faults
 from .assistant_answers import AnswerStyle as AnswerStyle
-from .docs_search import DEFAULT_DOCS as DEFAULT_DOCS
-from .docs_search import DocsIndex as DocsIndex
+from .customers import Customer as Customer
+from .docs_index import DocsIndex as DocsIndex
 from .faults import BrokenChunking as BrokenChunking
 from .faults import BrokenGzip as BrokenGzip
 from .faults import Close as Close
@@ -23,13 +23,11 @@ from .http_answer import Answer as Answer
 from .http_answer import Pause as Pause
 from .local_jobs import JobLife as JobLife
 from .local_jobs import LocalJob as LocalJob
-from .local_jobs import ProposedEdit as ProposedEdit
 from .local_service import LocalService as LocalService
 from .local_threads import LocalThread as LocalThread
 from .local_threads import ThreadStyle as ThreadStyle
 from .loop_time import VirtualTime as VirtualTime
 from .loop_time import virtual_time as virtual_time
-from .operations import Keys as Keys
 from .rate_limits import Limits as Limits
 from .raw_connection import RawWire as RawWire
 from .recorder import Recorder as Recorder

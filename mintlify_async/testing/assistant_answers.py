@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from .docs_pages import Section
+from .local_threads import ThreadStyle
 
 Event = dict[str, Any]
 
@@ -35,6 +36,7 @@ class AnswerStyle:
         tool_result_bytes: The least size of the search result; those of the real service have 50 to 100 KB.
         pause: Seconds between two events.
         site: The beginning of the sources' addresses.
+        thread: Where answers name their thread.
     """
 
     reasoning: bool = False
@@ -42,6 +44,7 @@ class AnswerStyle:
     tool_result_bytes: int = 0
     pause: float = 0.0
     site: str = "https://docs.example"
+    thread: ThreadStyle = field(factory=ThreadStyle)
 
 
 @frozen(kw_only=True)

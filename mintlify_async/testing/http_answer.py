@@ -113,6 +113,13 @@ def json_answer(status: int, document: object, headers: Mapping[str, str] | None
     return Answer(status=status, headers=merge_headers(own, headers or {}), body=body)
 
 
+def too_many_requests(headers: Mapping[str, str] | None = None) -> Answer:
+    """Return a 429 as the service sends it: plain text, and headers that say when to come again."""
+    own = {"Content-Type": "text/plain; charset=utf-8"}
+    body = (b"Too many requests, please try again later.",)
+    return Answer(status=429, headers=merge_headers(own, headers or {}), body=body)
+
+
 def encode_event(event: Mapping[str, Any] | Event) -> bytes:
     """Return one server-sent event in the format of the AI SDK's servers."""
     wire = event.to_wire() if isinstance(event, Event) else event

@@ -1,12 +1,10 @@
-"""Agent jobs of the local service: their status follows the loop's time, and they propose an edit."""
+"""Agent jobs of the local service: their status follows the loop's time."""
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import random
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,8 +12,6 @@ from attrs import define, evolve, field, frozen
 
 from ..model.number_checks import check_seconds
 from ..runtime.dates import now as date_now
-from .docs_pages import Page
-from .docs_search import DocsIndex
 
 ENDED = frozenset({"completed", "failed", "archived"})
 
@@ -90,32 +86,6 @@ class JobLife:
         return self.outcome
 
 
-@frozen(kw_only=True)
-class ProposedEdit:
-    """The change that a job proposes in one page; nothing is written to the folder.
-
-    Attributes:
-        file: The file, as a path inside the folder.
-        before: Its text before the change.
-        after: Its text after the change.
-    """
-
-    file: str
-    before: str
-    after: str
-
-    @property
-    def diff(self) -> str:
-        """The change as a unified diff."""
-        lines = difflib.unified_diff(
-            self.before.splitlines(keepends=True),
-            self.after.splitlines(keepends=True),
-            f"a/{self.file}",
-            f"b/{self.file}",
-        )
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
-
-
 @define(kw_only=True)
 class _Turn:
     """One prompt: the first one, or a follow-up."""
@@ -123,7 +93,6 @@ class _Turn:
     prompt: str
     at: float
     life: JobLife
-    edit: ProposedEdit | None
     looks_left: list[str]
     delays: Iterator[float] = field(init=False)
     delay: float = field(init=False)  # how far the next poll is behind
@@ -148,7 +117,7 @@ class LocalJob:
 
     ::
 
-        assert "-The package needs Python 3.11" in service.jobs["job_1"].diff
+        assert service.jobs["job_1"].prompts == ["Fix the typos", "Mention the CLI, too"]
 
     Attributes:
         id: Its id.
@@ -168,16 +137,6 @@ class LocalJob:
     def prompts(self) -> list[str]:
         """The prompts so far: the first one and the follow-ups."""
         return [turn.prompt for turn in self._turns]
-
-    @property
-    def edits(self) -> list[ProposedEdit]:
-        """The changes that the job proposes, one per prompt."""
-        return [turn.edit for turn in self._turns if turn.edit is not None]
-
-    @property
-    def diff(self) -> str:
-        """All edits as one unified diff."""
-        return "".join(edit.diff for edit in self.edits)
 
     @property
     def status(self) -> str:
@@ -223,7 +182,7 @@ class LocalJob:
 
     def _pr_link(self, turn: _Turn, status: str) -> str | None:
         ended_with_files = status in ("completed", "archived") and turn.life.outcome == "completed"
-        if not (ended_with_files and turn.edit):
+        if not (ended_with_files and turn.life.files):
             return None
         since_end = self._now() - turn.takes_effect_at - turn.life.seconds
         if not turn.life.looks and since_end < turn.life.pr_delay:
@@ -232,11 +191,11 @@ class LocalJob:
 
 
 class LocalJobs(dict[str, LocalJob]):
-    """The jobs of a service, by id: ``service.jobs``. They propose edits of *docs*; *now* is the time."""
+    """The jobs of a service, by id: ``service.jobs``; *now* tells the time."""
 
-    def __init__(self, docs: DocsIndex, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
-        self._docs, self._now = docs, now
+        self._now = now
 
     def create(self, project_id: str, prompt: str, life: JobLife) -> LocalJob:
         """Create a job."""
@@ -246,7 +205,7 @@ class LocalJobs(dict[str, LocalJob]):
             project_id=project_id,
             number=number,
             created_at=date_now(),
-            turns=[self._turn(prompt, life, [])],
+            turns=[self._turn(prompt, life)],
             now=self._now,
         )
         self[job.id] = job
@@ -256,38 +215,15 @@ class LocalJobs(dict[str, LocalJob]):
         """Give *job* a further prompt; polls return the earlier result while ``stale`` lasts."""
         if job.status not in ENDED:  # an active job has no earlier result
             life = evolve(life, stale=0.0, stale_spread=0.0)
-        job.add(self._turn(prompt, life, job.edits))
+        job.add(self._turn(prompt, life))
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:
         """Return the job if it belongs to this project and is visible already."""
         job = self.get(job_id)
         return job if job is not None and job.project_id == project_id and job.visible else None
 
-    def _turn(self, prompt: str, life: JobLife, earlier: Sequence[ProposedEdit]) -> _Turn:
-        edit = propose_edit(self._docs, prompt, earlier) if life.files else None
-        return _Turn(prompt=prompt, at=self._now(), life=life, edit=edit, looks_left=list(life.looks))
-
-
-def propose_edit(docs: DocsIndex, prompt: str, earlier: Sequence[ProposedEdit] = ()) -> ProposedEdit:
-    """Return a small edit for *prompt*, on top of the *earlier* ones, that a test can check.
-
-    ``replace "a" with "b"`` is done literally, in the best page for the prompt or the first page that has the
-    words. For every other prompt, a note is added at the end of the page.
-    """
-    found = docs.search(prompt, 1)
-    page = found[0].page if found else next(iter(docs.pages.values()))
-    swap = re.search(r"""replace\s+["'“](.+?)["'”]\s+(?:with|by)\s+["'“](.*?)["'”]""", prompt, re.IGNORECASE)
-    if swap is not None:
-        page = _page_with(docs, swap[1], page)
-    before = next((edit.after for edit in reversed(earlier) if edit.file == page.file), page.text)
-    if swap is not None and swap[1] in before:
-        return ProposedEdit(file=page.file, before=before, after=before.replace(swap[1], swap[2]))
-    note = " ".join(prompt.split())
-    return ProposedEdit(file=page.file, before=before, after=f"{before.rstrip()}\n\n> Note: {note}\n")
-
-
-def _page_with(docs: DocsIndex, text: str, first: Page) -> Page:
-    return next((page for page in (first, *docs.pages.values()) if text in page.text), first)
+    def _turn(self, prompt: str, life: JobLife) -> _Turn:
+        return _Turn(prompt=prompt, at=self._now(), life=life, looks_left=list(life.looks))
 
 
 def _date_time(seconds: float) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl as ssl_module
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
-from functools import lru_cache
+from functools import lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +20,16 @@ from aiohttp import web
 from attrs import evolve
 
 from ..errors import ConfigurationError, StateError
-from ..protocol.object_checks import check_function, check_type
+from ..protocol.object_checks import check_type
 from ..runtime.dates import now as date_now
 from .answer_sender import FaultyConnection, play_fault, send_answer
 from .assistant_answers import AnswerStyle
-from .docs_search import DocsIndex
+from .customers import Customer
+from .docs_index import DocsIndex
 from .http_answer import Answer, let_client_read
 from .local_jobs import JobLife, LocalJobs
-from .local_threads import ThreadStyle
-from .loop_time import is_virtual
-from .operations import Keys, Operations, find_operation
+from .loop_time import is_virtual, other_end_closes
+from .operations import Operations, find_operation
 from .rate_limits import Limits
 from .replay import replay_rules
 from .request_log import RecordedRequest, RequestLog
@@ -48,7 +48,7 @@ PREFLIGHT_HEADERS = {
 }
 
 
-_FOR_A_SESSION = ("base_url", "project_id", "domain", "admin_key", "assistant_key")
+_OF_A_CUSTOMER = ("project_id", "domain", "admin_key", "assistant_key")
 
 
 @lru_cache(maxsize=8)  # each folder is read once per process; an index never changes
@@ -59,8 +59,8 @@ def _shared_index(folder: Path | None) -> DocsIndex:
 class LocalService:
     """The documentation service on this machine, for tests and demonstrations.
 
-    It implements the whole interface: four operations, both kinds of keys, jobs that run and propose an edit,
-    answers streamed from a folder of Markdown pages, threads. :attr:`requests` records what it received;
+    It implements the whole interface: four operations, both kinds of keys, jobs that run, answers streamed
+    from a folder of Markdown pages, threads. :attr:`requests` records what it received;
     :attr:`script` sets what it answers next.
 
     ::
@@ -71,37 +71,31 @@ class LocalService:
             assert service.requests == [("POST", "/v2/agent/acme/job")] * 2
 
     Args:
+        customers: The customers; by default one, ``Customer("acme")``.
         docs: A folder of Markdown pages to answer from; by default the package's own documentation.
-        project_id: The project; None accepts every project.
-        domain: The domain; None accepts every domain.
-        keys: The accepted API keys.
         life: How jobs proceed; by default they complete after 3 seconds.
         limits: The rate limits to enforce. ``Limits()`` has those of the interface; None: no limit.
         answers: What answers contain.
-        threads: Where answers name their thread.
         cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.
         host: The address to listen on.
         port: The port to listen on; 0 takes a free one.
         ssl: The TLS context; with it, the service speaks https.
-        observer: Called with each request when its answer has ended.
-        replay: A recording that ``Recorder`` wrote: its answers come first, each to the next request of its
-            operation, with their bytes and pauses. Keys and bodies are not compared.
 
     Raises:
-        ConfigurationError: *docs* has no page, *port* is not a port, or *replay* is not a recording.
-        OSError: *replay* cannot be read.
+        ConfigurationError: *docs* has no page, or *port* is not a port.
 
     Attributes:
         requests: Everything received, as a :class:`RequestLog`.
         script: The scripted answers, as a :class:`Script`.
+        customers: The customers; further ones can be added.
         life: How jobs proceed from now on; can be set.
         limits: The rate limits; can be set.
-        observer: Called with each request when its answer has ended; can be set.
+        observer: A function that is called with each request when its answer has ended; can be set.
         docs: The documentation pages, as a :class:`DocsIndex`.
         jobs: The jobs, by id.
         threads: The threads, by id.
         port: The port that the service listens on.
-        project_id: The project for a client.
+        project_id: The project of the first customer; so are the domain and the keys.
         domain: The domain for a client.
         admin_key: A key for jobs.
         assistant_key: A key for the assistant.
@@ -112,53 +106,43 @@ class LocalService:
     def __init__(
         self,
         *,
+        customers: Iterable[Customer] = (),
         docs: Path | str | None = None,
-        project_id: str | None = "acme",
-        domain: str | None = "acme-docs",
-        keys: Keys | None = None,
         life: JobLife | None = None,
         limits: Limits | None = None,
         answers: AnswerStyle | None = None,
-        threads: ThreadStyle | None = None,
         cors: str | bool = False,
         host: str = "127.0.0.1",
         port: int = 0,
         ssl: ssl_module.SSLContext | None = None,
-        observer: Callable[[RecordedRequest], object] | None = None,
-        replay: str | PathLike[str] | None = None,
     ) -> None:
         if not 0 <= port <= 65535:
             raise ConfigurationError("port must be between 0 and 65535; 0 takes a free one", field="port")
-        check_type(keys, Keys, "keys")
         check_type(life, JobLife, "life")
         check_type(limits, Limits, "limits")
         check_type(answers, AnswerStyle, "answers")
-        check_type(threads, ThreadStyle, "threads")
         check_type(ssl, ssl_module.SSLContext, "ssl")
-        check_function(observer, "observer")
-        keys = keys or Keys()
+        self.customers = list(customers) or [Customer()]
+        for customer in self.customers:
+            check_type(customer, Customer, "customers")
         self.docs = _shared_index(None if docs is None else Path(docs).resolve())
         self._operations = Operations(
             docs=self.docs,
             now=self.now,
-            keys=keys,
-            project_id=project_id,
-            domain=domain,
+            customers=self.customers,
             style=answers or AnswerStyle(),
-            thread_style=threads or ThreadStyle(),
-            jobs=LocalJobs(self.docs, self.now),
+            jobs=LocalJobs(self.now),
         )
         self.jobs, self.threads = self._operations.jobs, self._operations.threads
         self.life, self.limits = life or JobLife(), limits
         self.requests, self.script = RequestLog(), Script()
-        if replay is not None:
-            self.script.extend(replay_rules(replay))
-        self.project_id, self.domain = project_id or "acme", domain or "acme-docs"
-        self.admin_key, self.assistant_key = keys.admin, keys.assistant
-        self.read_only_key, self.expired_key = keys.read_only, keys.expired
+        first = self.customers[0]
+        self.project_id, self.domain = first.project_id, first.domain
+        self.admin_key, self.assistant_key = first.admin_key, first.assistant_key
+        self.read_only_key, self.expired_key = first.read_only_key, first.expired_key
         self.port = port
         self._cors, self._host, self._ssl = cors, host, ssl
-        self.observer: Callable[[RecordedRequest], object] | None = observer
+        self.observer: Callable[[RecordedRequest], object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began = 0.0  # the loop's time at the start
         self._listener: asyncio.Server | None = None
@@ -182,8 +166,8 @@ class LocalService:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self.port}"
 
-    def session(self, **settings: Any) -> MintlifySession:
-        """Return a session for this service.
+    def session(self, customer: Customer | None = None, **settings: Any) -> MintlifySession:
+        """Return a session for this service, with the keys of *customer* or of the first one.
 
         Its ``settle_seconds`` suits the jobs of :attr:`life`. In real time it is short, so that a
         follow-up does not take a minute; give ``poll=PollPolicy()`` for the usual 60 s.
@@ -197,7 +181,8 @@ class LocalService:
         """
         from .. import MintlifySession, PollPolicy
 
-        known = {name: getattr(self, name) for name in _FOR_A_SESSION}
+        known: dict[str, Any] = {"base_url": self.base_url}
+        known |= {name: getattr(customer or self.customers[0], name) for name in _OF_A_CUSTOMER}
         settle, usual = self.settle_seconds, PollPolicy()
         if is_virtual(self._loop):  # the usual time costs nothing, and suits scripted lives, too
             settle = max(settle, usual.settle_seconds)
@@ -219,6 +204,17 @@ class LocalService:
     def settle_seconds(self) -> float:
         """The shortest ``PollPolicy.settle_seconds`` that tells the turns of jobs like :attr:`life` apart."""
         return self.life.seconds + self.life.most_stale + 1.0
+
+    def replay(self, path: str | PathLike[str]) -> None:
+        """Queue the answers of a recording, each for the next request of its operation.
+
+        They come with their bytes and pauses. Keys and bodies of the requests are not compared.
+
+        Raises:
+            ConfigurationError: The file is not a recording.
+            OSError: The file cannot be read.
+        """
+        self.script.extend(replay_rules(path))
 
     def now(self) -> float:
         """Return the seconds since the first start, by the event loop's time."""
@@ -351,12 +347,13 @@ class LocalService:
         try:
             return await self._respond(http, request)
         except asyncio.CancelledError:
-            request.client_left = not self._stopping
+            request.left = not self._stopping
             raise
         except ConnectionError:
-            request.client_left = True
+            request.left = True
             raise
         finally:
+            request.left, request.gone = bool(request.left), None
             self._at_work.discard(task)
             self._busy.discard(http.protocol)
             request.seconds = self.now() - request.at
@@ -392,6 +389,7 @@ class LocalService:
             wall=date_now(),
             params=params,
             address=http.remote or "",
+            gone=partial(other_end_closes, http.transport),
             port=(http.get_extra_info("peername") or ("", 0))[1],
         )
         self.requests.append(request)

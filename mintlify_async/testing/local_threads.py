@@ -12,12 +12,12 @@ from ..errors import ConfigurationError
 PLACES = frozenset({"header", "finish", "metadata", "data"})
 
 
-def _check_places(value: Collection[str]) -> frozenset[str]:
+def _check_places(value: Collection[str]) -> tuple[str, ...]:
     if isinstance(value, str) or not set(value) <= PLACES:
         raise ConfigurationError(
             f"id_in and key_in must be collections of {', '.join(sorted(PLACES))}", field="id_in"
         )
-    return frozenset(value)
+    return tuple(sorted(value))
 
 
 @frozen(kw_only=True)
@@ -26,7 +26,8 @@ class ThreadStyle:
 
     ::
 
-        LocalService(threads=ThreadStyle(id_in={"metadata"}, key_in={"metadata"}))
+        style = ThreadStyle(id_in={"metadata"}, key_in={"metadata"})
+        LocalService(answers=AnswerStyle(thread=style))
 
     Args:
         id_in: The places of the thread's id: ``header`` (``X-Thread-Id``), ``finish`` (``threadId`` of the
@@ -38,16 +39,17 @@ class ThreadStyle:
         ConfigurationError: A place is unknown.
     """
 
-    id_in: frozenset[str] = field(default=frozenset({"header", "finish"}), converter=_check_places)
-    key_in: frozenset[str] = field(default=frozenset({"header"}), converter=_check_places)
+    id_in: tuple[str, ...] = field(default=("finish", "header"), converter=_check_places)
+    key_in: tuple[str, ...] = field(default=("header",), converter=_check_places)
     keys: bool = True
 
 
 @define(kw_only=True)
 class LocalThread:
-    """One thread as the service keeps it: its id, its secret key or None, the questions, oldest first."""
+    """One thread as the service keeps it: id, domain, secret key or None, the questions, oldest first."""
 
     id: str
+    domain: str
     key: str | None = field(repr=False)
     questions: list[str] = field(factory=list[str])
 
@@ -55,10 +57,10 @@ class LocalThread:
 class LocalThreads(dict[str, LocalThread]):
     """The threads of a service, by id: ``service.threads``."""
 
-    def begin(self, *, keys: bool) -> LocalThread:
+    def begin(self, domain: str, *, keys: bool) -> LocalThread:
         """Begin a thread, with a key if *keys* is true."""
         key = f"thread_key_{secrets.token_hex(12)}" if keys else None
-        thread = LocalThread(id=f"thread_{len(self) + 1}", key=key)
+        thread = LocalThread(id=f"thread_{len(self) + 1}", domain=domain, key=key)
         self[thread.id] = thread
         return thread
 

@@ -29,7 +29,14 @@ if sys.platform == "linux":
     import termios
     from fcntl import ioctl
 
-__all__ = ["EPOCH", "VirtualTime", "is_virtual", "virtual_time", "virtual_time_if_possible"]
+__all__ = [
+    "EPOCH",
+    "VirtualTime",
+    "is_virtual",
+    "other_end_closes",
+    "virtual_time",
+    "virtual_time_if_possible",
+]
 
 EPOCH: Final = 1_767_225_600.0
 """2026-01-01T00:00:00Z: the date at the start of virtual time, so that dates in tests never change."""
@@ -42,6 +49,10 @@ LONGEST_DELIVERY = 5.0
 
 CLOSING_SECONDS = 0.05
 """Real seconds, once for each connection, in which the last bytes of an end that was closed arrive."""
+
+
+TCP_ESTABLISHED = 1
+"""The state of a connection that no end has closed, as Linux counts them."""
 
 
 class VirtualTime:
@@ -179,6 +190,23 @@ def _carries(sender: asyncio.Transport, receiver: asyncio.Transport) -> bool:
 
 def _unacknowledged(transport: asyncio.Transport) -> int:
     return int.from_bytes(ioctl(_socket(transport), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+
+
+def other_end_closes(transport: asyncio.Transport | None) -> bool:
+    """Return whether the other end of a connection has been closed, or is closing in the running loop."""
+    if transport is None or not _is_open_tcp(transport):
+        return False
+    if sys.platform == "linux":
+        state = _socket(transport).getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        if state != TCP_ESTABLISHED:
+            return True
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    transports: Mapping[int, asyncio.Transport] = getattr(loop, "_transports", {})
+    theirs = _addresses(transport)[::-1]
+    return any(one.is_closing() and _addresses(one) == theirs for one in list(transports.values()))
 
 
 @contextmanager

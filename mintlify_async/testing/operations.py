@@ -8,15 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from ..model.json_text import as_object
 from ..runtime.dates import now as date_now
 from .assistant_answers import AnswerStyle, Content, Question, answer_events, content_events
-from .docs_search import DocsIndex
-from .http_answer import Answer, event_stream, json_answer
+from .customers import Customer
+from .docs_index import DocsIndex
+from .http_answer import Answer, event_stream, json_answer, too_many_requests
 from .local_jobs import JobLife, LocalJob, LocalJobs
-from .local_threads import LocalThread, LocalThreads, ThreadStyle
+from .local_threads import LocalThread, LocalThreads
 from .rate_limits import LimitCounter, Limits
 from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
@@ -47,8 +48,10 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
 
     def to_answer(self, operation: str) -> Answer:
         """Return the answer, in the error format of the operation's API."""
+        if self.status == 429:
+            return too_many_requests(self.headers)
         document: dict[str, Any]
-        if operation != "ask":
+        if operation != "ask" or self.status == 402:
             document = {"error": "; ".join(self.messages)}
         elif self.status == 400:
             document = {"error": "Invalid request", "details": [{"message": one} for one in self.messages]}
@@ -57,45 +60,14 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
         return json_answer(self.status, document, self.headers)
 
 
-@frozen(kw_only=True)
-class Keys:
-    """The API keys that a service accepts. They are the same in every service unless you give others.
-
-    Args:
-        admin: An admin key with every scope.
-        assistant: An assistant key.
-        read_only: An admin key that may only read jobs: every other operation gets a 403.
-        expired: A key that has expired: every operation gets a 401.
-    """
-
-    admin: str = "mint_test_admin_0123456789abcdef"
-    assistant: str = "mint_dsc_test_assistant_0123456789abcdef"
-    read_only: str = "mint_test_read_only_0123456789abcdef"
-    expired: str = "mint_test_expired_0123456789abcdef"
-
-    def check(self, operation: str, key: str | None) -> None:
-        """Refuse a key that is not good for *operation*."""
-        if key is None:
-            raise Refusal(401, "Missing API key: send Authorization: Bearer <key>")
-        if key not in (self.admin, self.assistant, self.read_only):
-            raise Refusal(401, "Invalid or expired API key")
-        if (operation == "ask") != (key == self.assistant):
-            raise Refusal(401, "This kind of API key is not accepted here")
-        if key == self.read_only and operation != "get_job":
-            raise Refusal(403, "The API key lacks the scope: write")
-
-
 @define(kw_only=True, eq=False)
 class Operations:
-    """The state of a service and its answers; the fields are the arguments of ``LocalService``."""
+    """The state of a service and its answers."""
 
     docs: DocsIndex
     now: Callable[[], float]
-    keys: Keys
-    project_id: str | None
-    domain: str | None
+    customers: list[Customer]
     style: AnswerStyle
-    thread_style: ThreadStyle
     jobs: LocalJobs
     threads: LocalThreads = field(factory=LocalThreads)
     counter: LimitCounter = field(factory=LimitCounter)
@@ -114,40 +86,52 @@ class Operations:
         *life* says how the job proceeds, *content* what is answered to a question, *pause* how fast.
         """
         try:
-            if request.operation != "other":
-                self.keys.check(request.operation, request.key)
-                self._check_place(request)
+            if request.operation == "other":
+                raise Refusal(404, f"No such operation: {request.method} {request.path}")
+            customer = self._customer(request)
             match request.operation:
                 case "create_job":
-                    return self._create_job(request, life, limits)
+                    return self._create_job(request, life, limits, customer)
                 case "get_job":
                     return json_answer(200, self._job(request).record(polled=True))
                 case "send_message":
-                    return self._send_message(request, life, limits)
-                case "ask":
-                    return self._ask(request, limits, content, self.style.pause if pause is None else pause)
+                    return self._send_message(request, life, limits, customer)
                 case _:
-                    raise Refusal(404, f"No such operation: {request.method} {request.path}")
+                    pause = self.style.pause if pause is None else pause
+                    return self._ask(request, limits, customer, content, pause)
         except Refusal as refusal:
             return refusal.to_answer(request.operation)
 
-    def _check_place(self, request: RecordedRequest) -> None:
-        project, domain = request.params.get("project"), request.params.get("domain")
-        if project is not None and self.project_id not in (None, project):
-            raise Refusal(404, "Project not found")
-        if domain is not None and self.domain not in (None, domain):
-            raise Refusal(404, "Domain not found")
+    def _customer(self, request: RecordedRequest) -> Customer:
+        """Return whose key the request has; refuse a key that is not good for its operation and its path."""
+        if request.key is None:
+            raise Refusal(401, "Missing API key: send Authorization: Bearer <key>")
+        owners = [customer for customer in self.customers if customer.owns(request.key)]
+        if not owners:
+            raise Refusal(401, "Invalid or expired API key")
+        customer = next((one for one in owners if one.missing(request.params) is None), owners[0])
+        if (request.operation == "ask") != (request.key == customer.assistant_key):
+            raise Refusal(401, "This kind of API key is not accepted here")
+        if request.key == customer.read_only_key and request.operation != "get_job":
+            raise Refusal(403, "The API key lacks the scope: write")
+        if missing := customer.missing(request.params):
+            raise Refusal(404, f"{missing.capitalize()} not found")
+        return customer
 
-    def _create_job(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
+    def _create_job(
+        self, request: RecordedRequest, life: JobLife, limits: Limits | None, customer: Customer
+    ) -> Answer:
         prompt = _prompt(request)
-        headers = self._count(request, limits)
+        headers = self._count(request, limits, customer)
         job = self.jobs.create(request.params["project"], prompt, life)
         return json_answer(201, job.record(), headers)
 
-    def _send_message(self, request: RecordedRequest, life: JobLife, limits: Limits | None) -> Answer:
+    def _send_message(
+        self, request: RecordedRequest, life: JobLife, limits: Limits | None, customer: Customer
+    ) -> Answer:
         prompt = _prompt(request)
         job = self._job(request)
-        headers = self._count(request, limits)
+        headers = self._count(request, limits, customer)
         self.jobs.follow_up(job, prompt, life)
         return json_answer(200, job.record(), headers)
 
@@ -158,13 +142,18 @@ class Operations:
         return job
 
     def _ask(
-        self, request: RecordedRequest, limits: Limits | None, content: Content | None, pause: float
+        self,
+        request: RecordedRequest,
+        limits: Limits | None,
+        customer: Customer,
+        content: Content | None,
+        pause: float,
     ) -> Answer:
         body = _document(request)
         if mistakes := ask_mistakes(body):
             raise Refusal(400, *mistakes)
-        headers = self._count(request, limits)
-        thread, is_new = self._thread(body)
+        headers = self._count(request, limits, customer)
+        thread, is_new = self._thread(body, customer)
         question = _question(body, thread)
         thread.questions.append(question.text)
         self.answers_given += 1
@@ -180,13 +169,13 @@ class Operations:
             )
         return event_stream([*stream[:-1], *events, stream[-1]], headers=headers | in_headers, pause=pause)
 
-    def _thread(self, body: Mapping[str, Any]) -> tuple[LocalThread, bool]:
+    def _thread(self, body: Mapping[str, Any], customer: Customer) -> tuple[LocalThread, bool]:
         """Return the thread of the request, and whether it is new."""
         thread_id: str | None = body.get("threadId")
         if thread_id is None:
-            return self.threads.begin(keys=self.thread_style.keys), True
+            return self.threads.begin(customer.domain, keys=self.style.thread.keys), True
         thread = self.threads.open(thread_id, body.get("threadKey"))
-        if thread is None:
+        if thread is None or thread.domain != customer.domain:
             raise Refusal(404, "Thread not found")
         return thread, False
 
@@ -194,7 +183,7 @@ class Operations:
         self, thread: LocalThread, *, is_new: bool
     ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
         """Return what names the thread: headers, fields of ``finish``, and events of their own."""
-        style = self.thread_style
+        style = self.style.thread
         named: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
         for place in style.id_in:
             named[place]["threadId"] = thread.id
@@ -208,13 +197,17 @@ class Operations:
         events = [{"type": "data-thread", "data": named["data"], **named["data"]}] if named["data"] else []
         return {header_names[name]: value for name, value in named["header"].items()}, finish, events
 
-    def _count(self, request: RecordedRequest, limits: Limits | None) -> dict[str, str]:
-        """Count a use, or refuse with 429; return the rate limit headers."""
-        if limits is None:
-            return {}
-        rules = limits.rules(
-            request.operation, request.params.get("project", ""), request.key or "", request.address
-        )
+    def _count(self, request: RecordedRequest, limits: Limits | None, customer: Customer) -> dict[str, str]:
+        """Count a use, or refuse with 402 or 429; return the rate limit headers."""
+        if customer.credits == 0:
+            raise Refusal(402, "Your credits are used up")
+        headers = {} if limits is None else self._count_limits(request, limits, customer)
+        if customer.credits is not None:
+            customer.credits -= 1
+        return headers
+
+    def _count_limits(self, request: RecordedRequest, limits: Limits, customer: Customer) -> dict[str, str]:
+        rules = limits.rules(request.operation, customer.project_id, request.key or "", request.address)
         now = self.now()
         wait = self.counter.take(rules, now)
         headers = self.counter.headers(rules, now, date_now()) if limits.reset_headers else {}
@@ -222,7 +215,7 @@ class Operations:
             return headers
         if limits.retry_after:
             headers["Retry-After"] = str(math.ceil(wait))
-        raise Refusal(429, "Rate limit exceeded", headers=headers)
+        raise Refusal(429, headers=headers)
 
 
 def _document(request: RecordedRequest) -> dict[str, Any]:

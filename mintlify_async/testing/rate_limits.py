@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from attrs import frozen
 
+from ..runtime.dates import now as date_now
+
 HOUR, DAY, MONTH = 3600.0, 86_400.0, 30 * 86_400.0
 
 
@@ -51,7 +53,7 @@ class Limits:
     ask_per_organization: int | None = 10_000
     ask_per_address: int | None = 10_000
     retry_after: bool = True
-    reset_headers: bool = False
+    reset_headers: bool = True
 
     def rules(self, operation: str, project: str, key: str, address: str) -> list[LimitRule]:
         """Return the limits that apply to a request."""
@@ -59,7 +61,7 @@ class Limits:
         if operation == "ask":
             bounds = [
                 (f"key:{key}", self.ask_per_key, MONTH),
-                ("organization", self.ask_per_organization, HOUR),
+                (f"organization:{project}", self.ask_per_organization, HOUR),
                 (f"address:{address}", self.ask_per_address, DAY),
             ]
         elif operation not in ("create_job", "send_message"):
@@ -70,6 +72,16 @@ class Limits:
             limit = self.create_job if operation == "create_job" else self.send_message
             bounds = [(f"{operation}:{project}", limit, window)]
         return [LimitRule(name, limit, length) for name, limit, length in bounds if limit is not None]
+
+
+def used_up() -> dict[str, str]:
+    """Return the headers of a 429 of the agent's limits: there is room again in an hour."""
+    return {
+        "Retry-After": f"{HOUR:.0f}",
+        "X-RateLimit-Limit": "100",
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": f"{date_now() + HOUR:.0f}",
+    }
 
 
 class LimitCounter:

@@ -28,7 +28,7 @@ from ..http.failures import FOREIGN_ERRORS
 from ..protocol.calls import Call
 from ..session import MintlifySession, record_requests
 from ..version import __version__
-from .redaction import BodyRedactor, redact_header, redact_path, secrets_in
+from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
 __all__ = ["CONVERTER", "RECORDING_VERSION", "Exchange", "ExchangeRecorder", "Recorder", "Tape"]
 
@@ -79,19 +79,23 @@ class Exchange:
     def redacted(self, *, keep_text: bool) -> Exchange:
         """Return a copy without keys, and without text unless *keep_text* is set; the lengths stay."""
         content = b"".join(piece for _, piece in self.body)
-        secrets = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
-        redactor = BodyRedactor(keep_text, sorted(secrets, key=len, reverse=True))
+        found = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
+        secrets = sorted(found, key=len, reverse=True)
+        redactor = BodyRedactor(keep_text, secrets)
         content, pieces, start = redactor.redact(content), list[tuple[float, bytes]](), 0
         for pause, piece in self.body:
             pieces.append((pause, content[start : start + len(piece)]))
             start += len(piece)
 
         def shown(headers: Mapping[str, str]) -> dict[str, str]:
-            return {name: redact_header(name, value, keep_text=keep_text) for name, value in headers.items()}
+            return {
+                name: hide(redact_header(name, value, keep_text=keep_text), secrets)
+                for name, value in headers.items()
+            }
 
         return evolve(
             self,
-            path=redact_path(self.path, self.route, keep_text=keep_text),
+            path=hide(redact_path(self.path, self.route, keep_text=keep_text), secrets),
             request_headers=shown(self.request_headers),
             request_body=redactor.redact(self.request_body),
             headers=shown(self.headers),
@@ -146,7 +150,7 @@ class ExchangeRecorder:
 
 
 class Recorder(ExchangeRecorder):
-    """Writes what a session sends and receives to a file, for ``LocalService(replay=…)``.
+    """Writes what a session sends and receives to a file, for ``service.replay(path)``.
 
     ::
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
+from urllib.parse import quote
 
 from attrs import define
 
-__all__ = ["BodyRedactor", "redact_header", "redact_path", "redact_text", "secrets_in"]
+__all__ = ["BodyRedactor", "hide", "redact_header", "redact_path", "redact_text", "secrets_in"]
 
 _KEPT_FIELDS: Final = frozenset(
     {
@@ -157,8 +158,7 @@ class BodyRedactor:
     def redact(self, body: bytes) -> bytes:
         """Return *body* with as many bytes, and with line ends and punctuation in the same places."""
         text = body.decode("utf-8", "surrogateescape")
-        for secret in self.secrets:
-            text = text.replace(secret, "x" * len(secret))
+        text = hide(text, self.secrets)
         mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
         json = _JsonRedactor(self.keep_text)
         if text.lstrip()[:1] in ("{", "["):
@@ -188,10 +188,21 @@ def _encoded(text: str) -> bytes:
 
 def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
     """Return the secrets in a request or an answer: values of secret headers, and threads' keys."""
-    shown = [value for name, value in headers.items() if _SECRET_HEADER.search(name.lower())]
-    found = {word for value in shown if "=" not in value for word in value.split()}  # "=": a cookie's name
-    found.update(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
+    found = set(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
+    for name, value in headers.items():
+        if "cookie" in name.lower():
+            found.update(pair.partition("=")[2].strip() for pair in value.split(";"))
+        elif _SECRET_HEADER.search(name.lower()):
+            found.update(value.split())
+    found.update([quote(secret, safe="") for secret in found])  # as it stands in an address
     return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
+
+
+def hide(text: str, secrets: Iterable[str]) -> str:
+    """Return *text* with each secret replaced by as many characters."""
+    for secret in secrets:
+        text = text.replace(secret, "x" * len(secret))
+    return text
 
 
 def redact_header(name: str, value: str, *, keep_text: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field
@@ -34,10 +34,11 @@ class RecordedRequest:
         seconds: How long the answer took, by the loop's time.
         status: The status of the answer; None while there is none.
         finished: Whether the whole answer was sent.
-        client_left: Whether the client closed the connection before the end of the answer.
         address: The client's address.
         port: The client's port, which differs for each connection.
         params: The decoded parts of the path: ``project`` and ``job``, or ``domain``.
+        left: Whether the client left; None while the answer is under way.
+        gone: Tells meanwhile whether the client has left.
     """
 
     operation: str
@@ -50,10 +51,18 @@ class RecordedRequest:
     seconds: float = 0.0
     status: int | None = None
     finished: bool = False
-    client_left: bool = False
     address: str = ""
     port: int = 0
     params: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    left: bool | None = field(default=None, repr=False)
+    gone: Callable[[], bool] | None = field(default=None, repr=False)
+
+    @property
+    def client_left(self) -> bool:
+        """Whether the client closed the connection before the end of the answer."""
+        if self.left is None and self.gone is not None:
+            return self.gone()
+        return bool(self.left)
 
     @property
     def json(self) -> Any:

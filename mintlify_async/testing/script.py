@@ -13,8 +13,9 @@ from ..events import Event
 from ..rendering import AnswerSource, Suggestion
 from .assistant_answers import Content
 from .faults import Fault
-from .http_answer import Answer, event_stream, json_answer, to_bytes, to_pieces
+from .http_answer import Answer, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
 from .local_jobs import JobLife
+from .rate_limits import used_up
 from .request_log import RecordedRequest
 
 
@@ -22,7 +23,8 @@ class AnswerOptions(TypedDict, total=False):
     """What every method of :class:`Script` accepts. What is left out stays the service's own.
 
     Attributes:
-        status: The HTTP status. Alone, it comes with a body in the error format of the service.
+        status: The HTTP status. Alone, it comes with a body in the error format of the service; a 429 also
+            with ``Retry-After: 3600``, so that it is not tried again.
         headers: Further headers.
         json: The body, as a JSON document.
         body: The body, exactly.
@@ -357,7 +359,11 @@ def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
         return Answer(status=status or 200, headers=headers, body=pieces, chunked=True, separate=True)
     if status is None:
         return None
-    name = "message" if operation in ("ask", "any") else "error"  # the assistant's and the agent's format
+    if status == 429:
+        return too_many_requests(headers or used_up())
+    name = (
+        "message" if operation in ("ask", "any") and status != 402 else "error"
+    )  # the assistant's, the agent's
     return json_answer(status, {name: f"scripted status {status}"}, headers)
 
 

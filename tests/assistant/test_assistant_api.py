@@ -10,8 +10,7 @@ import pytest
 
 from mintlify_async import MemoryStore, Quota, StreamInterruptedError
 from mintlify_async.errors import StreamStateError
-from mintlify_async.testing import Keys as ServiceKeys
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.faults import NoAnswer
 from tests.support.observer_watch import Watch
 from tests.support.secret_guard import Keys
@@ -129,7 +128,7 @@ async def test_the_id_of_a_missing_part_that_repeats_the_key_shows_it_nowhere():
     key = "mint_dsc_repeated_0123456789"
     delta = {"type": "text-delta", "id": f"part {key}", "delta": "x"}
     async with (
-        LocalService(keys=ServiceKeys(assistant=key)) as service,
+        LocalService(customers=[Customer(assistant_key=key)]) as service,
         service.session() as session,
     ):
         service.script.ask(body=f'data: {{"type":"start"}}\n\ndata: {json.dumps(delta)}\n\n')

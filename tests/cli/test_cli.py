@@ -182,7 +182,8 @@ async def test_a_recorded_answer_can_be_played(service, tmp_path, text):
     """The recording has no key, and the text only if it is asked for."""
     path = tmp_path / "answer.jsonl"
     first = await run("ask", "How do I log in?", "--record", str(path), *text, service=service)
-    async with LocalService(replay=path) as replaying:
+    async with LocalService() as replaying:
+        replaying.replay(path)
         second = await run("ask", "How do I log in?", service=replaying)
     assert (first.status, second.status) == (0, 0), first.err + second.err
     assert (second.out == first.out) is bool(text)

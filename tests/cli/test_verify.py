@@ -16,7 +16,7 @@ import mintlify_async
 from mintlify_async import Assumptions, MintlifySession
 from mintlify_async.cli import verify as verify_command
 from mintlify_async.cli.verify import ANY_KEY, NAMES, Verification
-from mintlify_async.testing import Keys, LocalService
+from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.changed_service import ChangeAnswer, ChangeRequest, Wire, changed
 from tests.support.command_line import run
@@ -140,9 +140,13 @@ async def quick():
         yield
 
 
+OTHER_PREFIX = Customer(assistant_key="mint_test_for_questions_0123456789")
+
 BREACHES = [
     Breach("get-job path", no_such_path, fixed=False),
-    Breach("key prefixes", options={"keys": Keys(assistant="mint_test_for_questions_0123456789")}),
+    Breach(
+        "key prefixes", options={"customers": [Customer(assistant_key="mint_test_for_questions_0123456789")]}
+    ),
     Breach("thread headers", answer=renamed(THREAD)),
     Breach("`fp` defaults to `anonymous`", no_anonymous, fixed=False),
     Breach("request id", answer=with_request_id),
@@ -267,7 +271,8 @@ async def test_the_command_prints_every_row(service, tmp_path):
     assert len(rows) == len(NAMES)
     assert all(re.match(r"(held    |not seen)  ", row) for row in rows), ended.out
     assert service.assistant_key not in ended.out + ended.err + path.read_text()
-    async with LocalService(replay=path) as again:
+    async with LocalService() as again:
+        again.replay(path)
         assert (await run("ask", "Hm?", service=again)).status == 0
 
 

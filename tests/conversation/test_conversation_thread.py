@@ -9,7 +9,7 @@ import pytest
 from mintlify_async import MemoryStore
 from mintlify_async.errors import NotFoundError
 from mintlify_async.model.thread import Thread
-from mintlify_async.testing import LocalService, ThreadStyle
+from mintlify_async.testing import AnswerStyle, LocalService, ThreadStyle
 from tests.support.conversation_kit import body, sent
 
 
@@ -29,7 +29,7 @@ from tests.support.conversation_kit import body, sent
 async def test_the_thread_goes_on_wherever_its_key_was(clock, id_in, key_in):
     """The key is in the first answer only; the following turns send it in their bodies."""
     threads = ThreadStyle(id_in=id_in, key_in=key_in)
-    async with LocalService(threads=threads) as service, service.session() as session:
+    async with LocalService(answers=AnswerStyle(thread=threads)) as service, service.session() as session:
         chat = session.conversation(fp="ada")
         questions = ["How do I install it?", "And then?", "And on Windows?", "Why?"]
         for question in questions:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mintlify_async.testing import Keys, LocalService
+from mintlify_async.testing import Customer, LocalService
 from tests.examples.program_kit import EXAMPLES
 from tests.support.child_process import child_environment
 
@@ -16,16 +16,10 @@ pytestmark = pytest.mark.real
 KEYS = {"acme": "mint_dsc_of_acme_0123456789", "globex": "mint_dsc_of_globex_0123456789"}
 
 
-class TheirKeys(Keys):
-    """Accepts the key of each customer."""
-
-    def check(self, operation: str, key: str | None) -> None:
-        super().check(operation, self.assistant if key in KEYS.values() else key)
-
-
 @pytest.fixture
 async def service():
-    async with LocalService(domain=None, keys=TheirKeys()) as service:
+    customers = [Customer(name, assistant_key=key) for name, key in KEYS.items()]
+    async with LocalService(customers=customers) as service:
         yield service
 
 

@@ -274,7 +274,7 @@ async def test_408_and_425_are_answers_to_a_post_and_retried_for_a_get(session, 
 @pytest.mark.parametrize("operation", ALL)
 async def test_429_without_a_word_is_tried_again_and_then_raised(session, service, operation):
     """It was refused before any work, so nothing is lost by asking again."""
-    script(service, operation, status=429)
+    script(service, operation, status=429, body="")
     error, sent = await failure(session, service, operation)
     assert type(error) is RateLimitError
     assert error.retry_after is None

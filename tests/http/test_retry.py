@@ -33,7 +33,7 @@ def test_a_limit_that_names_no_time_is_left_alone_longer_than_a_lost_connection(
 
 async def test_the_pause_after_a_429_that_names_no_time(mintlify_service, mintlify_time, mintlify_session):
     """The request that was refused is sent again a second later at the earliest."""
-    mintlify_service.script.create_job(status=429, times=2)
+    mintlify_service.script.create_job(status=429, body="", times=2)
     began = mintlify_time.now()
     await mintlify_session.create_job("x")
     assert mintlify_service.requests.count("create_job") == 3

@@ -197,7 +197,7 @@ async def test_polls_are_outside_the_retry_policy(service, session):
     "rule",
     [
         {"status": 500},
-        {"status": 429},
+        {"status": 429, "body": ""},
         {"status": 429, "headers": {"Retry-After": "7"}},
         {"body": "<html>gateway</html>", "headers": {"Content-Type": "text/html"}},
         {"json": {"unexpected": True}},

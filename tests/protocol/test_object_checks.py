@@ -76,7 +76,7 @@ async def test_a_function_is_checked_before_a_job_is_paid_for(service):
 
 def test_the_local_service_refuses_wrong_objects():
     """So that a test fails where it is wrong."""
-    for argument in ("keys", "life", "limits", "answers", "threads", "ssl", "observer"):
+    for argument in ("customers", "life", "limits", "answers", "ssl"):
         refused(LocalService, **{argument: "x"})
 
 

@@ -129,7 +129,7 @@ async def test_what_may_have_been_sent_keeps_its_slot(service: LocalService):
 @pytest.mark.parametrize("mode", ["raise", "wait"])
 async def test_a_refusal_of_the_service_is_shown_as_its_own(service: LocalService, mode: Any):
     """A 429 without a time blocks for a minute, longer than the call may last: the caller sees the 429."""
-    service.script.create_job(status=429, times=1)
+    service.script.create_job(status=429, body="")
     async with service.session(quota=Quota(mode=mode), timeouts=Timeouts(request=50)) as session:
         with pytest.raises(RateLimitError):
             await session.create_job("Fix it")

@@ -19,7 +19,7 @@ import pytest
 import trustme
 
 from mintlify_async import MintlifySession, Timeouts
-from mintlify_async.testing import Keys
+from mintlify_async.testing import Customer
 
 with suppress(ImportError):  # not on every system
     import uvloop
@@ -126,12 +126,12 @@ async def one_call(service: Service, operation: str) -> bool:
     Return False if that took too long on a busy machine: then the limit may be right.
     """
     start = time.monotonic()
-    keys = Keys()
+    customer = Customer()
     async with MintlifySession(
         project_id="p",
         domain="d",
-        admin_key=keys.admin,
-        assistant_key=keys.assistant,
+        admin_key=customer.admin_key,
+        assistant_key=customer.assistant_key,
         timeouts=Timeouts(request=LIMIT, first_event=LIMIT),
         retry=None,
         **service.settings(),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+import mintlify_async
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.testing import DocsIndex, LocalService
+
+DOCS = Path(mintlify_async.__file__).parent / "docs"
 
 COMPONENTS = """\
 ---
@@ -113,32 +117,59 @@ async def test_sections_are_shown_by_their_headings(tmp_path):
     assert (page.title, [section.title for section in page.sections]) == ("Log in", ["2. By SSO"])
 
 
-def test_a_page_about_the_question_comes_first(tmp_path):
-    """Title and description count more than a heading elsewhere that has the same words."""
-    (tmp_path / "a.mdx").write_text("---\ntitle: All calls\n---\n## Quota\nquota quota\n", encoding="utf-8")
+def paths(folder, question, limit=5):
+    return [section.path for section in DocsIndex.load(folder).search(question, limit)]
+
+
+def test_headings_titles_and_descriptions_are_found(tmp_path):
+    """A heading counts most; what stands below it counts nothing; a rare word tells more."""
+    (tmp_path / "a.mdx").write_text("---\ntitle: All calls\n---\nlimits\n## Quota\nlimits limits\n", "utf-8")
     about = '---\ntitle: "Quotas"\ndescription: "Stay below the rate limits."\n---\nUse a quota.\n'
     (tmp_path / "z.mdx").write_text(about, encoding="utf-8")
-    found = [one.path for one in DocsIndex.load(tmp_path).search("How do I stay below the rate limits?", 5)]
-    assert found == []
-    found = [one.path for one in DocsIndex.load(tmp_path).search("quota below the limits", 5)]
-    assert found == ["/z", "/a#quota"]
+    assert paths(tmp_path, "How do I stay below the rate limits?") == ["/z"]
+    assert paths(tmp_path, "What is a quota?") == ["/z", "/a#quota"]
+
+
+def test_to_log_in_is_not_about_logs(tmp_path):
+    """It takes a key; and a page about logs is found by its own name."""
+    (tmp_path / "a.md").write_text("# Logs\nWhat is logged.\n", encoding="utf-8")
+    (tmp_path / "b.md").write_text("# Keys and settings\nWhere keys go.\n", encoding="utf-8")
+    assert paths(tmp_path, "How do I log in?") == paths(tmp_path, "Signing in") == ["/b"]
+    assert paths(tmp_path, "Which logs are there in it?") == paths(tmp_path, "logging") == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("question", "path"),
+    [
+        ("How do I log in?", "/#how-to-log-in"),
+        ("What is a follow-up?", "/explanation/follow-up-turns"),
+        ("How do I send a follow-up to a job?", "/how-to/jobs#send-a-follow-up-to-a-job"),
+        (
+            "And then? How do I send a follow-up to a job?",
+            "/how-to/jobs#send-a-follow-up-to-a-job",
+        ),
+        ("How do I continue a thread?", "/explanation/threads-and-keys#continue-a-thread"),
+        ("How do I wait for a job?", "/how-to/jobs#create-an-agent-job-and-wait-for-it"),
+        ("How do I install it?", "/#install"),
+    ],
+)
+def test_the_questions_of_our_pages_find_theirs(question, path):
+    """Those of the README, the first page and the tutorial."""
+    assert paths(DOCS, question)[0] == path
 
 
 def test_one_page_does_not_fill_an_answer(tmp_path):
-    """After three sections of a page come those of others; the rest fills what is left."""
-    (tmp_path / "long.md").write_text(
-        "".join(f"# Key {n}\nkey key key\n" for n in range(9)), encoding="utf-8"
-    )
-    (tmp_path / "short.md").write_text("# Other\nThe key is elsewhere.\n", encoding="utf-8")
+    """At most three sections of a page are found."""
+    (tmp_path / "long.md").write_text("".join(f"# Key {n}\nkey\n" for n in range(9)), encoding="utf-8")
+    (tmp_path / "short.md").write_text("# Other keys\nThe key is elsewhere.\n", encoding="utf-8")
     found = [one.page.path for one in DocsIndex.load(tmp_path).search("key", 5)]
-    assert sorted(found[:4]) == ["/long"] * 3 + ["/short"]
-    assert found[4] == "/long"
+    assert sorted(found) == ["/long"] * 3 + ["/short"]
 
 
 def test_nothing_is_read_before_it_is_needed(folder, monkeypatch):
     """Thousands of tests start a service, and most of them never ask."""
     read = []
-    monkeypatch.setattr("mintlify_async.testing.docs_search.read_page", lambda *place: read.append(place))
+    monkeypatch.setattr("mintlify_async.testing.docs_index.read_page", lambda *place: read.append(place))
     LocalService(docs=folder)
     assert not read
 

@@ -10,9 +10,10 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from mintlify_async import ConfigurationError, StateError
+from mintlify_async import ConfigurationError, NotFoundError, StateError, Thread
 from mintlify_async.testing import (
     AnswerStyle,
+    Customer,
     JobLife,
     Limits,
     LocalService,
@@ -120,26 +121,14 @@ async def test_a_job_lives_and_opens_a_pull_request(client):
     )
 
 
-async def test_a_job_proposes_an_edit(client):
-    """A literal replacement is done, in a page that has the words; nothing is written to the folder."""
-    await client.create('Replace "Python 3.11" with "Python 3.12" in the quickstart')
-    job = client.service.jobs["job_1"]
-    assert "-The package needs Python 3.11 or later" in job.diff
-    assert "+The package needs Python 3.12 or later" in job.diff
-    assert "Python 3.11" in client.service.docs.pages["/quickstart"].text
-
-
-async def test_a_follow_up_edits_on_top(client):
-    """The second prompt's edit stands on the first one's."""
+async def test_a_job_knows_its_prompts(client):
+    """The first one and the follow-ups."""
     await client.create("Say what the thread key is")
     await client.send("Say what a lost thread key means")
-    job = client.service.jobs["job_1"]
-    assert job.prompts == [
+    assert client.service.jobs["job_1"].prompts == [
         "Say what the thread key is",
         "Say what a lost thread key means",
     ]
-    assert [edit.file for edit in job.edits] == ["guides/threads.md"] * 2
-    assert job.edits[1].before == job.edits[0].after
 
 
 @pytest.mark.parametrize(
@@ -258,6 +247,59 @@ async def test_every_kind_of_key(client):
         assert set(await response.json()) == {"message"}
 
 
+async def test_a_key_opens_its_customers_places_only(make):
+    """Projects, jobs, domains and threads of another customer are not found."""
+    beta = Customer("beta", assistant_key="mint_dsc_of_beta_0123456789")
+    client = await make()
+    client.service.customers.append(beta)
+    path = "/v2/agent/beta/job"
+    assert (await client.call("POST", path, json={"prompt": "x"}))[:2] == (
+        404,
+        {"error": "Project not found"},
+    )
+    assert (await client.call("POST", path, beta.admin_key, json={"prompt": "x"}))[0] == 201
+    assert (await client.look())[0] == 404
+    assert (await client.ask("How do I wait for a job?", key=beta.assistant_key))[:2] == (
+        404,
+        {"message": "Domain not found"},
+    )
+    _, _, headers = await client.ask("How do I wait for a job?")
+    thread = {"threadId": headers["X-Thread-Id"], "threadKey": headers["X-Thread-Key"]}
+    async with client.service.session(beta) as session:
+        assert (await session.ask("How do I wait for a job?")).text
+        with pytest.raises(NotFoundError, match="Thread"):
+            await session.ask("And then?", thread=Thread(thread["threadId"], thread["threadKey"]))
+
+
+@pytest.mark.parametrize("name", ["project_id", "domain", "admin_key", "assistant_key"])
+@pytest.mark.parametrize("value", [("mint_a", "mint_b"), None, ""])
+def test_a_customers_names_and_keys_are_texts(name, value):
+    """A tuple of keys is refused at once; it was accepted once, and then every question was a 401."""
+    with pytest.raises(ConfigurationError) as caught:
+        Customer(**{name: value})
+    assert caught.value.field == name
+
+
+async def test_a_customer_without_credits(make):
+    """The last credit pays for a job; then each kind of request gets a 402 with an error, and polls go on."""
+    client = await make(customers=[Customer(credits=1)])
+    assert (await client.create())[0] == 201
+    for refused in (await client.create(), await client.send(), await client.ask("Hi")):
+        assert refused[:2] == (402, {"error": "Your credits are used up"})
+    assert (await client.look())[0] == 200
+    client.service.customers[0].credits = None
+    assert (await client.create())[0] == 201
+
+
+async def test_answers_have_a_date(client):
+    """That of the virtual time; a 429 and a scripted answer, too."""
+    await asyncio.sleep(90)
+    client.service.script.create_job(status=429)
+    for _ in range(2):
+        _, _, headers = await client.create()
+        assert headers["Date"] == "Thu, 01 Jan 2026 00:01:30 GMT"
+
+
 # The assistant
 
 
@@ -290,7 +332,7 @@ async def test_an_answer_is_a_whole_stream(client):
 
 async def test_the_search_finds_what_fits(client):
     """Paths, titles and falling scores; as many as were asked for."""
-    _, stream, _ = await client.ask("What happens when the key expires?", retrievalPageSize=3)
+    _, stream, _ = await client.ask("When is a key refused?", retrievalPageSize=3)
     results = results_of(stream)
     assert len(results) == 3
     assert results[0]["path"].startswith("/authentication")
@@ -345,8 +387,8 @@ async def test_context_and_path_show(client):
     _, stream, _ = await client.ask("Why?", context=context, currentPath="/limits")
     assert "About the code you selected from `test_it.py`" in text_of(stream)
     assert "You are reading `/limits`" in text_of(stream)
-    _, near, _ = await client.ask("What is raised when a timeout ends?", currentPath="/limits")
-    _, far, _ = await client.ask("What is raised when a timeout ends?")
+    _, near, _ = await client.ask("Which bounds do timeouts have?", currentPath="/limits")
+    _, far, _ = await client.ask("Which bounds do timeouts have?")
     assert results_of(near)[0]["path"].startswith("/limits")
     assert not results_of(far)[0]["path"].startswith("/limits")
 
@@ -446,7 +488,7 @@ async def test_a_thread_without_its_key_is_not_found(client, body):
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
 async def test_every_place_of_a_thread(make, place):
     """The id and the key stand where the style says, and nowhere else."""
-    client = await make(threads=ThreadStyle(id_in={place}, key_in={place}))
+    client = await make(answers=AnswerStyle(thread=ThreadStyle(id_in={place}, key_in={place})))
     _, stream, headers = await client.ask("Hi there job")
     finish = events(stream)[-1]
     named = {
@@ -462,7 +504,7 @@ async def test_every_place_of_a_thread(make, place):
 
 async def test_threads_without_keys(make):
     """As the interface alone describes them: the id is enough."""
-    client = await make(threads=ThreadStyle(keys=False))
+    client = await make(answers=AnswerStyle(thread=ThreadStyle(keys=False)))
     _, _, headers = await client.ask("How do I create a job?")
     assert "X-Thread-Key" not in headers
     assert (await client.ask("And?", threadId="thread_1"))[0] == 200
@@ -473,14 +515,20 @@ async def test_threads_without_keys(make):
 
 async def test_the_agents_limits(make):
     """Creations and follow-ups are counted apart, in a sliding hour, for each project."""
-    client = await make(limits=Limits(create_job=2, send_message=1), project_id=None)
+    client = await make(
+        limits=Limits(create_job=2, send_message=1), customers=[Customer(), Customer("other")]
+    )
     assert [(await client.create())[0] for _ in range(2)] == [201, 201]
     assert (await client.send())[0] == 200
     await asyncio.sleep(600)
     status, body, headers = await client.create()
-    assert (status, body, headers["Retry-After"]) == (429, {"error": "Rate limit exceeded"}, "3000")
+    assert (status, body) == (429, "Too many requests, please try again later.")
+    assert headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert headers["Retry-After"] == "3000"
+    assert (headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == ("2", "0")
     assert (await client.send())[0] == 429
-    assert (await client.call("POST", "/v2/agent/other/job", json={"prompt": "x"}))[0] == 201
+    key = client.service.customers[1].admin_key
+    assert (await client.call("POST", "/v2/agent/other/job", key, json={"prompt": "x"}))[0] == 201
     await asyncio.sleep(3000)
     assert (await client.create())[0] == 201
 
@@ -497,20 +545,22 @@ async def test_limits_counted_together(make):
 
 @pytest.mark.parametrize("limit", ["ask_per_key", "ask_per_organization", "ask_per_address"])
 async def test_the_assistants_limits(make, limit):
-    """A key's, an organization's, an address's: each refuses in the assistant's error shape."""
+    """A key's, an organization's, an address's: each refuses, by option without a time."""
     client = await make(limits=Limits(**{limit: 1}, retry_after=False))
     assert (await client.ask("job"))[0] == 200
     status, body, headers = await client.ask("job")
-    assert (status, body) == (429, {"message": "Rate limit exceeded"})
+    assert (status, body) == (429, "Too many requests, please try again later.")
     assert "Retry-After" not in headers
 
 
 async def test_reset_headers(make):
-    """By option every agent answer tells what is left."""
-    client = await make(limits=Limits(create_job=2, reset_headers=True))
+    """Every answer that counts tells what is left, except by option."""
+    client = await make(limits=Limits(create_job=2))
     _, _, headers = await client.create()
     assert (headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == ("2", "1")
     assert headers["X-RateLimit-Reset"] == str(1_767_225_600 + 3600)
+    client.service.limits = Limits(reset_headers=False)
+    assert "X-RateLimit-Limit" not in (await client.create())[2]
 
 
 async def test_bad_requests_use_nothing_up(make):
@@ -565,10 +615,35 @@ async def test_a_client_that_leaves_is_noticed(client):
     assert client.service.now() < 3600
 
 
+async def test_a_block_that_was_left_is_seen_at_once(client):
+    """Directly after it, without another turn of the loop."""
+    service = client.service
+    async with service.session() as session:
+        service.script.ask(text="one two three", pause=10.0)
+        async with session.ask("How do I wait for a job?") as reply:
+            await anext(reply)
+            assert not service.requests[-1].client_left
+        assert service.requests[-1].client_left
+        await session.ask("How do I wait for a job?")
+        assert not service.requests[-1].client_left
+
+
+async def test_the_session_of_a_service_tells_the_turns_of_its_jobs_apart(virtual):
+    """However far behind its replicas are."""
+    life = JobLife(seconds=100, stale=150)
+    async with LocalService(life=life) as service, service.session() as session:
+        job = await session.create_job("Fix the typos")
+        await job.wait()
+        service.life = JobLife(seconds=100, stale=150, outcome="failed")
+        turn = await job.send("And the links")
+        assert (await turn.wait(check=False)).status == "failed"
+
+
 async def test_the_observer_is_told(make):
     """Each request, when its answer has ended."""
     seen = []
-    client = await make(observer=lambda request: seen.append((request.operation, request.status)))
+    client = await make()
+    client.service.observer = lambda request: seen.append((request.operation, request.status))
     await client.create()
     assert seen == [("create_job", 201)]
 

@@ -12,7 +12,7 @@ from mintlify_async import testing
 
 pytest_plugins = ["pytester"]
 
-real = pytest.mark.real  # each case starts a pytest in a process of its own; one stays in the default suite
+real = pytest.mark.real  # each of these cases starts a pytest in a process of its own
 
 A_JOB = """
 async def test_a_job(mintlify_session, mintlify_service, mintlify_time):
@@ -49,6 +49,7 @@ def run(pytester, source, *options):
         return pytester.runpytest_subprocess("-q", "-W", "error", "-p", "no:cacheprovider", *ours, *options)
 
 
+@real
 def test_with_pytest_asyncio_auto(pytester):
     """No decorator needed: service, session and time, and no real waiting."""
     run(pytester, A_JOB + AN_ANSWER, *ASYNCIO, "-o", "asyncio_mode=auto").assert_outcomes(passed=2)

@@ -8,7 +8,14 @@ import json
 import aiohttp
 import pytest
 
-from mintlify_async import AssistantError, ConfigurationError, Finish, TextDelta
+from mintlify_async import (
+    AssistantError,
+    ConfigurationError,
+    Finish,
+    PaymentRequiredError,
+    RateLimitError,
+    TextDelta,
+)
 from mintlify_async.events import ToolInputDelta
 from mintlify_async.rendering import Suggestion
 from mintlify_async.testing import (
@@ -248,6 +255,29 @@ async def test_until_told(client, service):
     assert rule.used == 3
 
 
+@pytest.mark.parametrize("operation", ["create_job", "ask"])
+async def test_a_429_alone_reaches_the_caller(service, operation):
+    """As the service sends it: plain text, and a time that is too long to wait for."""
+    getattr(service.script, operation)(status=429)
+    async with service.session() as session:
+        with pytest.raises(RateLimitError) as caught:
+            await getattr(session, operation)("How do I wait for a job?")
+    assert caught.value.retry_after == 3600
+    assert caught.value.body == "Too many requests, please try again later."
+    assert caught.value.headers["x-ratelimit-remaining"] == "0"
+    assert service.requests.count(operation) == 1
+
+
+@pytest.mark.parametrize("operation", ["create_job", "ask"])
+async def test_a_402_alone(service, operation):
+    """It has an error text, for questions, too."""
+    getattr(service.script, operation)(status=402)
+    async with service.session() as session:
+        with pytest.raises(PaymentRequiredError) as caught:
+            await getattr(session, operation)("How do I wait for a job?")
+    assert "error" in caught.value.body
+
+
 async def test_any_operation(client, service):
     """The next requests, whatever they are."""
     service.script.any(status=502, times=2)
@@ -288,7 +318,7 @@ def test_contradictions_are_refused(arguments):
         Script().ask(**arguments)
 
 
-async def test_a_thousand_streams_keep_their_order(service):
+async def test_many_streams_keep_their_order(service):
     """Each gets its own events, in order, all open at the same time."""
     opened = asyncio.Event()
 
@@ -307,11 +337,8 @@ async def test_a_thousand_streams_keep_their_order(service):
             return await response.text()
 
     async with aiohttp.ClientSession(connector=connector) as client:
-        readers = [asyncio.create_task(read(client, number)) for number in range(1000)]
-        await service.until(lambda service: len(service.requests) == 1000)
+        readers = [asyncio.create_task(read(client, number)) for number in range(300)]
+        await service.until(lambda service: len(service.requests) == 300)
         opened.set()
         answers = await asyncio.gather(*readers)
-    assert answers == ["".join(f"{number}:{step};" for step in range(20)) for number in range(1000)]
-
-
-# Script files
+    assert answers == ["".join(f"{number}:{step};" for step in range(20)) for number in range(300)]

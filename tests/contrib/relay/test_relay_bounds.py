@@ -22,7 +22,7 @@ from starlette.routing import Route
 import mintlify_async
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 from mintlify_async.storage import MemoryStore
-from mintlify_async.testing import LocalService
+from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.relay_desk import HEAD, TURN, Desk, desk
 from tests.support.relay_kit import Page, until, user_message
@@ -64,7 +64,9 @@ async def test_a_stored_thread_belongs_to_its_site():
     def ask(request: Any, fields: Any) -> dict[str, Any]:
         return {"domain": fields["site"]}
 
-    async with desk(service={"domain": None}, store=MemoryStore(), ask=ask) as here:
+    key = Customer().assistant_key
+    sites = [Customer(name, domain=name, assistant_key=key) for name in ("one", "two")]
+    async with desk(service={"customers": sites}, store=MemoryStore(), ask=ask) as here:
         await here.page.post(form("one", "u1", site="one"))
         thread = here.service.requests[-1]
         await here.page.post(form("two", "u2", site="two"))
@@ -251,7 +253,7 @@ async def test_a_plain_server_says_what_went_wrong(tmp_path):
     """Every refusal, failed hook and unsaved answer has a line in the log of ``uvicorn app:app``."""
     hook = "on_end" if "on_end" in inspect.signature(Relay.__init__).parameters else "on_finish"
     (tmp_path / "app.py").write_text(APP.replace("HOOK", hook), "utf-8")
-    async with LocalService(domain=None) as service:
+    async with LocalService(customers=[Customer(domain="acme")]) as service:
         env = {**os.environ, "MINTLIFY_BASE_URL": service.base_url, "MINTLIFY_DOMAIN": "acme"}
         env["PYTHONPATH"] = str(Path(mintlify_async.__file__).parents[1])
         env["MINTLIFY_ASSISTANT_API_KEY"] = service.assistant_key

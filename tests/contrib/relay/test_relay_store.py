@@ -12,7 +12,7 @@ from mintlify_async import Conversation, Message
 from mintlify_async.contrib.relay import RelayedAnswer
 from mintlify_async.conversation.turns import ConversationKeys
 from mintlify_async.storage import MemoryStore
-from mintlify_async.testing import ThreadStyle
+from mintlify_async.testing import AnswerStyle, ThreadStyle
 from tests.support.oracle_data import ORACLE
 from tests.support.relay_desk import HEAD, TURN, desk
 from tests.support.relay_kit import user_message
@@ -344,7 +344,7 @@ async def test_the_thread_shows_in_no_history(place):
     """Wherever the service names it, and if a text repeats it or the key: not live and not later."""
     style = ThreadStyle(id_in={place}, key_in={place})
     store = MemoryStore()
-    async with desk(service={"threads": style}, store=store) as here:
+    async with desk(service={"answers": AnswerStyle(thread=style)}, store=store) as here:
         await say(here, form("one"))
         (thread,) = here.service.threads.values()
         key = here.service.assistant_key

@@ -8,10 +8,12 @@ pytest.importorskip("fastapi")
 
 from mintlify_async import Thread
 from mintlify_async.contrib.relay.seal import ThreadSeal
+from mintlify_async.testing import Customer
 from tests.support.relay_desk import HEAD, TURN, desk
 from tests.support.relay_kit import SECRET, events, thread_token, user_message
 
 TEXT = [{"type": "text", "text": "An answer"}]
+TWO_SITES = [Customer(), Customer("other", assistant_key=Customer().assistant_key)]
 
 
 async def test_the_thread_of_an_answer_that_breaks_off_goes_on():
@@ -74,10 +76,10 @@ async def test_a_seal_that_does_not_open_is_left_behind(spoil, user):
 @pytest.mark.parametrize("place", ["header", "finish", "metadata", "data"])
 async def test_the_thread_never_shows(place):
     """Wherever the service names the thread, the page gets a token that opens to it."""
-    from mintlify_async.testing import ThreadStyle
+    from mintlify_async.testing import AnswerStyle, ThreadStyle
 
     style = ThreadStyle(id_in={place}, key_in={place})
-    async with desk(service={"threads": style}) as here:
+    async with desk(service={"answers": AnswerStyle(thread=style)}) as here:
         body = await here.page.ask(user_message("How do I log in?"))
         (thread,) = here.service.threads.values()
         assert here.opened(thread_token(body), "ada") == Thread(thread.id, thread.key)
@@ -111,7 +113,7 @@ async def test_a_404_that_is_not_about_the_thread_ends():
 async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
     """One secret may serve several sites: a token of another one is left behind like another user's."""
     ask = {"domain": "other-docs"} if elsewhere == "asked domain" else None
-    async with desk(service={"domain": None}, ask=ask) as here:  # it answers for every site
+    async with desk(service={"customers": TWO_SITES}, ask=ask) as here:  # it answers for every site
         base_url, domain = here.session.base_url, here.session.options.domain
         if elsewhere == "domain":
             domain = "other-docs"
@@ -124,7 +126,7 @@ async def test_a_thread_of_another_site_is_not_continued_here(elsewhere):
 
 async def test_an_apps_question_to_another_site_goes_on_there():
     """With ask={"domain": ...} the tokens are those of that site."""
-    async with desk(service={"domain": None}, ask={"domain": "other-docs"}) as here:
+    async with desk(service={"customers": TWO_SITES}, ask={"domain": "other-docs"}) as here:
         token = thread_token(await here.page.ask(user_message("1")))
         (thread,) = here.service.threads.values()
         seal, site = ThreadSeal([SECRET]), f"{here.session.base_url} other-docs"

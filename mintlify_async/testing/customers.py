@@ -1,0 +1,71 @@
+"""The customers of the local service: their projects, domains, keys and credits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import Attribute, Factory, define, field
+
+from ..errors import ConfigurationError
+
+
+def _is_text(_: object, attribute: Attribute[str], value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{attribute.name} must be a text that is not empty", field=attribute.name)
+
+
+def _key(prefix: str, kind: str) -> Any:
+    """Return a field for a key that is made of the project's name; the keys of ``acme`` do not name it."""
+
+    def default(customer: Customer) -> str:
+        name = "" if customer.project_id == "acme" else f"{customer.project_id}_"
+        return f"{prefix}{name}{kind}_0123456789abcdef"
+
+    return field(default=Factory(default, takes_self=True), kw_only=True, repr=False, validator=_is_text)
+
+
+def _default_domain(customer: Customer) -> str:
+    return f"{customer.project_id}-docs"
+
+
+@define(eq=False)
+class Customer:
+    """One customer of the service. A key opens the projects and domains of its customers only.
+
+    ::
+
+        beta = Customer("beta")
+        service.customers.append(beta)
+        session.with_options(assistant_key=beta.assistant_key, domain=beta.domain)
+
+    Args:
+        project_id: The project.
+        domain: The domain of the documentation.
+        admin_key: A key for jobs. The keys of each customer are the same in every service.
+        assistant_key: A key for the assistant.
+        read_only_key: An admin key that may only read jobs: every other operation gets a 403.
+        expired_key: A key that has expired: every operation gets a 401.
+        credits: For how many jobs, follow-ups and questions the customer can pay; all others get a 402.
+            None: for all. Can be set.
+
+    Raises:
+        ConfigurationError: A name or a key is no text.
+    """
+
+    project_id: str = field(default="acme", validator=_is_text)
+    domain: str = field(default=Factory(_default_domain, takes_self=True), kw_only=True, validator=_is_text)
+    admin_key: str = _key("mint_test_", "admin")
+    assistant_key: str = _key("mint_dsc_test_", "assistant")
+    read_only_key: str = _key("mint_test_", "read_only")
+    expired_key: str = _key("mint_test_", "expired")
+    credits: int | None = field(default=None, kw_only=True)
+
+    def owns(self, key: str) -> bool:
+        """Return whether *key* is a good key of this customer."""
+        return key in (self.admin_key, self.assistant_key, self.read_only_key)
+
+    def missing(self, params: Mapping[str, str]) -> str | None:
+        """Return which part of a path is not this customer's: ``project``, ``domain``, or None."""
+        own = {"project": self.project_id, "domain": self.domain}
+        return next((name for name, value in own.items() if params.get(name, value) != value), None)
