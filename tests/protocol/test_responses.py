@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async import Assumptions, AuthenticationError
-from mintlify_async.errors import UnexpectedResponseError
+from mintlify_async.errors import OutcomeUnknownError, UnexpectedResponseError
 from mintlify_async.protocol.responses import WholeResponse, read_job, server_words
 from tests.support.secret_guard import Keys
 
@@ -56,3 +56,16 @@ def test_an_answer_that_is_no_job_is_shown(body):
     error = caught.value
     assert (error.excerpt, error.status, error.request_id) == (body[:2000], 200, "r")
     assert (body[:200] or "it is empty") in str(error)
+
+
+@pytest.mark.parametrize("size", [3, 5_000_000])
+async def test_the_headers_of_an_unreadable_answer_show_no_secret(web, session, size):
+    """Too large or no job: cookies and a thread's key are masked."""
+    web.post(
+        "https://api.mintlify.com/v2/agent/acme/job",
+        body="x" * size,
+        headers={"Set-Cookie": "id=secret", "X-Thread-Key": "secret"},
+    )
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await session.create_job("x")
+    assert caught.value.headers["set-cookie"] == caught.value.headers["x-thread-key"] == "***"
