@@ -1,4 +1,4 @@
-"""Fails a test that leaves something open: a task, a descriptor, an aiohttp session or connector.
+"""Fails a test that leaves something open: a task, a descriptor, an aiohttp session, connector or connection.
 
 A test that leaves something on purpose says so, with its reason:
 ``@pytest.mark.leaves_open("what and why")``.
@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp.connector import Connection
 
 GRACE_SECONDS = 1.0
 """How long a server thread or a child process may take to notice that its peer has gone."""
@@ -52,6 +53,11 @@ def _settle(before: set[str]) -> set[str]:
     return left
 
 
+def _is_open(thing: Any) -> bool:
+    """Return whether *thing* would warn when the collector finds it, be it in a later test."""
+    return thing._protocol is not None if isinstance(thing, Connection) else not thing.closed
+
+
 def _watch(cls: type) -> None:
     """Remember each new object of *cls*, so that one left open is found without the collector."""
     original = cls.__init__
@@ -70,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     _watch(aiohttp.ClientSession)
     _watch(aiohttp.BaseConnector)
+    _watch(Connection)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -114,7 +121,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[Any]:
     result = yield
     on_purpose = item.get_closest_marker("leaves_open") is not None
     left = set() if on_purpose else _settle(item.stash[_BEFORE])
-    unclosed = [thing for thing in _live if not thing.closed]
+    unclosed = [thing for thing in _live if _is_open(thing)]
     for thing in unclosed:
         _live.discard(thing)
     if on_purpose:
