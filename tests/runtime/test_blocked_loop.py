@@ -26,7 +26,9 @@ with suppress(ImportError):  # not on every system
 
     uvloop.new_event_loop().close()  # the first in a process opens a pipe for signals that stays open
 
-ROUNDS = 100 if os.environ.get("SWEEPS") == "whole" else 1
+WHOLE = os.environ.get("SWEEPS") == "whole"
+ROUNDS = 100 if WHOLE else 1
+pytestmark = [pytest.mark.sweep] if WHOLE else []
 LIMIT = 0.2
 JOB = json.dumps({"id": "job_1", "status": "active"}).encode()
 STREAM = b"".join(

@@ -18,6 +18,7 @@ from mintlify_async.testing import LocalService, faults
 from mintlify_async.testing.loop_time import virtual_time
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
+pytestmark = [pytest.mark.sweep] if WHOLE else []
 
 
 async def mixed_calls() -> None:
