@@ -8,10 +8,12 @@ import html
 import logging
 import os
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
@@ -23,8 +25,13 @@ from mintlify_async.contrib.relay import Relay
 
 PAGE = Path(__file__).parent / "page" / "dist"
 COOKIE, YEAR = "browser", 365 * 24 * 3600
-# Nothing but the page's own files may run in it; pictures of an answer may come from any https address.
-POLICY = "default-src 'self'; img-src 'self' https: data:; object-src 'none'; base-uri 'none'"
+QUESTIONS, MINUTE = 20, 60.0  # one network address may ask so many questions a minute
+# Nothing but the page's own files may run in it, and no other page may frame it. Pictures of an answer come
+# from the documentation alone: the address of any other could carry away what the reader asked.
+POLICY = (
+    "default-src 'self'; img-src 'self' data: {site}; "
+    "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
 
 log = logging.getLogger("uvicorn.error")
 
@@ -42,6 +49,27 @@ def store_feedback(user: str, feedback: Feedback) -> None:
     log.info("%s rates message %r with %+d", user, feedback.messageId, feedback.value)
 
 
+def per_address(most: int, seconds: float) -> Callable[[str, Request], Awaitable[float | None]]:
+    """Return a ``rate=`` that counts questions by network address, in the memory of this process."""
+    asked: dict[str, list[float]] = {}
+
+    async def rate(user: str, request: Request) -> float | None:
+        if request.method != "POST":
+            return None
+        now, address = time.monotonic(), request.client.host if request.client else ""
+        for name, times in list(asked.items()):
+            asked[name] = [at for at in times if at > now - seconds]
+            if not asked[name]:
+                del asked[name]
+        times = asked.setdefault(address, [])
+        if len(times) >= most:
+            return times[0] + seconds - now
+        times.append(now)
+        return None
+
+    return rate
+
+
 def create_app(
     session: MintlifySession | None = None,
     env: Mapping[str, str] = os.environ,
@@ -49,10 +77,17 @@ def create_app(
     **more: Any,
 ) -> FastAPI:
     """Return the app. *env* has the settings that README.md lists; *more* is for the relay."""
+    secret, chats, site = env.get("RELAY_SECRET"), env.get("CHATS", "chats.sqlite"), env.get("DOCS_SITE", "")
+    if not secret:
+        raise SystemExit("RELAY_SECRET is missing: export RELAY_SECRET=$(openssl rand -hex 32), and keep it")
+    if not (page / "index.html").exists():
+        raise SystemExit(f"{page} is missing: npm --prefix page install && npm --prefix page run build")
     session = session or MintlifySession()
-    secret, chats = env["RELAY_SECRET"], env.get("CHATS", "chats.sqlite")
-    index, site = (page / "index.html").read_text("utf-8"), html.escape(env.get("DOCS_SITE", ""))
-    index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{site}"')
+    session.check("assistant")  # the app does not start without its key and domain; nothing is sent
+    index = (page / "index.html").read_text("utf-8")
+    index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{html.escape(site)}"')
+    address = urlsplit(site)
+    policy = POLICY.format(site=f"{address.scheme}://{address.netloc}" if address.netloc else "")
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -69,7 +104,7 @@ def create_app(
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
-    options: dict[str, Any] = {"user": user, **more}
+    options: dict[str, Any] = {"user": user, "rate": per_address(QUESTIONS, MINUTE), **more}
     relay = Relay(session, secrets=[secret], store=SQLiteStore(chats), **options)
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     app.include_router(relay.router())
@@ -87,7 +122,7 @@ def create_app(
     async def start(request: Request) -> HTMLResponse:
         """Send the page, and give a new browser its id."""
         response = HTMLResponse(
-            index, headers={"cache-control": "no-store", "content-security-policy": POLICY}
+            index, headers={"cache-control": "no-store", "content-security-policy": policy}
         )
         if not user(request):
             https, value = request.url.scheme == "https", signed(secrets.token_urlsafe(24))

@@ -65,3 +65,34 @@ async def test_a_verdict_is_taken(page_folder):
             assert await status(-1) == 401
             await (await http.get(address)).read()
             assert [await status(-1), await status(2)] == [204, 422]
+
+
+@pytest.mark.parametrize(("missing", "words"), [("secret", "RELAY_SECRET is missing"), ("page", "run build")])
+def test_what_is_missing_is_named(page_folder, missing, words):
+    """The app does not start, and says what to do."""
+    env = {} if missing == "secret" else {"RELAY_SECRET": SECRET}
+    with pytest.raises(SystemExit, match=words):
+        create_app(None, env, page_folder / ("" if missing == "secret" else "dist"))
+
+
+async def test_an_address_asks_twenty_questions_a_minute(page_folder):
+    """Whatever its cookies are; the page is told when to ask again, and may read all the same."""
+    env = {
+        "RELAY_SECRET": SECRET,
+        "CHATS": str(page_folder / "chats.sqlite"),
+        "DOCS_SITE": "https://docs.example/x",
+    }
+    async with LocalService() as service:
+        app = create_app(service.session(), env, page_folder)
+        async with serving(app) as address:
+            for number in range(21):
+                jar: Any = aiohttp.CookieJar(unsafe=True)
+                async with aiohttp.ClientSession(cookie_jar=jar) as http:
+                    async with http.get(address) as response:
+                        policy = response.headers["content-security-policy"]
+                    status, _, headers = await Page(http, address).post()
+                    assert status == (200 if number < 20 else 429)
+                    assert (await Page(http, address).history())[0] == (200 if number < 20 else 404)
+            assert 1 <= int(headers["retry-after"]) <= 60
+            assert "img-src 'self' data: https://docs.example;" in policy
+            assert "frame-ancestors 'none'" in policy

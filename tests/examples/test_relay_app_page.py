@@ -55,7 +55,7 @@ SOURCES: list[Any] = [("Log in", "/login"), (None, "https://docs.example/sso#okt
 
 
 @every_release
-async def test_the_six_states(release):
+async def test_the_states(release):
     """Each state shows what it should, without a barrier in light and in dark, from 390 pixels on."""
     async with shop(release) as here:
         picture = {"body": PICTURE, "content_type": "image/svg+xml"}
@@ -95,13 +95,38 @@ async def test_the_six_states(release):
         here.service.script.ask(events=[*HEAD, {"type": "error", "errorText": "overloaded"}])
         await here.ask("And by SSO?")
         assert await here.alert() == "The assistant could not finish this answer. Please try again."
+        assert await here.page.get_by_label("Good answer").count() == 1  # the cut answer has no thumbs
         await here.look("5-error")
+
+        await here.page.get_by_role("button", name="Edit").first.click()
+        await here.shows("This question and the 3 messages after it will be replaced.")
+        await here.look("7-editing")
+        await here.click("Cancel")
+
+        here.service.script.ask(status=429, headers={"Retry-After": "90"})
+        await here.click("Retry")
+        assert await here.alert() == "Too many questions. Please wait a moment and try again."
+        assert await here.page.get_by_role("button", name="Retry in").is_disabled()
+        await here.look("8-refused")
+
+        await here.page.reload()
+        await here.page.get_by_role("button", name="Copy answer").first.wait_for()
+        await here.look("9-reloaded")
+        await here.page.get_by_label("Good answer").first.click()
+        await here.page.locator(".thumb[aria-pressed=true]").wait_for()
+        await here.look("10-rated")
+
+        await here.page.route("**/api/chat/*", lambda route: route.fulfill(status=503, body="Later, please."))
+        await here.page.reload()
+        await here.shows("Later, please.")
+        await here.look("11-away")
 
 
 @every_release
 async def test_searching_until_the_first_word(release):
-    """Events before the text, such as a search, are no reason to look finished."""
-    found = {"results": [{"path": "login", "metadata": {"title": "Log in"}}]}
+    """A search is no reason to look finished; of its results, those that the answer links to are sources."""
+    found = {"results": [{"path": "limits"}, {"path": "login#sso", "metadata": {"title": "Log in"}}]}
+    linked = {"type": "text-delta", "id": "0", "delta": "Hello, [log in](/login)"}
     call = {"toolCallId": "c", "toolName": "search"}
     async with shop(release) as here:
         search = [
@@ -114,13 +139,13 @@ async def test_searching_until_the_first_word(release):
         assert await here.page.locator(".searching").count() == 1
         assert await here.page.locator(".sources").count() == 0
         await here.click("Stop")
-        here.service.script.ask(events=[HEAD[0], *search, *HEAD[1:], 60.0])
+        here.service.script.ask(events=[HEAD[0], *search, HEAD[1], linked, 60.0])
         await here.click("Retry")
         await here.page.get_by_text("Hello").wait_for()
         assert await here.page.locator(".searching").count() == 0
         await here.click("Stop")
         await here.page.locator(".sources a").wait_for()
-        assert await here.page.locator(".sources a").get_attribute("href") == f"{SITE}/login"
+        assert await here.page.locator(".sources a").get_attribute("href") == f"{SITE}/login#sso"
 
 
 @every_release
@@ -287,9 +312,10 @@ async def test_an_answer_cannot_run_anything():
         assert links == [
             f"{SITE}/%5Cevil.example",
             "mailto:help@docs.example",
+            "https://user@evil.example/ok.png",  # the picture from elsewhere
             "https://fine.example/page",
         ]
-        for name in ("script", "iframe", "[onerror]", "style"):
+        for name in ("script", "iframe", "[onerror]", "style", "img"):
             assert await text.locator(name).count() == 0
         shown = await text.inner_text()
         assert '<img src=x onerror="window.hacked = 2">' in shown
@@ -315,7 +341,7 @@ async def test_a_long_answer_is_whole():
 
 
 async def test_links_and_pictures_lead_to_the_documentation():
-    """Paths become addresses there, in the text, the sources and the suggestions; each page once."""
+    """Paths become addresses there, in the text, the sources and the suggestions; each page once in all."""
     async with shop(NEWEST) as here:
         asked: list[str] = []
         await here.page.route(f"{SITE}/**", lambda route: (asked.append(route.request.url), route.abort())[1])
@@ -326,8 +352,8 @@ async def test_links_and_pictures_lead_to_the_documentation():
         async def hrefs(selector: str) -> list[str]:
             return await here.page.locator(selector).evaluate_all("all => all.map(a => a.href)")
 
-        assert await hrefs(".sources a") == [f"{SITE}/login", f"{SITE}/sso"]
-        assert await hrefs(".suggestions a") == [f"{SITE}/sso", f"{SITE}/limits"]
+        assert await hrefs(".sources a") == [f"{SITE}/login", f"{SITE}/sso#okta"]
+        assert await hrefs(".suggestions a") == [f"{SITE}/limits"]
         assert (await hrefs(".text p a[target]")) == [f"{SITE}/quickstart", "https://status.example/"]
         picture = here.page.get_by_alt_text("The dashboard")
         assert await picture.get_attribute("src") == f"{SITE}/images/dashboard.png"
@@ -475,10 +501,15 @@ async def test_edit_and_answer_again(release):
         both = (["Question 1", "Question 2"], ["Answer 1", "Better"])
         assert (await here.questions(), await here.answers()) == both
 
+        await here.page.get_by_label("Your question").fill("A draft")
         await here.page.get_by_role("button", name="Edit").last.click()
-        await here.shows("What follows the question will be replaced.")
+        await here.shows("This question and its answer will be replaced.")
+        await here.drafts("Question 2")
+        await here.page.get_by_role("button", name="Edit").first.click()
+        await here.shows("This question and the 3 messages after it will be replaced.")
         await here.click("Cancel")
-        await here.drafts("")
+        await here.drafts("A draft")
+        await here.page.get_by_label("Your question").fill("")
 
         here.service.script.ask(status=400)
         await here.page.get_by_role("button", name="Edit").first.click()

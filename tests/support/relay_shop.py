@@ -86,9 +86,9 @@ class Shop:
                 await self.page.set_viewport_size({"width": width, "height": 844})
                 wide = await self.page.evaluate("document.documentElement.scrollWidth")
                 inner = await self.page.evaluate(
-                    "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.messages'))"
+                    "(box => box && box.scrollWidth - box.clientWidth)(document.querySelector('.messages'))"
                 )
-                assert (wide, inner) == (width, 0), state
+                assert (wide, inner or 0) == (width, 0), state
                 if folder := os.environ.get("SCREENSHOTS"):
                     await self.page.screenshot(path=Path(folder) / f"{state}-{scheme}-{width}.png")
 

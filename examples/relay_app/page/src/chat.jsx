@@ -1,13 +1,13 @@
 // One chat: the relay streams each answer into useChat, and this shows it.
 // The page holds no key, no thread and no history: the app has them all, and useChat posts the newest message only.
 import { useChat } from "@ai-sdk/react";
-import { memo, useCallback, useEffect, useRef, useState } from "react";
+import { memo, useCallback, useContext, useEffect, useRef, useState } from "react";
 import { useStickToBottom } from "use-stick-to-bottom";
 import { Composer } from "./composer.jsx";
 import { Announce, CopyButton } from "./copy_button.jsx";
 import { Feedback } from "./feedback.jsx";
 import { Link, Markdown } from "./markdown.jsx";
-import { imagesOf, isSearching, piecesOf, sourcesOf, splitSuggestions, textOf } from "./message.js";
+import { imagesOf, isCut, isSearching, pageOf, piecesOf, sourcesOf, splitSuggestions, textOf } from "./message.js";
 import { saveRatings, transport } from "./stored_chats.js";
 
 const STARTERS = ["How do I get started?", "How do I log in by SSO?", "What are the limits?"];
@@ -26,10 +26,14 @@ export function Chat({ id, saved, newChat }) {
   const [incomplete, setIncomplete] = useState(saved.incomplete); // stopped, or cut by a reload
   const [ratings, setRatings] = useState(saved.ratings);
   const rated = useCallback((messageId, value) => setRatings((all) => ({ ...all, [messageId]: value })), []);
-  const [editing, edit] = useState(null); // the question that the reader is changing
+  const [editing, setEditing] = useState(null); // the question that the reader is changing
   const again = useCallback((messageId) => regenerate({ messageId }), [regenerate]);
   const scroll = useStickToBottom({ initial: "instant", resize: "instant" });
   const last = messages.at(-1);
+  const edit = useCallback((message) => {
+    scroll.stopScroll(); // the edited question stays in sight
+    setEditing(message);
+  }, []);
 
   useEffect(() => saveRatings(id, ratings), [ratings]);
   useEffect(() => () => void stop(), []);
@@ -41,13 +45,14 @@ export function Chat({ id, saved, newChat }) {
     history.replaceState(null, "", `?chat=${id}`);
     setIncomplete(false);
     sendMessage({ text, messageId: editing?.id }); // with a message's id, it takes the place of that message
-    edit(null);
+    setEditing(null);
     scroll.scrollToBottom("instant");
   }
 
   function retry() {
     setIncomplete(false);
     regenerate();
+    scroll.scrollToBottom("instant");
   }
 
   function stopAnswer() {
@@ -70,12 +75,18 @@ export function Chat({ id, saved, newChat }) {
               {messages.length === 0 && <Welcome ask={ask} />}
               {messages.map((message, index) =>
                 message.role === "user" ? (
-                  <Asked key={index} message={message} edit={busy ? undefined : edit} />
+                  <Asked
+                    key={index}
+                    message={message}
+                    edit={busy ? undefined : edit}
+                    replaced={editing === message ? messages.length - index - 1 : undefined}
+                  />
                 ) : (
                   <Answer
                     key={index}
                     message={message}
                     live={busy && message === last}
+                    cut={isCut(message) || (message === last && (incomplete || status === "error"))}
                     again={status === "ready" && !incomplete && message === last ? again : undefined}
                     chatId={id}
                     rating={ratings[message.id]}
@@ -84,9 +95,8 @@ export function Chat({ id, saved, newChat }) {
                 ),
               )}
               {status === "submitted" && last?.role === "user" && <Searching />}
-              {status === "error" && <Notice text={reasonOf(error)} retry={retry} failed />}
+              {status === "error" && <Notice text={reasonOf(error)} retry={retry} at={error?.retryAt} failed />}
               {status === "ready" && incomplete && <Notice text="This answer is not complete." retry={retry} />}
-              {editing && <Notice text="What follows the question will be replaced." label="Cancel" retry={() => edit(null)} />}
             </div>
           </div>
           {!scroll.isAtBottom && (
@@ -145,27 +155,67 @@ function Searching() {
   return <p className="searching">{SEARCHING}</p>;
 }
 
-function Notice({ text, label = "Retry", retry, failed }) {
+function Notice({ text, retry, at, failed }) {
+  const wait = useCountdown(at);
   return (
     <div className={failed ? "notice failed" : "notice"} role={failed ? "alert" : undefined}>
       <span>{text}</span>
-      <button type="button" className="plain" onClick={retry}>{label}</button>
+      <button type="button" className="plain" onClick={retry} disabled={wait > 0}>
+        {wait > 0 ? `Retry in ${timeOf(wait)}` : "Retry"}
+      </button>
     </div>
   );
 }
 
-const Asked = memo(function Asked({ message, edit }) {
+// Returns the seconds until `at`, and draws again each second.
+function useCountdown(at) {
+  const [now, setNow] = useState(Date.now);
+  const wait = at === undefined ? 0 : Math.max(0, Math.ceil((at - now) / 1000));
+  useEffect(() => {
+    if (wait === 0) return undefined;
+    const timer = setTimeout(() => setNow(Date.now()), 1000);
+    return () => clearTimeout(timer);
+  }, [wait, now]);
+  return wait;
+}
+
+function timeOf(seconds) {
+  return seconds < 120 ? `${seconds} s` : `${Math.ceil(seconds / 60)} min`;
+}
+
+const Asked = memo(function Asked({ message, edit, replaced }) {
+  const announce = useContext(Announce);
+  const article = useRef(null);
+  const editing = replaced !== undefined;
+  const what = replaced > 1 ? `This question and the ${replaced} messages after it` : "This question and its answer";
+  const note = `${what} will be replaced.`;
+
+  useEffect(() => {
+    if (!editing) return;
+    article.current.scrollIntoView({ block: "nearest" });
+    announce(note);
+  }, [editing]);
+
   return (
-    <article className="user">
+    <article ref={article} className={editing ? "user editing" : "user"}>
       <h2 className="unseen">You asked</h2>
       <p>{textOf(message)}</p>
-      <button type="button" className="edit" disabled={!edit} onClick={() => edit(message)}>Edit</button>
+      {editing ? (
+        <div className="replaced">
+          <span>{note}</span>
+          <button type="button" className="edit" onClick={() => edit(null)}>Cancel</button>
+        </div>
+      ) : (
+        <button type="button" className="edit" disabled={!edit} onClick={() => edit(message)}>Edit</button>
+      )}
     </article>
   );
 });
 
-const Answer = memo(function Answer({ message, live, again, chatId, rating, onRated }) {
+const Answer = memo(function Answer({ message, live, cut, again, chatId, rating, onRated }) {
   const { text, suggestions } = splitSuggestions(textOf(message), live);
+  const sources = sourcesOf(message);
+  const shown = new Set(sources.map(({ href }) => pageOf(href)));
   const images = imagesOf(message);
   return (
     <article className={live ? "assistant live" : "assistant"}>
@@ -178,12 +228,12 @@ const Answer = memo(function Answer({ message, live, again, chatId, rating, onRa
       {live && isSearching(message) && <Searching />}
       {!live && (
         <>
-          <Links label="Sources" kind="sources" links={sourcesOf(message)} />
-          <Links label="Read on" kind="suggestions" links={suggestions} />
+          <Links label="Sources" kind="sources" links={sources} />
+          <Links label="Read on" kind="suggestions" links={suggestions.filter(({ href }) => !shown.has(pageOf(href)))} />
           <div className="actions">
             {text && <CopyButton label="Copy answer" text={() => text} />}
             {again && <button type="button" className="small" onClick={() => again(message.id)}>Answer again</button>}
-            <Feedback chatId={chatId} messageId={message.id} rating={rating} onRated={onRated} />
+            {!cut && <Feedback chatId={chatId} messageId={message.id} rating={rating} onRated={onRated} />}
           </div>
         </>
       )}

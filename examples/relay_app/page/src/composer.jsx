@@ -4,11 +4,18 @@ import { textOf } from "./message.js";
 
 export function Composer({ busy, ask, stop, editing }) {
   const [draft, setDraft] = useState("");
+  const kept = useRef(null); // the draft that an edit has put aside
   const box = useRef(null);
 
   useEffect(() => {
-    setDraft(editing ? textOf(editing) : "");
-    if (editing) box.current.focus();
+    if (editing) {
+      kept.current ??= draft;
+      setDraft(textOf(editing));
+      box.current.focus();
+    } else if (kept.current !== null) {
+      setDraft(kept.current);
+      kept.current = null;
+    }
   }, [editing]);
 
   useLayoutEffect(() => {

@@ -40,7 +40,14 @@ function App() {
     setId(generateId());
   }
 
-  if (failure !== null) return <p role="alert" className="failure">{failure}</p>;
+  if (failure !== null) {
+    return (
+      <main className="failure">
+        <h1>Ask the docs</h1>
+        <p role="alert">{failure}</p>
+      </main>
+    );
+  }
   // A chat is mounted with its messages, once: useChat takes them only then.
   return saved?.id === id ? <Chat key={id} id={id} saved={saved} newChat={newChat} /> : null;
 }

@@ -5,7 +5,7 @@ import rehypeHighlight from "rehype-highlight";
 import rehypeSanitize, { defaultSchema } from "rehype-sanitize";
 import remarkGfm from "remark-gfm";
 import { CopyButton } from "./copy_button.jsx";
-import { safeHref } from "./message.js";
+import { isOwnPicture, safeHref } from "./message.js";
 
 const REMARK_PLUGINS = [remarkGfm];
 const REHYPE = { clobberPrefix: "", handlers: { html: asText } }; // the sanitiser adds the prefix
@@ -81,8 +81,11 @@ const COMPONENTS = {
   table: ({ children }) => (
     <div className="wide" tabIndex={0} role="group" aria-label="Table"><table>{children}</table></div>
   ),
-  img: ({ src, alt }) =>
-    src ? <img src={src} alt={alt ?? ""} loading="lazy" referrerPolicy="no-referrer" /> : null,
+  img: ({ src, alt }) => {
+    if (!src) return null;
+    if (!isOwnPicture(src)) return <Link href={src}>{alt || src}</Link>; // fetched only if the reader wants it
+    return <img src={src} alt={alt ?? ""} loading="lazy" referrerPolicy="no-referrer" />;
+  },
   input: ({ checked }) => (
     <input type="checkbox" checked={Boolean(checked)} disabled readOnly aria-label={checked ? "Done" : "To do"} />
   ),

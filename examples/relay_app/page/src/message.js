@@ -27,28 +27,48 @@ export function safeHref(href) {
   return `${SITE}/${href.replace(/^[./\\]+/, "")}`;
 }
 
+// The address of any other picture could carry away what the reader asked. app.py's policy says the same.
+export function isOwnPicture(href) {
+  if (/^data:image\//i.test(href)) return true;
+  try {
+    return new URL(href, location.href).origin === new URL(SITE || location.href).origin;
+  } catch {
+    return false;
+  }
+}
+
 export function imagesOf(message) {
   return message.parts
     .filter((part) => part.type === "file" && part.mediaType?.startsWith("image/"))
-    .filter((part) => /^(https:\/\/|data:image\/)/i.test(part.url));
+    .filter((part) => isOwnPicture(part.url));
 }
 
-// Sources come as parts of their own and as results of the search tool; each page is shown once.
+// Pages that the answer used, each once, with the section: those that the service names, and results of the search
+// that the text links to. The search finds more than an answer uses.
 export function sourcesOf(message) {
   const found = new Map();
   const add = (path, title) => {
-    const href = safeHref(path)?.replace(/#.*/, "");
-    if (!href || href.startsWith("mailto:")) return;
-    const page = new URL(href, "https://docs.invalid").pathname;
-    if (!found.has(page)) found.set(page, { href, title: title || page });
+    const href = safeHref(path);
+    if (!href || /^mailto:|^#/i.test(href)) return;
+    if (!found.has(pageOf(href))) found.set(pageOf(href), { href, title: title || pageOf(href) });
   };
+  for (const part of message.parts) if (part.type === "source-url") add(part.url, part.title);
+  const { text } = splitSuggestions(textOf(message));
+  const linked = new Set([...text.matchAll(/\]\(([^()\s]+)/g)].map(([, path]) => pageOf(safeHref(path))));
   for (const part of message.parts) {
-    if (part.type === "source-url") add(part.url, part.title);
-    if (part.type === "tool-search" && Array.isArray(part.output?.results)) {
-      for (const result of part.output.results) add(result?.path, result?.metadata?.title);
-    }
+    if (part.type !== "tool-search" || !Array.isArray(part.output?.results)) continue;
+    for (const { path, metadata } of part.output.results) if (linked.has(pageOf(safeHref(path)))) add(path, metadata?.title);
   }
   return [...found.values()];
+}
+
+export function pageOf(href) {
+  return href && new URL(href, "https://docs.invalid").pathname;
+}
+
+// An answer that was stopped or cut: one of its parts never ended.
+export function isCut(message) {
+  return message.parts.some(({ state }) => state === "streaming");
 }
 
 const FENCE = "```suggestions";

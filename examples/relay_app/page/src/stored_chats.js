@@ -6,10 +6,21 @@ const API = "/api/chat";
 
 export const transport = new DefaultChatTransport({
   api: API,
+  fetch: fetchOrSayWhen,
   prepareSendMessagesRequest: ({ id, messages, body, trigger, messageId }) => ({
     body: { ...body, id, message: messages.at(-1), trigger, messageId },
   }),
 });
+
+// An error of a refusal says in `retryAt` when the reader may ask again, if the app said so.
+async function fetchOrSayWhen(address, options) {
+  const response = await fetch(address, options);
+  if (response.ok) return response;
+  const error = new Error(await response.text());
+  const seconds = Number(response.headers.get("retry-after"));
+  if (seconds > 0) error.retryAt = Date.now() + seconds * 1000;
+  throw error;
+}
 
 // Returns { messages, incomplete, ratings }: incomplete is true when the last answer was stopped or cut.
 export async function load(id) {
