@@ -178,7 +178,7 @@ def session_keys(
 
     Where both are unset, ``MINTLIFY_API_KEY`` counts as the key that its prefix names.
     """
-    shared, holds, hint = shared_key(assumptions)
+    common_key, holds, hint = shared_key(assumptions)
 
     def key(kind: KeyKind, argument: KeySource | None) -> Key:
         variable: str | None = KEY_VARIABLES[kind]
@@ -186,7 +186,7 @@ def session_keys(
         if argument is not None:
             variable, source = None, hidden(argument)
         elif source is None and holds == kind:
-            variable, source = SHARED_VARIABLE, shared
+            variable, source = SHARED_VARIABLE, common_key
         return _checked(variable, partial(Key, kind, source, assumptions, hint=hint))
 
     admin_key = key("admin", admin)

@@ -477,11 +477,11 @@ class MintlifySession:
         policies = {"timeouts": timeouts, "retry": retry, "poll": poll}
         changes |= {name: value for name, value in policies.items() if value is not None}
         options = self._options.changed(changes)
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other._parent = self  # keeps it alive: its __del__ would close the shared connections
-        other._use(options)
-        return other
+        changed_session = object.__new__(type(self))
+        changed_session.__dict__.update(self.__dict__)
+        changed_session._parent = self  # keeps it alive: its __del__ would close the shared connections
+        changed_session._use(options)
+        return changed_session
 
     async def close(self) -> None:
         """Close all open replies and connections, and end all waits with StateError.

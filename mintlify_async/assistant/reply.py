@@ -320,19 +320,19 @@ class Reply(Extras, AsyncOnly):
         try:
             self._observation = observation = assistant.observe(call)
             with nullcontext() if observation is None else observation.active():
-                live, attempts = await self._send(assistant, call, observation)
+                live_response, attempts = await self._send(assistant, call, observation)
         except BaseException as error:
             self._end("failed", error)
             await self._end_turn(error, left=True)  # a block that was not entered is not left
             raise
         finally:
             assistant = call = None
-        self._live = live
-        self._response = response_info(assumptions, live.status, live.headers, attempts)
+        self._live = live_response
+        self._response = response_info(assumptions, live_response.status, live_response.headers, attempts)
         thread_headers = (assumptions.thread_id_header, assumptions.thread_key_header)
-        self._stream.begin(live.headers, thread_headers, live.secret)
+        self._stream.begin(live_response.headers, thread_headers, live_response.secret)
         if self.closed:  # by another task, while it was being opened
-            live.close()
+            live_response.close()
         else:
             self._state = "open"
 
@@ -405,9 +405,9 @@ class Reply(Extras, AsyncOnly):
 
     async def _read(self, stream: MessageStream) -> None:
         """Read what arrives, or the end of the body, into *stream*."""
-        live = self._live
-        assert live is not None
-        if live.pending:
+        live_response = self._live
+        assert live_response is not None
+        if live_response.pending:
             raise already_read()
         if self._alarm is not None:
             self._alarm.cancel()
@@ -415,7 +415,7 @@ class Reply(Extras, AsyncOnly):
         grace = (AFTER_DONE if stream.done_seen else AFTER_FINISH) if stream.complete else None
         try:
             # Not a variable of this frame: it may repeat a key, and later errors have this frame.
-            _feed(stream, await live.read(stream.events_seen, grace))
+            _feed(stream, await live_response.read(stream.events_seen, grace))
         except MintlifyError as error:
             if isinstance(error, APITimeoutError) and error.phase == "first_event":
                 raise
@@ -541,9 +541,9 @@ class Reply(Extras, AsyncOnly):
 
     def __del__(self) -> None:
         """Free the connection of a reply that was not closed; warn about one that was never read."""
-        live = getattr(self, "_live", None)
-        if live is not None:
-            live.close_from_anywhere(report=not self.closed)
+        live_response = getattr(self, "_live", None)
+        if live_response is not None:
+            live_response.close_from_anywhere(report=not self.closed)
         if getattr(self, "_observation", None) is not None:
             cancelled = self._alarm is not None or self._unsaved is not None
             self._end_observation(asyncio.CancelledError() if cancelled else None)

@@ -78,7 +78,7 @@ class SSEDecoder:
         self._after_cr = text.endswith("\r")
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
-        *lines, rest = text.split("\n")
+        *lines, incomplete_line = text.split("\n")
         if lines and self._line_bytes:
             lines[0] = self._line.getvalue() + lines[0]
             self._line, self._line_bytes = StringIO(), 0
@@ -91,9 +91,9 @@ class SSEDecoder:
                 self._data_bytes = 0
             if self.too_large:
                 return events
-        if rest:
-            self._line.write(rest)
-            self._line_bytes += _size(rest)
+        if incomplete_line:
+            self._line.write(incomplete_line)
+            self._line_bytes += _size(incomplete_line)
             if self._data_bytes + self._line_bytes > MAX_EVENT_BYTES:
                 self._give_up(self._line.getvalue())
         return events

@@ -87,12 +87,12 @@ class OpenTelemetryObserver:
             "gen_ai.provider.name": "mintlify",
             "mintlify.operation": operation,
         }
-        who = facts.get("domain") or facts.get("project_id")
-        if who:
-            attributes["gen_ai.agent.name"] = who
+        holder = facts.get("domain") or facts.get("project_id")
+        if holder:
+            attributes["gen_ai.agent.name"] = holder
         for name, value in facts.items():
             attributes.update(_attributes(name, value, capture=self._capture))
-        title = f"invoke_agent {who or ''}".strip()
+        title = f"invoke_agent {holder or ''}".strip()
         span = self._tracer.start_span(title, kind=SpanKind.CLIENT, attributes=attributes)
         return _Operation(span, capture=self._capture)
 

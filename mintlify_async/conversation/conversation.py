@@ -196,8 +196,8 @@ class Conversation:
         """
         messages, unfinished = _checked(question), self._transcript.unfinished
         if isinstance(question, str) and unfinished is not None and unfinished.replacing == replacing:
-            same = (evolve(messages[0], id=unfinished.question[0].id),)
-            messages = same if same == unfinished.question else messages
+            same_question = (evolve(messages[0], id=unfinished.question[0].id),)
+            messages = same_question if same_question == unfinished.question else messages
         return self._reply(TurnQuestion(question=messages, options=options, replacing=replacing))
 
     def retry(self, **options: Unpack[TurnOptions]) -> Reply:
@@ -224,20 +224,24 @@ class Conversation:
             )
 
         transcript = self._transcript
-        whole = transcript.loaded and transcript.contents.complete
+        is_read_whole = transcript.loaded and transcript.contents.complete
         # What is to be replaced may not have been read yet: the turn looks for it when it begins.
-        history = transcript.before(turn_question) if whole or turn_question.replacing is None else Contents()
-        first = prepare(history)
+        history = (
+            transcript.before(turn_question)
+            if is_read_whole or turn_question.replacing is None
+            else Contents()
+        )
+        first_call = prepare(history)
         turn = ConversationTurn(
             transcript,
             turn_question,
             prepare,
-            first=first,
+            first=first_call,
             before=history,
             partial=self._settings.commit == "partial",
             queue=self._queue,
         )
-        return Reply(self._assistant, first, turn)
+        return Reply(self._assistant, first_call, turn)
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
@@ -257,12 +261,13 @@ class Conversation:
             await transcript.check_store(refresh=self._queue)
             if transcript.contents.without_last_turn() is None and not transcript.contents.complete:
                 await transcript.read()
-            contents, rest = transcript.contents, transcript.contents.without_last_turn()
-            if rest is None:
+            contents, remaining = transcript.contents, transcript.contents.without_last_turn()
+            if remaining is None:
                 raise StateError("there is no turn to take back")
-            removed_messages = contents.messages[len(rest.messages) :]
+            removed_messages = contents.messages[len(remaining.messages) :]
             await transcript.save(
-                evolve(rest, thread=self.thread if keep_thread else None), first_changed=rest.end
+                evolve(remaining, thread=self.thread if keep_thread else None),
+                first_changed=remaining.end,
             )
         return [message for message in removed_messages if message.role == "user"]
 
@@ -282,8 +287,8 @@ class Conversation:
         """
         contents = self._transcript.whole()
         settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
-        other = Conversation(self._assistant, settings)
-        return other._continue(contents if keep_thread else evolve(contents, thread=None))
+        forked_chat = Conversation(self._assistant, settings)
+        return forked_chat._continue(contents if keep_thread else evolve(contents, thread=None))
 
     def _continue(self, contents: Contents) -> Self:
         """Continue *contents*; the store is not read first."""

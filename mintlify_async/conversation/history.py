@@ -67,15 +67,15 @@ class Contents:
     def with_messages(self, messages: Sequence[Message]) -> Contents:
         """Return these contents with *messages* at the end. A turn begins with each question."""
         starts = [at for at in range(len(messages)) if at == 0 or _begins_turn(messages, at)]
-        new = tuple(
+        new_turns = tuple(
             FinishedTurn(number=number, messages=tuple(messages[start:stop]))
             for number, (start, stop) in enumerate(pairwise([*starts, len(messages)]), self.end)
         )
         system = tuple(message for message in messages if message.role == "system")
         return evolve(
             self,
-            turns=(*self.turns, *new),
-            end=self.end + len(new),
+            turns=(*self.turns, *new_turns),
+            end=self.end + len(new_turns),
             system_messages=(*self.system_messages, *system),
         )
 
@@ -117,17 +117,17 @@ def _begins_turn(messages: Sequence[Message], at: int) -> bool:
 def messages_to_send(
     contents: Contents,
     question: Sequence[Message],
-    most: int | None,
+    bound: int | None,
     system: Message | None = None,
 ) -> list[Message]:
     """Return the messages of the next request.
 
     The question and system messages are always sent. Of the others, the newest are sent, so that there are at
-    most *most* with the question; None sends all. The first of them is never an answer whose question is
+    most *bound* with the question; None sends all. The first of them is never an answer whose question is
     left out.
     """
-    first = [system] if system is not None else []
-    room = None if most is None else max(most - len(question), 0)
+    system_messages = [system] if system is not None else []
+    room = None if bound is None else max(bound - len(question), 0)
     newest: deque[Message] = deque()
     left_out = not contents.complete
     for message in contents.newest_first():  # not all of them: a turn costs the same in a long conversation
@@ -140,7 +140,7 @@ def messages_to_send(
         newest.appendleft(sendable)
     while left_out and newest and newest[0].role == "assistant":
         newest.popleft()
-    return [*first, *contents.system_messages, *newest, *question]
+    return [*system_messages, *contents.system_messages, *newest, *question]
 
 
 def _sendable(message: Message) -> Message:

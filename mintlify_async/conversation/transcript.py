@@ -131,20 +131,22 @@ class Transcript:
         """
         if self._store is None:
             return
-        last = None  # of the turns, how many are needed; most are two messages
+        count = None  # of the turns, how many are needed; most are two messages
         if self._max_messages is not None and replacing is None:
-            last = (self._max_messages + 1) // 2
+            count = (self._max_messages + 1) // 2
         if self.loaded:
             record = (await self._read_records([self._keys.head])).records.get(self._keys.head)
-            same = (record and record.version) == (self._head and self._head.version)
-            if not same and not refresh:
+            is_newest = (record and record.version) == (self._head and self._head.version)
+            if not is_newest and not refresh:
                 raise store_conflict(self.id)
-            if same and (self.contents.complete or (last is not None and len(self.contents.turns) >= last)):
+            if is_newest and (
+                self.contents.complete or (count is not None and len(self.contents.turns) >= count)
+            ):
                 return
-        await self.read(last)
+        await self.read(count)
 
-    async def read(self, last: int | None = None) -> None:
-        """Take over what the store has, with its *last* turns; None: all."""
+    async def read(self, count: int | None = None) -> None:
+        """Take over what the store has, with its *count* turns; None: all."""
         keys, turn_keys = self._keys, list[str]()
         while True:
             snapshot = await self._read_records([keys.head, *turn_keys])
@@ -154,19 +156,19 @@ class Transcript:
                 self.contents, self._head, self.loaded, self.unfinished = contents, None, True, None
                 return
             head = read_head(record, self._name)
-            first = 0 if last is None else max(0, head.turns - last)
+            start = 0 if count is None else max(0, head.turns - count)
             known_turns = {turn.number: turn for turn in self.contents.turns} if self._is_newest(head) else {}
             missing_keys = [
-                keys.turn(number) for number in range(first, head.turns) if number not in known_turns
+                keys.turn(number) for number in range(start, head.turns) if number not in known_turns
             ]
             if missing_keys == turn_keys:
                 break
             turn_keys = missing_keys  # read with the head, so that both are of one moment
         contents, system = _read_fields(head.fields, self._name)
         turns = await compute(
-            partial(self._turn, number, known_turns, snapshot.records) for number in range(first, head.turns)
+            partial(self._turn, number, known_turns, snapshot.records) for number in range(start, head.turns)
         )
-        self.contents = evolve(contents, turns=newest_turns(turns), end=head.turns, complete=first == 0)
+        self.contents = evolve(contents, turns=newest_turns(turns), end=head.turns, complete=start == 0)
         first_system = self._first_system
         self.system = (
             system if first_system is None or (system and system.text == first_system.text) else first_system
@@ -203,14 +205,14 @@ class Transcript:
         if store is None:
             take_over(None)
             return
-        previous, head = self._head, write_head(self._fields(contents), contents.end)
+        stored_head, head = self._head, write_head(self._fields(contents), contents.end)
 
         async def write() -> StoredHead:
-            start = first_changed if previous is not None else 0
+            start = first_changed if stored_head is not None else 0
             turns = [turn for turn in contents.turns if turn.number >= start]
             values = await compute(partial(write_turn, turn) for turn in turns)
             numbers = [turn.number for turn in turns]
-            stored_turns = previous.turns if previous is not None else 0
+            stored_turns = stored_head.turns if stored_head is not None else 0
             changes = changes_of(
                 self._keys,
                 head,
@@ -218,7 +220,7 @@ class Transcript:
                 turns=contents.end,
                 stored_turns=stored_turns,
             )
-            expected = {self._keys.head: previous.version if previous is not None else None}
+            expected = {self._keys.head: stored_head.version if stored_head is not None else None}
             version = new_version()
             if not await store.write(changes, expected=expected, version=version, keep=store.keep):
                 raise store_conflict(self.id)
@@ -287,7 +289,10 @@ class Transcript:
         ids = contents.ids()
         earlier = [message for message in contents.system_messages if message.id not in ids]
         del wire["systemMessages"]
-        return {**wire, "messages": [message.to_wire() for message in (*earlier, *contents.messages)]}
+        return {
+            **wire,
+            "messages": [message.to_wire() for message in (*earlier, *contents.messages)],
+        }
 
     def whole(self) -> Contents:
         """Return the contents; raises StateError when the store may have more than was read."""

@@ -63,8 +63,10 @@ class ConversationTurn:
     async def enter(self, close_if_unused: CloseIfUnused) -> Call | None:
         """Take the lock and check the store; return the question anew if the history has changed."""
         transcript = self.transcript
-        first = self._first or self.prepare(self._before)  # an observer that failed lets it be entered again
-        total = first.timeouts.total
+        first_call = self._first or self.prepare(
+            self._before
+        )  # an observer that failed lets it be entered again
+        total = first_call.timeouts.total
         now = asyncio.get_running_loop().time
         self._deadline = deadline = math.inf if total is None else now() + total
         history = await self._begin(TimeLimit(deadline), total)
@@ -72,7 +74,7 @@ class ConversationTurn:
         self._settled = False
         self._task = asyncio.current_task()
         self._close_reply = close_if_unused
-        prepared, self._first = first, None
+        prepared, self._first = first_call, None
         if history is not self._before:
             self._before = history
             try:
@@ -83,7 +85,7 @@ class ConversationTurn:
                 raise
         if total is not None:
             prepared = prepared.within(deadline - now())
-        return None if prepared is first else prepared
+        return None if prepared is first_call else prepared
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
         """Return what to send once more: the question without a thread that the service has lost."""
@@ -92,10 +94,10 @@ class ConversationTurn:
             return None
         _log.warning("the service has lost a conversation's thread: the question is asked in a new one")
         self._before = evolve(self._before, thread=None)
-        again = self.prepare(self._before)
+        second_call = self.prepare(self._before)
         if self._deadline == math.inf:
-            return again
-        return again.within(self._deadline - asyncio.get_running_loop().time())
+            return second_call
+        return second_call.within(self._deadline - asyncio.get_running_loop().time())
 
     def shown(self, site: str | None, characters: int) -> None:
         """Say how much of the answer's text the reader was shown, who leaves before its end."""

@@ -154,8 +154,10 @@ def write_turn(turn: FinishedTurn) -> bytes:
 
 def newest_turns(turns: Sequence[FinishedTurn | None]) -> tuple[FinishedTurn, ...]:
     """Return the turns after the last one that is missing: those before it have expired."""
-    missing = [at for at, turn in enumerate(turns) if turn is None]
-    return tuple(turn for turn in turns[missing[-1] + 1 if missing else 0 :] if turn is not None)
+    missing_places = [at for at, turn in enumerate(turns) if turn is None]
+    return tuple(
+        turn for turn in turns[missing_places[-1] + 1 if missing_places else 0 :] if turn is not None
+    )
 
 
 def changes_of(

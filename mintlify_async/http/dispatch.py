@@ -204,12 +204,12 @@ class _Attempts(Generic[T]):
                 self._log_success(outcome)
                 return outcome
             self.error = outcome
-            again = self._pause(outcome)
-            if again is None:
+            next_call = self._pause(outcome)
+            if next_call is None:
                 verdict = self._verdict(outcome)
                 log.info("%s", verdict)  # its text names the operation
                 raise verdict from outcome.__cause__
-            pause = again
+            pause = next_call
             self._note_retry(pause)
             await self.sending.again()
 

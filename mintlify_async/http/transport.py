@@ -357,8 +357,8 @@ class Transport:
 
     async def _refusal(self, response: aiohttp.ClientResponse, limit: AttemptLimit) -> WholeResponse:
         # Wait two seconds for the text of a refusal; without it, the status is still reported.
-        until = asyncio.get_running_loop().time() + ERROR_SECONDS
-        block = TimeLimit(until if limit.at is None else min(until, limit.at), self._limits)
+        end = asyncio.get_running_loop().time() + ERROR_SECONDS
+        block = TimeLimit(end if limit.at is None else min(end, limit.at), self._limits)
         body, _ = await self._read(response, ERROR_MAX_BYTES, block)
         return WholeResponse(response.status, response.headers, body[:ERROR_MAX_BYTES])
 
@@ -402,8 +402,8 @@ class Transport:
                 _close_connector(connector)
 
     def _take_own_sessions(self) -> list[aiohttp.ClientSession]:
-        own, self._own_sessions = self._own_sessions, {}
-        return list(own.values())
+        own_sessions, self._own_sessions = self._own_sessions, {}
+        return list(own_sessions.values())
 
 
 async def _recorded(tape: RequestTape, exchange: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:

@@ -244,10 +244,10 @@ class JobHandle(JobFlags):
             return Turn(calls, self._state)
 
         claim = calls.claim(dedupe_key, call)
-        once = calls.once()
-        if on_active != "send" and not await once.is_known(claim):
+        sender = calls.once()
+        if on_active != "send" and not await sender.is_known(claim):
             await self._before_send(on_active, deadline)
-        result = await once.send(
+        result = await sender.send(
             claim,
             lambda sending: self._post(call, deadline, sending),
             lambda ref: ref,

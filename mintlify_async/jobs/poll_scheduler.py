@@ -235,7 +235,7 @@ class PollScheduler:
 
     def _most_urgent(self, now: float) -> tuple[PolledJob | None, float]:
         """Return the job whose poll may begin now; or None, and when to look again."""
-        best, best_rank = None, (3, 0.0)
+        best_job, best_rank = None, (3, 0.0)
         at = next_deadline = math.inf
         for job in self._jobs.values():
             due = max(job.due, self._paused_until(job)) if self._pauses else job.due
@@ -244,11 +244,11 @@ class PollScheduler:
                 continue
             rank = job.urgency(now)
             if rank < best_rank:
-                best, best_rank = job, rank
+                best_job, best_rank = job, rank
             if job.first:
                 next_deadline = min(next_deadline, job.deadline)
-        if best is None or self._next_slot <= now or self._may_be_late(best, now):
-            return best, at
+        if best_job is None or self._next_slot <= now or self._may_be_late(best_job, now):
+            return best_job, at
         room = len(self._late) < MOST_LATE_LOOKS
         return None, min(at, self._next_slot, next_deadline if room else math.inf)
 
@@ -256,8 +256,8 @@ class PollScheduler:
         return job.first > 0 and job.deadline <= now and len(self._late) < MOST_LATE_LOOKS
 
     def _begin(self, job: PolledJob, now: float) -> None:
-        late = self._may_be_late(job, now)
-        if late:
+        is_late = self._may_be_late(job, now)
+        if is_late:
             self._late.add(job)
         else:
             self._next_slot = now + self._spacing
@@ -265,7 +265,7 @@ class PollScheduler:
             ask.served = True  # whoever asks from now on gets a later look
         # A task of its own, with an empty context: it is for all who wait, and outlives none of them.
         job.task = asyncio.get_running_loop().create_task(
-            self._poll(job, LAST_LOOK if late else None),
+            self._poll(job, LAST_LOOK if is_late else None),
             name=f"poll {job.state.key[1]}",
             context=contextvars.Context(),
         )
@@ -307,9 +307,9 @@ class PollScheduler:
         if isinstance(error, RateLimitError):
             name, pause = key[0], max(pause, self._calls.poll.initial)
         if pause > 0:
-            self._pauses = {other: until for other, until in self._pauses.items() if until > look.ended}
-            until = look.ended + min(pause, LONGEST_PAUSE)
-            self._pauses[name] = max(self._pauses.get(name, 0.0), until)
+            self._pauses = {other_name: end for other_name, end in self._pauses.items() if end > look.ended}
+            end = look.ended + min(pause, LONGEST_PAUSE)
+            self._pauses[name] = max(self._pauses.get(name, 0.0), end)
 
 
 async def _end(tasks: list[asyncio.Task[None]]) -> None:

@@ -219,10 +219,10 @@ class OnceSender:
             if holder.result is not None:
                 return holder.result
             snapshot = await self.store.read(claim_keys(ours.key))
-            current = claims.find(snapshot, ours.key)
-            if current is None:
+            newest = claims.find(snapshot, ours.key)
+            if newest is None:
                 return None
-            holder = current
+            holder = newest
             seconds_left = holder.seconds_left(snapshot.now)
             if holder.result is not None:
                 continue

@@ -81,13 +81,13 @@ def elapsed(since: Moment, look: Look, known_since: float) -> float:
     began = look.began
     if since.loop is began.loop:
         return began.time - since.time
-    here = began.time - known_since
+    seconds_here = began.time - known_since
     if since.stamp.date is not None and began.stamp.date is not None:
         dated = began.stamp.date - since.stamp.date - DATE_SECONDS
-        if dated > here - DATE_SLACK:
+        if dated > seconds_here - DATE_SLACK:
             # The response is dated when it was made, but the poll may have hung before that.
-            return max(here, dated - (look.ended - began.time))
-    return max(here, LONGEST) if began.stamp.at - since.stamp.at >= LONGEST else here
+            return max(seconds_here, dated - (look.ended - began.time))
+    return max(seconds_here, LONGEST) if began.stamp.at - since.stamp.at >= LONGEST else seconds_here
 
 
 @frozen(eq=False)
@@ -216,8 +216,12 @@ class JobState:
 
     def see(self, look: Look) -> None:
         """Note a successful poll; one that began before the last one says nothing new."""
-        last = self.look
-        if last is not None and last.began.loop is look.began.loop and look.began.time < last.began.time:
+        last_look = self.look
+        if (
+            last_look is not None
+            and last_look.began.loop is look.began.loop
+            and look.began.time < last_look.began.time
+        ):
             return
         self.job, self.look = look.job, look
         self.raw = None if look.job is None else look.job.raw
@@ -269,17 +273,17 @@ class JobState:
         """
         self._sending -= 1
         if sent_at is not None:
-            was_final, previous = state_before
+            was_final, previous_follow_up = state_before
             # If follow-ups were sent at the same time, the turn of another one may end first.
-            alone = not self._sending and self.follow_up is previous
+            alone = not self._sending and self.follow_up is previous_follow_up
             self._follow(FollowUp(sent_at, was_final and alone, window))
             self.job = job or self.job
 
 
-def _is_newer(stamp: Stamp, other: Stamp) -> bool:
-    if stamp.date is not None and other.date is not None and stamp.date != other.date:
-        return stamp.date > other.date
-    return stamp.at > other.at
+def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
+    if stamp.date is not None and other_stamp.date is not None and stamp.date != other_stamp.date:
+        return stamp.date > other_stamp.date
+    return stamp.at > other_stamp.at
 
 
 class JobStates:

@@ -307,8 +307,8 @@ def _other_version(reference: Any, version: object) -> ConfigurationError:
     return _broken(reference, f"it has version {version!r}; this package reads version {VERSION}")
 
 
-def _broken(reference: Any, why: str) -> ConfigurationError:
+def _broken(reference: Any, problem: str) -> ConfigurationError:
     excerpt = printable(repr(reference), 80)
     return ConfigurationError(
-        f"this is not a job reference: {why}: {excerpt}. Take it from handle.ref", field="ref"
+        f"this is not a job reference: {problem}: {excerpt}. Take it from handle.ref", field="ref"
     )

@@ -124,14 +124,14 @@ def _without_keys(content: Any, treat: Callable[[dict[str, Any]], dict[str, Any]
         return treated if any(a is not b for a, b in zip(treated, items, strict=True)) else items
     if not isinstance(content, dict):
         return content
-    inside = cast("dict[str, Any]", content)
+    fields = cast("dict[str, Any]", content)
     replacements: dict[str, Any] = {}
-    for name, item in inside.items():
-        if isinstance(item, _CONTAINERS) and (new := _without_keys(item, treat)) is not item:
-            replacements[name] = new
+    for name, item in fields.items():
+        if isinstance(item, _CONTAINERS) and (replacement := _without_keys(item, treat)) is not item:
+            replacements[name] = replacement
     if replacements:
-        inside = {**inside, **replacements}
-    return inside if inside.get(THREAD_KEY) is None else treat(inside)
+        fields = {**fields, **replacements}
+    return fields if fields.get(THREAD_KEY) is None else treat(fields)
 
 
 _KEY_IN_TEXT: Final = r"""(threadKey(?:\\*["'])?\s*[:=]\s*(?:\\*["'])?)[^"'\\\s,}&]+"""
@@ -217,8 +217,8 @@ def require_json(content: object, field: str, *, sent: bool = False) -> None:
             members = cast("dict[str, Any]", item).items()
         elif isinstance(item, list | tuple):
             members = enumerate(cast("Sequence[Any]", item))
-        for step, inside in members:
-            check(inside, (place, step), depth + 1)
+        for step, member in members:
+            check(member, (place, step), depth + 1)
 
     check(content, (None, field), 0)
 

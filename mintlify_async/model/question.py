@@ -107,7 +107,9 @@ class SearchFilter(WireValue):
         Raises:
             ConfigurationError: It is not such an object, or has a field of another name.
         """
-        unknown = sorted(set(as_object(wire) or ()) - {field.name for field in attrs.fields(cls)})
-        if unknown:  # a misspelt name would search everything
-            raise ConfigurationError(f"filter has no field {unknown[0]!r}", field=f"filter.{unknown[0]}")
+        unknown_names = sorted(set(as_object(wire) or ()) - {field.name for field in attrs.fields(cls)})
+        if unknown_names:  # a misspelt name would search everything
+            raise ConfigurationError(
+                f"filter has no field {unknown_names[0]!r}", field=f"filter.{unknown_names[0]}"
+            )
         return read_argument(cls, wire, "filter")

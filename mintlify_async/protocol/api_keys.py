@@ -30,16 +30,16 @@ _NEED = {"admin": "agent jobs need", "assistant": "the assistant needs"}
 
 def kind_in_words(kind: str) -> str:
     """Return a kind of key, as ``Assumptions.kind_of_key`` names it, in words."""
-    other = {"foreign": "another product's key", "unknown": "a key whose prefix is not known"}
-    return other.get(kind) or f"an {kind} key"
+    words = {"foreign": "another product's key", "unknown": "a key whose prefix is not known"}
+    return words.get(kind) or f"an {kind} key"
 
 
 def shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
     """Return ``MINTLIFY_API_KEY``, the kind of key that it is, and what to say where a key is missing."""
-    shared = Secret(os.environ.get(SHARED_VARIABLE, ""))
+    key = Secret(os.environ.get(SHARED_VARIABLE, ""))
     # Blanks and quotation marks around it are an error of the key that it holds, not another key.
-    kind = assumptions.kind_of_key(shared.strip(" \t\r\n\"'"))
-    return shared, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if shared.strip() else ""
+    kind = assumptions.kind_of_key(key.strip(" \t\r\n\"'"))
+    return key, kind, f"; {SHARED_VARIABLE} holds {kind_in_words(kind)}" if key.strip() else ""
 
 
 class Key:

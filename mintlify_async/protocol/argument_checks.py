@@ -38,10 +38,10 @@ _WHERE = {
 
 def copying_slip(value: str) -> str | None:
     """Return what is wrong with the ends of *value*, which was copied from elsewhere; None if nothing is."""
-    bare = value.strip()
-    if bare and value != bare:
+    stripped = value.strip()
+    if stripped and value != stripped:
         return "begins or ends with a blank or a line break; remove it"
-    if bare and (bare[0] in _QUOTES or bare[-1] in _QUOTES):
+    if stripped and (stripped[0] in _QUOTES or stripped[-1] in _QUOTES):
         return "has quotation marks around it; leave them out"
     return None
 
@@ -66,8 +66,8 @@ def _odd_identifier(value: object, name: str) -> str:
     require_whole(text, name)
     problem = copying_slip(text)
     if problem is None and ("://" in text or (name == "domain" and "/" in text)):
-        last = _LAST_SEGMENT.search(text) if name == "domain" else None
-        hint = f": {printable(last[1], 40)}" if last else ""
+        segment = _LAST_SEGMENT.search(text) if name == "domain" else None
+        hint = f": {printable(segment[1], 40)}" if segment else ""
         problem = f"is a URL or a path; write {_WHERE[name]}{hint}"
     elif problem is None and not text.isprintable():
         problem = "has a character that cannot be seen; remove it"
@@ -256,8 +256,8 @@ def _split_url(value: str) -> tuple[str, SplitResult]:
     return value, parts
 
 
-def _wrong_url(why: str) -> ConfigurationError:
-    return ConfigurationError(f"base_url {why}", field="base_url")
+def _wrong_url(problem: str) -> ConfigurationError:
+    return ConfigurationError(f"base_url {problem}", field="base_url")
 
 
 def host_of(url: str) -> str | None:

@@ -121,14 +121,14 @@ class CallDefaults:
 
     def asked_domain(self, argument: str | None) -> str:
         """Return *argument*, or else the session's domain."""
-        last = "the assistant answers about one site, named by the last segment of the dashboard's URL"
-        return self._named("domain", argument, last)
+        reason = "the assistant answers about one site, named by the last segment of the dashboard's URL"
+        return self._named("domain", argument, reason)
 
-    def _named(self, name: str, argument: str | None, why: str) -> str:
+    def _named(self, name: str, argument: str | None, reason: str) -> str:
         value: str | None = getattr(self, name) if argument is None else check_identifier(argument, name)
         if value is None:
             raise ConfigurationError(
-                f"{name} is missing: {why}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
+                f"{name} is missing: {reason}; pass {name}= or set MINTLIFY_{name.upper()}", field=name
             )
         return value
 
@@ -190,8 +190,8 @@ class Call:
     @property
     def text(self) -> str:
         """The prompt, or the text of the last message of a user."""
-        last = next((message.text for message in reversed(self.messages) if message.role == "user"), "")
-        return self.prompt or last
+        question = next((message.text for message in reversed(self.messages) if message.role == "user"), "")
+        return self.prompt or question
 
     @property
     def continued(self) -> Message | None:
@@ -292,13 +292,13 @@ def _with_prompt(
     extra_body: Mapping[str, Any] | None,
 ) -> Call:
     check_seconds(timeout, "timeout", none="means no limit of its own")
-    further = {**defaults.extra_body, **check_extra_body(extra_body)}
+    further_fields = {**defaults.extra_body, **check_extra_body(extra_body)}
     call = evolve(
         call,
         prompt=check_prompt(prompt),
         headers={**defaults.headers, **check_headers(headers)},
-        extra_body=further,
-        body=_ENCODER.encode({"prompt": prompt, **further}).encode("ascii"),
+        extra_body=further_fields,
+        body=_ENCODER.encode({"prompt": prompt, **further_fields}).encode("ascii"),
     )
     return call if timeout is None else call.within(timeout)
 
@@ -329,8 +329,8 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
     for name, wire_name, check in _FIELDS:
         if (option := options.get(name)) is not None:
             body[wire_name] = check(option)
-    further = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
-    text = _ENCODER.encode({**body, **further})
+    further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
+    text = _ENCODER.encode({**body, **further_fields})
     if "\\ud" in text:  # half of a surrogate pair, or an emoji, which JSON writes as both halves
         require_json(body["messages"], "messages", sent=True)
     timeout = options.get("timeout")
@@ -344,7 +344,7 @@ def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) ->
         body=text.encode("ascii"),
         domain=domain,
         thread=thread,
-        extra_body=further,
+        extra_body=further_fields,
         messages=messages,
     )
     return call if timeout is None else call.within(timeout)

@@ -32,10 +32,10 @@ def check_function(value: T, name: str, *, plain: bool = True) -> T:
     """
     if value is None:
         return value
-    asynchronous = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(
+    is_async = inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(
         getattr(type(value), "__call__", None)  # noqa: B004 - of the class: that of an object is bound
     )
-    if not callable(value) or (plain and asynchronous):
+    if not callable(value) or (plain and is_async):
         expectation = "a plain function, not an async one" if callable(value) else "a function"
         raise ConfigurationError(f"{name} must be {expectation}; got {type(value).__name__}", field=name)
     return value

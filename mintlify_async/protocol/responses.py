@@ -73,8 +73,8 @@ def read_job(
         UnexpectedResponseError: The body is not a job.
     """
     text = answer.text
-    plain = len(text) == len(answer.body) and THREAD_KEY not in text  # ASCII, without a byte order mark
-    body = answer.body if plain else mask_text(text).encode()
+    is_plain = len(text) == len(answer.body) and THREAD_KEY not in text  # ASCII, without a byte order mark
+    body = answer.body if is_plain else mask_text(text).encode()
     info = response_info(assumptions, answer.status, answer.headers, attempts, body)
     try:
         value = decode_json(text)

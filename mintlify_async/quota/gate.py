@@ -123,12 +123,13 @@ class Gate:
     def refusal(self, result: TakeResult) -> QuotaExceededError:
         """Return the error for a call that does not wait. It names no limit when the service refused."""
         if result.blocked:
-            wait, limit, why = result.blocked, None, "the service asked for a pause"
+            wait, limit, reason = result.blocked, None, "the service asked for a pause"
         else:
             waits = [usage.opens_in for usage in result.usage]
-            wait, limit, why = max(waits), self.names[waits.index(max(waits))], "no slot is free"
+            wait, limit, reason = max(waits), self.names[waits.index(max(waits))], "no slot is free"
         return QuotaExceededError(
-            f"quota {limit or 'of the service'}: {why}; the next slot is in {wait:.1f} s; nothing was sent",
+            f"quota {limit or 'of the service'}: {reason}; the next slot is in {wait:.1f} s; "
+            "nothing was sent",
             retry_after=wait,
             limit=limit,
         )

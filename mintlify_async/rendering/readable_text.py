@@ -195,9 +195,9 @@ class ReadableText:
             piece = clean_text(text, streaming=True)
         if self._in_line and "\n" not in piece and "\r" not in piece:  # most deltas
             return self._linked(piece)
-        *lines, rest = piece.split("\n")
+        *lines, last_line = piece.split("\n")
         texts = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
-        texts.append(self._show(self._rest_of_line(rest)))
+        texts.append(self._show(self._rest_of_line(last_line)))
         is_holding = self._blocks.inside or self._apart or bool(self._space)
         self._in_line = not is_holding and not _MAY_BE_FENCE.match(self._line)
         return "".join(texts)
@@ -262,11 +262,11 @@ class ReadableText:
             gap = "\n\n" if self._begun else ""
             text, body = text[blank:], body[blank:]
             self._begun, self._apart = True, False
-        rest = text[len(body) :]
-        blanks = len(rest) - len(rest.lstrip(" \t"))
-        if blanks < len(rest):
-            self._space.append(rest[blanks:])
-        return self._linked(gap + body + rest[:blanks])
+        end = text[len(body) :]
+        blanks = len(end) - len(end.lstrip(" \t"))
+        if blanks < len(end):
+            self._space.append(end[blanks:])
+        return self._linked(gap + body + end[:blanks])
 
     def _linked(self, text: str) -> str:
         return text if self._links is None else self._links.feed(text, in_block=bool(self._blocks.fence))

@@ -80,11 +80,11 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
     """
     check_site(site)
     sources = list(_all_sources(message))
-    whole: dict[str, str] = {}  # by path: the first whole address with it
+    address_of_path: dict[str, str] = {}  # by path: the first whole address with it
     for source in sources:
         if source.url and _is_whole(source.url):
             page = source.url.partition("#")[0]
-            whole.setdefault(_path(page), page)
+            address_of_path.setdefault(_path(page), page)
     pages: dict[object, _Page] = {}
     for source in sources:
         if source.url is None:
@@ -94,7 +94,7 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
         page, _, anchor = source.url.partition("#")
         address = whole_address(page, site)
         if address == page and not _is_whole(page):
-            address = whole.get(_path(page), page)
+            address = address_of_path.get(_path(page), page)
         pages.setdefault(_key(address), _Page(source, address)).add(source, anchor)
     return [page.source() for page in pages.values()]
 
@@ -132,15 +132,15 @@ def _is_whole(url: str) -> bool:
 
 def _path(page: str) -> str:
     """Return the path of an address, or of a path, as it is compared."""
-    _, whole, rest = page.partition("://")
-    path = rest.partition("/")[2] if whole else page
+    _, scheme_mark, host_and_path = page.partition("://")
+    path = host_and_path.partition("/")[2] if scheme_mark else page
     return path.strip("/")
 
 
 def _key(address: str) -> str:
     """Return what two addresses of one page have in common."""
-    _, whole, rest = address.partition("://")
-    host = rest.partition("/")[0].lower() if whole else ""
+    _, scheme_mark, host_and_path = address.partition("://")
+    host = host_and_path.partition("/")[0].lower() if scheme_mark else ""
     return f"{host}/{_path(address)}"
 
 

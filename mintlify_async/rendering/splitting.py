@@ -256,12 +256,12 @@ class MarkdownSplitter:
             self._skip_blanks()
         while True:
             line = _end(_BLANK_LINES, text, self._read)  # where the line begins
-            longest: int = self._limit + LONG_WORD + 2  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an int
-            body = text[line : line + longest].partition("\n")[0].rstrip()
+            longest_line: int = self._limit + LONG_WORD + 2  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an int
+            body = text[line : line + longest_line].partition("\n")[0].rstrip()
             end = line + len(body)
             following = _end(_BLANKS, text, end)
-            last, goes_on = following == len(text), "\n" not in text[end:following]
-            grows = last and not decided
+            is_last_line, goes_on = following == len(text), "\n" not in text[end:following]
+            grows = is_last_line and not decided
             marked = _LIKE_FENCE.match(body) is not None
             if not body or (grows and marked and self._fence is None and len(body) < FENCE_CHARACTERS):
                 return None
@@ -271,12 +271,12 @@ class MarkdownSplitter:
             room = self._limit - units - _closing_units(fence)
             # The words before were read; the word there may be long.
             start = max(line + FENCE_CHARACTERS if marked else line, self._floor - LONG_WORD - 2)
-            words = [*_WORD.finditer(text, start, end if last or not goes_on else following + 1)]
+            words = [*_WORD.finditer(text, start, end if is_last_line or not goes_on else following + 1)]
             if grows:
                 end = _known_end(end, words) if words else line
-            if utf16_units(text[line:end]) <= room and (last or not goes_on):
+            if utf16_units(text[line:end]) <= room and (is_last_line or not goes_on):
                 self._add_words(words, end, line, units, fence, cut=grows)
-                if last:
+                if is_last_line:
                     self._last_fence = fence
                     return None
                 if fence is not self._fence:
@@ -299,8 +299,8 @@ class MarkdownSplitter:
     def _add_line(self, line: int, end: int, fence: _Fence | None) -> None:
         """Add the place before the line from *line* to *end*; *fence* is the code block open after it."""
         if self._fence is None:
-            apart = fence is not None or self._text.count("\n", self._read, line) > 1
-            place = _Place(self._read, line, PARAGRAPH if apart else LINE, None, None)
+            is_paragraph = fence is not None or self._text.count("\n", self._read, line) > 1
+            place = _Place(self._read, line, PARAGRAPH if is_paragraph else LINE, None, None)
         elif fence is not None:
             place = _Place(self._read, line, CODE_LINE, fence, fence)
         else:  # the line that closes the block is left out, for the message closes it
@@ -317,15 +317,15 @@ class MarkdownSplitter:
         text = self._text
         starts = [
             word.start()
-            for previous, word in pairwise(words)
-            if previous.end() <= end and not _LIKE_FENCE.match(text, word.start())
+            for word_before, word in pairwise(words)
+            if word_before.end() <= end and not _LIKE_FENCE.match(text, word.start())
         ]
         places = [_Place(at, at, WORD, fence, fence) for at in starts[-2:]]
         word = next((word for word in reversed(words) if word.start() < end), None)
         if cut and word is not None and word.end() - word.start() > LONG_WORD:
-            inside = range(min(end, word.end() - 1), word.start(), -1)
-            apart = islice((at for at in inside if _is_boundary(text, at)), 2)
-            places += reversed([_Place(at, at, ANYWHERE, fence, fence) for at in apart])
+            places_inside = range(min(end, word.end() - 1), word.start(), -1)
+            boundaries = islice((at for at in places_inside if _is_boundary(text, at)), 2)
+            places += reversed([_Place(at, at, ANYWHERE, fence, fence) for at in boundaries])
         for place in places:
             self._add_place(place, units + utf16_units(text[line : place.end]))
 

@@ -33,7 +33,7 @@ async def finish_shielded(
     import anyio  # imported on use: it takes a tenth of the session's import time
 
     task = asyncio.ensure_future(step)
-    cancelled: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
     now, due, end = asyncio.get_running_loop().time, math.inf, math.inf
     with anyio.CancelScope(shield=True):  # a cancelled scope of anyio would cancel every await again
         while not task.done() and now() < end:
@@ -43,17 +43,17 @@ async def finish_shielded(
             try:
                 await asyncio.wait([task], timeout=None if at == math.inf else max(0.0, at - now()))
             except asyncio.CancelledError as error:
-                cancelled, hurry = error, True
+                cancellation, hurry = error, True
             else:
                 task.cancel()  # its time limit has passed, or it is done
                 due = now() + CANCEL_AGAIN
     if not task.done():
         _left.add(task)  # asyncio itself keeps no task alive
         task.add_done_callback(_end_of_left)
-        raise cancelled or asyncio.CancelledError
-    if cancelled is not None:
+        raise cancellation or asyncio.CancelledError
+    if cancellation is not None:
         _end_of_left(task)
-        raise cancelled
+        raise cancellation
     return task.result()
 
 

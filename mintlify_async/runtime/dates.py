@@ -23,8 +23,8 @@ def now() -> float:
 def read_from(source: Callable[[], float]) -> Generator[None]:
     """Let :func:`now` return what *source* returns, in every thread, inside the block; for virtual time."""
     global _source
-    previous, _source = _source, source
+    previous_source, _source = _source, source
     try:
         yield
     finally:
-        _source = previous
+        _source = previous_source

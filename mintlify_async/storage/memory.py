@@ -97,8 +97,8 @@ class MemoryStore(NothingToClose):
             entry = self._entry(block, now)
             logs = [self._log(window, now) for window in windows]
             is_taken = slot is not None and bool(logs) and all(slot in log for log in logs)
-            full = any(len(log) >= window.amount for log, window in zip(logs, windows, strict=True))
-            if slot is not None and entry is None and not full:
+            is_full = any(len(log) >= window.amount for log, window in zip(logs, windows, strict=True))
+            if slot is not None and entry is None and not is_full:
                 is_taken = True
                 for log in logs:
                     log.setdefault(slot, now)

@@ -230,8 +230,8 @@ class RedisStore(RedisScripts, NothingToClose):
             await self._run(_REFUND, [self._key(window.key) for window in windows], [slot])
 
     def _key(self, key: str) -> str:
-        room, rest = key.split("/", 1)
-        return f"{self._namespace}:{{{room}}}:{rest}"
+        room, path = key.split("/", 1)
+        return f"{self._namespace}:{{{room}}}:{path}"
 
     def _index(self, key: str) -> str:
         room, folder, _ = key.split("/", 2)
