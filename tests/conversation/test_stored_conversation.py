@@ -292,7 +292,7 @@ async def test_the_error_of_a_store_has_the_answer(service, session, error):
     with pytest.raises(type(error)) as caught:
         await chat.ask("How do I install it?")
     answer = caught.value.answer
-    assert "How do I install it?" in answer.text
+    assert "pip install" in answer.text
     assert answer.thread_id == "thread_1"
     if isinstance(error, StateError):
         assert pickle.loads(pickle.dumps(error)).answer.message == answer.message
