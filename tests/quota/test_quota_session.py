@@ -14,6 +14,7 @@ from mintlify_async import (
     Limit,
     MemoryStore,
     MintlifySession,
+    NotFoundError,
     OutcomeUnknownError,
     Quota,
     QuotaExceededError,
@@ -249,3 +250,13 @@ async def test_one_quota_for_all_sessions_of_a_process(service: LocalService):
             with pytest.raises(QuotaExceededError):
                 await session.create_job("Fix it")
     assert isinstance(first, MintlifySession)
+
+
+async def test_each_site_has_a_count_of_its_own(service):
+    """Two sites that are asked with one key: what one used is not missing for the other."""
+    async with service.session(quota=Quota(ask_per_organization=1)) as session:
+        with pytest.raises(NotFoundError):
+            await session.ask("x", domain="other")
+        assert (await session.ask("x")).text
+        with pytest.raises(QuotaExceededError):
+            await session.ask("x", domain="other")
