@@ -207,7 +207,7 @@ class _Attempts(Generic[T]):
             next_call = self._pause(outcome)
             if next_call is None:
                 verdict = self._verdict(outcome)
-                log.info("%s", verdict)  # its text names the operation
+                log.info("%s", str(verdict))  # its text: a kept record keeps no connection
                 raise verdict from outcome.__cause__
             pause = next_call
             self._note_retry(pause)
