@@ -35,7 +35,7 @@ from .options import (
 from .protocol.api_keys import KeySource
 from .protocol.assumptions import Assumptions
 from .protocol.calls import DEFAULT_RETRIEVAL_PAGE_SIZE, Call, create_job_call
-from .protocol.habits import helpful, refuse_habits
+from .protocol.habits import helpful
 from .protocol.object_checks import check_function
 from .protocol.secret import hidden
 from .protocol.timeouts import Timeouts
@@ -100,14 +100,7 @@ class MintlifySession:
         ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
     """
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        """Refuse arguments of other clients by name."""
-        names = options.keys() - {"admin_key", "assistant_key"}
-        options.clear()  # a traceback shows this frame, and there is a key among them
-        if cls is MintlifySession:
-            refuse_habits("MintlifySession", names)
-        return super().__new__(cls)
-
+    @helpful
     def __init__(
         self,
         *,

@@ -6,14 +6,16 @@ Sources: the OpenAI, Anthropic, httpx and requests clients, and the names of the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from ..errors import ConfigurationError
+from .secret import hidden
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+KEYS: Final = frozenset({"admin_key", "assistant_key"})
 _CUSTOMER: Final = "session.with_options(admin_key=…, assistant_key=…) makes a session with other keys"
 
 ARGUMENTS: Final = {
@@ -32,19 +34,18 @@ ARGUMENTS: Final = {
 """Arguments of other clients, with the sentence that says what to write."""
 
 
-def refuse_habits(callee: str, names: Iterable[str]) -> None:
-    """Raise ConfigurationError for the first of *names* that is an argument of another client."""
-    for name in names:
-        if name in ARGUMENTS:
-            raise ConfigurationError(f"{callee} has no argument {name}=: {ARGUMENTS[name]}", field=name)
-
-
 def helpful(function: F) -> F:
     """Make *function* say what to write when it gets an argument of another client."""
     habits = ARGUMENTS.keys() - inspect.signature(function).parameters.keys()
+    owner, _, verb = function.__qualname__.rpartition(".")
+    callee = owner if verb == "__init__" else f"{verb}()"
 
     def check(kwargs: dict[str, Any]) -> None:
-        refuse_habits(f"{function.__name__}()", habits.intersection(kwargs))
+        for name in habits.intersection(kwargs):
+            kwargs.clear()  # a traceback shows the frames that have it, and there may be a key in it
+            raise ConfigurationError(f"{callee} has no argument {name}=: {ARGUMENTS[name]}", field=name)
+        for name in KEYS.intersection(kwargs):
+            kwargs[name] = hidden(kwargs[name])
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
