@@ -530,6 +530,8 @@ class MintlifySession:
             )
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_options"):  # a traceback shows a session whose arguments were refused
+            return "<MintlifySession without options>"
         options, prefix = self._options, "closed " if self._closed else ""
         text = f"{self.base_url} project_id={options.project_id!r} domain={options.domain!r}"
         return f"<MintlifySession {prefix}{text}>"
