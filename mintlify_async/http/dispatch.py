@@ -368,6 +368,8 @@ class _Attempts(Generic[T]):
 
     def _log_success(self, outcome: object) -> None:
         """Log one line for the request, whatever number of attempts it took."""
+        if not log.isEnabledFor(logging.INFO):
+            return
         result = "the answer begins"
         if isinstance(outcome, Job):
             result = f"job {printable(outcome.id)} is {printable(outcome.status)}"

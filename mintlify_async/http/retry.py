@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 from typing import Literal
 
 from attrs import field, frozen
@@ -174,6 +175,7 @@ def _number(text: str | None) -> float | None:
     return float(text) if _NUMBER.fullmatch(text) else None
 
 
+@lru_cache(maxsize=8)  # the answers of one second share a date
 def http_date(text: str | None) -> float | None:
     """Return a date of HTTP in seconds since 1970, or None when it is not readable."""
     try:

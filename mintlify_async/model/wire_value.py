@@ -329,10 +329,14 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     generated = make_dict_structure_fn(cls, converter, **options, **overrides)
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
-    usual = {wire for wire, field in fields.items() if not field.lenient} | ignored
+    usual = fields.keys() | ignored
+    lenient = {wire for wire, field in fields.items() if field.lenient}
 
-    def sort(content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the generated function takes: without nulls, with unknown fields in one place."""
+    def sort(content: Mapping[str, Any], *, misfits: bool) -> dict[str, Any]:
+        """Return what the generated function takes: without nulls, with what it cannot read in one place.
+
+        It cannot read unknown fields, and where there are *misfits*, lenient fields of another type.
+        """
         values: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         for wire, sent in content.items():
@@ -341,7 +345,7 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
                 if wire not in ignored:
                     extra[wire] = sent
             elif sent is not None or not field.null_is_absent:
-                fits = not field.lenient or _problem_of(field, hooks[wire], content) is None
+                fits = not (misfits and field.lenient) or _problem_of(field, hooks[wire], content) is None
                 (values if fits else extra)[wire] = sent
         if extra and "extra" in names:
             values[_inside("extra")] = mask_keys(extra)
@@ -353,14 +357,19 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
         values = content  # not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        if given or not usual.issuperset(values) or None in values.values():
-            values = sort(values) | {_inside(name): sent for name, sent in given.items()}
+        inside = {_inside(name): sent for name, sent in given.items()}
+        if inside or not usual.issuperset(values) or None in values.values():
+            values = sort(values, misfits=False) | inside
         try:
             return generated(values, cls)
         except (KeyError, DecodeProblem):  # which do not name the field
+            if lenient.intersection(content):
+                values = sort(content, misfits=True) | inside
             problems = (_problem_of(field, hooks[wire], values) for wire, field in fields.items())
-            problem = next(filter(None, problems))
-        raise DecodeProblem(problem)
+            problem = next(filter(None, problems), None)
+        if problem is not None:
+            raise DecodeProblem(problem)
+        return generated(values, cls)
 
     return read
 
