@@ -94,6 +94,8 @@ def check_headers(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     """
     if not headers:
         return EMPTY
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - text is a common slip
+        raise ConfigurationError("headers must be a mapping of names to values", field="headers")
     return dict(_header(name, value) for name, value in headers.items())
 
 

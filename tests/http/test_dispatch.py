@@ -75,7 +75,7 @@ async def test_no_attempt_begins_later_than_the_policy_allows(
     mintlify_service, mintlify_time, mintlify_session, headers, sent
 ):
     """A pause that would end after ``within`` is not begun, and the refusal keeps its Retry-After."""
-    mintlify_service.script.ask(status=429, headers=headers, times=None)
+    mintlify_service.script.ask(status=429, body="slow down", headers=headers, times=None)
     session = mintlify_session.with_options(retry=RetryPolicy(attempts=9, within=2))
     began = mintlify_time.now()
     with pytest.raises(RateLimitError) as refused:

@@ -130,6 +130,8 @@ class Relay:
     ) -> None:
         if store is not None:
             check_store(store, "store")
+        if streams is not None and (isinstance(streams, type) or not hasattr(streams, "grace")):
+            raise ConfigurationError("streams must be a stream store: MemoryStreamStore()", field="streams")
         for name, hook in {"user": user, "rate": rate, "on_end": on_end}.items():
             check_function(hook, name, plain=False)
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker

@@ -35,7 +35,7 @@ async def test_an_answer_grows_and_the_next_goes_on(release):
         assert texts[-1].split() == ["Hello", *map(str, range(20))]
 
         await here.page.get_by_role("button", name="New chat").click()
-        await here.ask("How do I get started?")
+        await here.ask("How do I wait for a job?")
         await here.status("ready")
         assert await here.page.locator(".sources a").count() > 0
         assert "```" not in "".join(await here.answers())
@@ -43,7 +43,7 @@ async def test_an_answer_grows_and_the_next_goes_on(release):
         await here.ask("And by SSO?")
         await here.status("ready")
         (thread,) = here.service.threads.values()
-        assert thread.questions == ["How do I get started?", "And by SSO?"]
+        assert thread.questions == ["How do I wait for a job?", "And by SSO?"]
         assert here.service.requests[-1].json["threadKey"] == thread.key
         assert len(await here.answers()) == 2
 

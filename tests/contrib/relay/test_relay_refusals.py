@@ -65,7 +65,7 @@ async def test_a_page_is_told_within_two_seconds(headers, sent, told):
     """A service that refuses is asked again for 2 s at most, whatever the session's own policy says."""
     with virtual_time():
         async with desk(session={"retry": RetryPolicy(attempts=9)}) as here:
-            here.service.script.ask(status=429, headers=headers, times=None)
+            here.service.script.ask(status=429, body="slow down", headers=headers, times=None)
             began = asyncio.get_running_loop().time()
             status, _, got = await here.page.post()
             assert asyncio.get_running_loop().time() - began <= 2.1
