@@ -69,7 +69,7 @@ class ConversationSettings:
 
 
 class Conversation:
-    """A conversation with the assistant: each question is sent with its history and its thread.
+    """A conversation with the assistant. Each question is sent with its history and its thread.
 
     Made by ``session.conversation(...)``::
 
@@ -77,16 +77,15 @@ class Conversation:
         answer = await chat.ask("How do I log in?")
         answer = await chat.ask("And by SSO?")  # asked with what was said before
 
-    With a *store* it survives restarts: the store is read when the first reply is entered
-    (or by :meth:`load`), and each finished turn is saved before it is part of the history.
-    When another process has saved meanwhile, a turn raises
-    :class:`~mintlify_async.errors.StoreConflictError`, before it is sent if that is known by
-    then: call :meth:`load` and ask again.
+    With a *store*, it survives restarts. The store is read when the first reply is entered (or by
+    :meth:`load`). Each finished turn is saved before it becomes part of the history. If another process has
+    saved meanwhile, a turn raises :class:`~mintlify_async.errors.StoreConflictError`, if possible before it
+    is sent. Then call :meth:`load` and ask again.
 
-    One turn runs at a time, also among objects with the same store, owner and id. With
-    ``busy="queue"`` turns, :meth:`undo`, :meth:`save` and :meth:`delete` wait in line, in the order in which
-    they were begun, and each turn begins with what the store has when its time comes. A task that waits for
-    a turn of its own gets a StateError.
+    One turn runs at a time, even across objects with the same store, owner and id. With ``busy="queue"``,
+    turns, :meth:`undo`, :meth:`save` and :meth:`delete` wait in line in the order of their start. Each turn
+    reads the store again when it starts. If a task waits for a turn that it started itself, it gets a
+    StateError.
     """
 
     def __init__(self, assistant: AssistantAPI, settings: ConversationSettings) -> None:
@@ -122,7 +121,7 @@ class Conversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The finished turns, oldest first; with a store, as they were when it was read last.
+        """The finished turns, oldest first. With a store, they show its state at the last read.
 
         With a store and ``max_messages``, a turn reads only the turns that it sends: :meth:`load` reads all.
         """
@@ -164,29 +163,29 @@ class Conversation:
     ) -> Reply:
         """Ask the next question. Nothing is sent or changed before the reply is entered, stepped or awaited.
 
-        When the answer's ``finish`` has arrived, question, answer and thread are committed
-        together. A turn that ends otherwise leaves the conversation as it was; the error
-        has what arrived. The same question, asked again then, keeps its id.
+        When the answer's ``finish`` has arrived, question, answer and thread are committed together. A turn
+        that ends otherwise does not change the conversation, and its error has the partial answer. If the
+        same question is then asked again, it keeps its id.
 
         Args:
-            question: Text; or messages, the last of them a user's. Only what is new:
-                the history is added here.
+            question: Text, or messages that end with a user's message. Pass only new messages, because the
+                history is added here.
             replacing: The id of a message of the conversation, to edit a question or to have it answered
-                again: the turn of that message, and all that follow, make room for this one when it is
-                committed, and stay if it is not. The question goes out with what was said before them, in
-                a new thread, since the old one remembers them. ``commit="partial"`` has no effect on it.
+                again. If the new turn is committed, it replaces the turn of that message and all later turns.
+                Else they stay. The question is sent with the turns before them, in a new thread, because the
+                old thread contains them. ``commit="partial"`` has no effect on it.
             options: Further arguments of ``session.ask``: ``context``, ``filter``,
                 ``current_path``, ``retrieval_page_size``, ``timeout``, ``headers``,
-                ``extra_body``. ``timeout`` limits the wait in line, too.
+                ``extra_body``. ``timeout`` also limits the wait in line.
 
         Raises:
-            ConfigurationError: An argument is invalid; nothing is sent. For *replacing* perhaps only when
-                the reply is entered.
-            StateError: When the reply is entered: another turn is under way, or, with ``busy="queue"``,
-                one that the same task has begun.
-            APITimeoutError: When the reply is entered: ``timeout`` has passed; nothing was sent.
-            StoreConflictError: When the reply is entered or at its end: the store has a newer revision.
-                At its end, this and every other error of the store has the answer as ``answer``.
+            ConfigurationError: An argument is invalid. Nothing is sent. An invalid *replacing* may be found
+                only when the reply is entered.
+            StateError: When the reply is entered: another turn is running. With ``busy="queue"``: the same
+                task has started that turn.
+            APITimeoutError: When the reply is entered: ``timeout`` has passed. Nothing was sent.
+            StoreConflictError: When the reply is entered or at its end: the store has a newer revision. At
+                its end, every error of the store has the answer as ``answer``.
 
         Example::
 
@@ -201,7 +200,7 @@ class Conversation:
         return self._reply(TurnQuestion(question=messages, options=options, replacing=replacing))
 
     def retry(self, **options: Unpack[TurnOptions]) -> Reply:
-        """Ask the question again whose turn did not finish: the same message, with the same id.
+        """Ask the question of an unfinished turn again, as the same message with the same id.
 
         Args:
             options: Replace the options it was asked with.
@@ -225,7 +224,7 @@ class Conversation:
 
         transcript = self._transcript
         is_read_whole = transcript.loaded and transcript.contents.complete
-        # What is to be replaced may not have been read yet: the turn looks for it when it begins.
+        # The turn to replace may not have been read yet. The new turn looks for it when it starts.
         history = (
             transcript.before(turn_question)
             if is_read_whole or turn_question.replacing is None
@@ -246,15 +245,15 @@ class Conversation:
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
 
-        The service remembers what was said in a thread. To make it forget the turn, too,
-        the next question begins a new thread, and carries the history with it.
+        The service keeps the turns of a thread. To remove the turn there as well, the next question starts a
+        new thread and is sent with the history.
 
         Args:
             keep_thread: Stay in the same thread all the same.
 
         Raises:
             StateError: There is no turn, or one is under way; see :class:`Conversation`.
-            StoreConflictError: The store has a newer revision; load and try again.
+            StoreConflictError: The store has a newer revision. Load and try again.
         """
         transcript = self._transcript
         async with transcript.lock.hold(queue=self._queue):
@@ -275,8 +274,8 @@ class Conversation:
         """Return another conversation with the same history, which continues independently.
 
         It has the same owner, store and settings, and is saved with its first finished
-        turn. The service remembers what was said in a thread, and two conversations in one thread
-        would mix; so the fork begins a new thread, and carries the history there.
+        turn. The service keeps the turns of a thread, so two conversations in one thread would mix. Therefore
+        the fork starts a new thread and sends the history there.
 
         Args:
             id: Its name in the store; a new one by default.
@@ -303,7 +302,7 @@ class Conversation:
     ) -> Self:
         """Begin with this history, in this thread. Return this conversation.
 
-        What the store has under the conversation's id replaces both.
+        If the store has the conversation's id, its data replaces both.
 
         Args:
             messages: The earlier messages, oldest first.
@@ -336,13 +335,13 @@ class Conversation:
     # Storing --------------------------------------------------------------------------------
 
     async def load(self) -> Self:
-        """Read the conversation from the store, in place of what is here. Return this conversation.
+        """Read the conversation from the store, in place of the present one. Return this conversation.
 
-        The first turn reads what it needs by itself; call this to show the history, or after a
+        The first turn reads the store on its own. Call this to show the history, or after a
         :class:`~mintlify_async.errors.StoreConflictError`.
 
         Raises:
-            StateError: It has no store, a turn is under way, or what the store has is not a conversation.
+            StateError: It has no store, a turn is running, or the stored data is not a conversation.
         """
         transcript = self._transcript
         transcript.require_store()
@@ -366,7 +365,7 @@ class Conversation:
         return sorted(key.removeprefix(prefix) for key in await store.keys(prefix))
 
     async def save(self) -> None:
-        """Write the conversation to the store. Each finished turn does this by itself.
+        """Write the conversation to the store. Each finished turn is saved without a call.
 
         Raises:
             StateError: It has no store, or a turn is under way; see :class:`Conversation`.
@@ -403,7 +402,7 @@ class Conversation:
         Args:
             session: Sends its questions.
             stored: What ``to_dict`` returned.
-            settings: Arguments of ``session.conversation``; they replace what was stored.
+            settings: Arguments of ``session.conversation``. They replace the stored settings.
 
         Raises:
             ConfigurationError: *stored* is not such an object.

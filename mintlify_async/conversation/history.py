@@ -1,8 +1,7 @@
-"""History: the turns of a conversation, which of them are kept, and what is sent with a question. No I/O.
+"""The turns of a conversation, the turns to keep, and the messages to send with a question. No I/O.
 
-A conversation keeps all parts of an answer, but sends only its text, files and links back. A search
-result is 50 to 100 KB of text that the service found itself: sending it with each later question
-would cost time and tell the service nothing.
+A conversation keeps all parts of an answer, but sends only its text, files and links back. A search result is
+50 to 100 KB of text that the service found itself. Sending it with each later question would only cost time.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
 
 @frozen(kw_only=True, eq=False)
 class FinishedTurn:
-    """A question and its answer; what a conversation began with before any question is a turn, too.
+    """A question and its answer. The messages before the first question are also a turn.
 
     Args:
         number: Its place in the conversation, from 0.
@@ -39,7 +38,7 @@ class FinishedTurn:
 
 @frozen(kw_only=True, eq=False)
 class Contents:
-    """What is committed together: the finished turns of a conversation, and its thread.
+    """The finished turns of a conversation and its thread, which are committed together.
 
     Args:
         turns: The newest turns, oldest first.
@@ -84,15 +83,15 @@ class Contents:
         return evolve(self.with_messages((*question, answer)), thread=thread or self.thread)
 
     def without_last_turn(self) -> Contents | None:
-        """Return these contents without the last question and all that follows; None if there is none."""
+        """Return these contents without the last question and all later messages; None if there is none."""
         places = reversed(range(len(self.turns)))
         place = next((at for at in places if self.turns[at].messages[0].role == "user"), None)
         return None if place is None else self._until(place)
 
     def before(self, id: str | None) -> Contents | None:
-        """Return what was before the turn of message *id*; None if no turn has it. With None, all.
+        """Return the contents before the turn of message *id*; None if no turn has it. With None, return all.
 
-        Without the thread, which remembers what followed.
+        Without the thread, because it contains the later turns.
         """
         if id is None:
             return self
@@ -122,9 +121,8 @@ def messages_to_send(
 ) -> list[Message]:
     """Return the messages of the next request.
 
-    The question and system messages are always sent. Of the others, the newest are sent, so that there are at
-    most *bound* with the question; None sends all. The first of them is never an answer whose question is
-    left out.
+    The question and system messages are always sent. Of the other messages, the newest are sent, at most
+    *bound* with the question; None sends all. They never start with an answer whose question is left out.
     """
     system_messages = [system] if system is not None else []
     room = None if bound is None else max(bound - len(question), 0)

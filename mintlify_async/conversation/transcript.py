@@ -50,13 +50,13 @@ CANCELLED_STORE_SECONDS: Final = 5.0
 
 @frozen(kw_only=True, eq=False)
 class TurnQuestion:
-    """What a turn asks, and what becomes of its answer.
+    """The question of a turn, and the use of its answer.
 
     Args:
         question: The new messages.
         options: Further arguments of ``session.ask``.
         replacing: The id of a message: its turn, and all that follow, make room for this one. None for none.
-        finish: Makes the answer that is committed of the one that arrived; None commits that one.
+        finish: Returns the answer to commit for the received one; None commits the received one.
     """
 
     question: tuple[Message, ...]
@@ -81,9 +81,9 @@ class Transcript:
         system: The system message, or None.
         lock: Lets one turn run at a time.
         loaded: Whether the store was read, or need not be.
-        unfinished: What the last turn asked, when it did not finish.
+        unfinished: The question of the last turn, if it did not finish.
         active: Whether a turn of this very object is under way.
-        saved: What was last given to :meth:`save` and taken over, or None.
+        saved: The last contents that :meth:`save` took over, or None.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Transcript:
         self._store = store
         self._keys = ConversationKeys(self.owner, self.id)
         self._max_messages = max_messages
-        self._head: StoredHead | None = None  # what the store has, as far as this object knows
+        self._head: StoredHead | None = None  # the last known state of the store
         self.active = False
         self.saved: Contents | None = None
         self.lock = shared_lock(store, self.owner, self.id) if store is not None else TurnLock()
@@ -113,7 +113,7 @@ class Transcript:
         self.unfinished: TurnQuestion | None = None
 
     def require_store(self) -> Store:
-        """Return the store; raises StateError if there is none."""
+        """Return the store. If there is none, raise StateError."""
         if self._store is None:
             raise StateError("this conversation has no store: pass store= to session.conversation(...)")
         return self._store
@@ -123,15 +123,16 @@ class Transcript:
         return f"conversation {printable(self.id, 80)!r} in {self._store!r}"
 
     async def check_store(self, *, refresh: bool = False, replacing: str | None = None) -> None:
-        """Read the store the first time; later, check that nobody else has changed the conversation.
+        """Read the store the first time. Later, check that no other writer has changed the conversation.
 
         Args:
-            refresh: Whether a newer version is taken over; else it is a ``StoreConflictError``.
-            replacing: The id of a message that the next turn replaces; then all turns are read.
+            refresh: Whether to take over a newer version. If false, a newer version raises
+                ``StoreConflictError``.
+            replacing: The id of a message that the next turn replaces. If it is given, all turns are read.
         """
         if self._store is None:
             return
-        count = None  # of the turns, how many are needed; most are two messages
+        count = None  # the number of turns that are needed; most turns are two messages
         if self._max_messages is not None and replacing is None:
             count = (self._max_messages + 1) // 2
         if self.loaded:
@@ -146,7 +147,7 @@ class Transcript:
         await self.read(count)
 
     async def read(self, count: int | None = None) -> None:
-        """Take over what the store has, with its *count* turns; None: all."""
+        """Take over the contents of the store with its *count* turns; None takes all."""
         keys, turn_keys = self._keys, list[str]()
         while True:
             snapshot = await self._read_records([keys.head, *turn_keys])
@@ -229,7 +230,7 @@ class Transcript:
         await self._step(write, take_over, hurry=hurry)
 
     async def delete(self) -> bool:
-        """Delete the conversation in the store and here; return whether the store had it."""
+        """Delete the conversation in the store and here. Return whether the store had it."""
         store, keys = self.require_store(), self._keys
 
         async def delete() -> bool:
@@ -256,7 +257,7 @@ class Transcript:
         patience: float = CANCELLED_SAVE_SECONDS,
         hurry: bool = False,
     ) -> T:
-        """Return what a step of the store returns, for at most 5 s after a cancellation."""
+        """Return the result of a store's step. After a cancellation, wait for it at most 5 s."""
         given_up = False
 
         async def run() -> T:
@@ -295,7 +296,7 @@ class Transcript:
         }
 
     def whole(self) -> Contents:
-        """Return the contents; raises StateError when the store may have more than was read."""
+        """Return the contents. If the store may have more than was read, raise StateError."""
         if self.loaded and self.contents.complete:
             return self.contents
         raise StateError("this conversation was not read whole from its store: `await chat.load()` first")
@@ -342,7 +343,7 @@ def system_message(system: object) -> Message | None:
 
 
 def read_contents(stored: object) -> tuple[Contents, Message | None]:
-    """Read the JSON object of :meth:`Transcript.to_dict`: the contents and the system message."""
+    """Read the contents and the system message from the JSON object of :meth:`Transcript.to_dict`."""
     fields = as_object(stored) or {}
     messages = fields.get("messages")
     if fields.get("version") != FORMAT or not isinstance(messages, list):
@@ -354,7 +355,7 @@ def read_contents(stored: object) -> tuple[Contents, Message | None]:
 
 
 def _read_fields(fields: Mapping[str, Any], what: str) -> tuple[Contents, Message | None]:
-    """Read everything but the turns: the contents without them, and the system message."""
+    """Read the contents without the turns, and the system message."""
     try:
         contents = Contents(
             system_messages=seed_messages(fields.get("systemMessages", [])),

@@ -33,8 +33,8 @@ class ConversationTurn:
     """Implements :class:`~mintlify_async.assistant.assistant_api.ReplyTurn`.
 
     Args:
-        transcript: What the turn is committed to.
-        turn_question: What it asks.
+        transcript: The transcript that the turn is committed to.
+        turn_question: Its question.
         prepare: Returns the question to send, after the contents that it is given.
         first: What *prepare* returned when the reply was made.
         before: The contents at that moment.
@@ -46,7 +46,7 @@ class ConversationTurn:
     turn_question: TurnQuestion
     prepare: Callable[[Contents], Call]
     _first: Call | None = field(alias="first")
-    _before: Contents = field(alias="before")  # what was said before this turn
+    _before: Contents = field(alias="before")  # the contents before this turn
     partial: bool
     queue: bool
     _deadline: float = field(default=math.inf, init=False)  # of the answer, by the loop's time
@@ -61,7 +61,7 @@ class ConversationTurn:
     _settled: bool = field(default=False, init=False)
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call | None:
-        """Take the lock and check the store; return the question anew if the history has changed."""
+        """Take the lock and check the store. Return the question, rebuilt if the history has changed."""
         transcript = self.transcript
         first_call = self._first or self.prepare(
             self._before
@@ -88,7 +88,7 @@ class ConversationTurn:
         return None if prepared is first_call else prepared
 
     def refused(self, call: Call, error: MintlifyError) -> Call | None:
-        """Return what to send once more: the question without a thread that the service has lost."""
+        """Return the question to send once more, without the thread that the service has lost."""
         thread = call.thread
         if not isinstance(error, NotFoundError) or thread is None or thread.key is None:
             return None
@@ -104,13 +104,13 @@ class ConversationTurn:
         self._shown = (characters, site)
 
     async def _begin(self, limit: TimeLimit, total: float | None) -> Contents:
-        """Wait in line and check the store, until *limit*; return what was said before this turn."""
+        """Wait in line and check the store, until *limit*; return the contents before this turn."""
         transcript = self.transcript
         try:
             async with limit:
                 await transcript.lock.acquire(self.release_if_over, queue=self.queue)
                 try:
-                    # Turns that were ahead in line have run: their revision is not a conflict.
+                    # Turns that were ahead in line have run, so their revision is not a conflict.
                     await transcript.check_store(refresh=self.queue, replacing=self.turn_question.replacing)
                     return transcript.before(self.turn_question)
                 except BaseException:
@@ -133,7 +133,7 @@ class ConversationTurn:
             raise
 
     async def ended(self, message: Message | None, thread: Thread | None, *, whole: bool) -> None:
-        """Commit what is finished, or roll back; once. Raises the store's error."""
+        """Commit a finished turn once, or roll it back once. Raises the store's error."""
         if not self._under_way or self._settled:
             return
         self._settled = True
@@ -169,7 +169,7 @@ class ConversationTurn:
             self.transcript.lock.release()
 
     async def _commit(self, message: Message | None, thread: Thread | None) -> None:
-        """Commit the question and its answer, unless there is none or it was committed as it is."""
+        """If there is an answer and it was not committed yet, commit it with its question."""
         if message is None:
             return
         history = self._before
@@ -191,11 +191,11 @@ class ConversationTurn:
         self.transcript.unfinished = self.turn_question
 
     def release_if_over(self) -> bool:
-        """Let the next turn begin if this one is over or abandoned; return whether it did.
+        """If this turn is over or abandoned, let the next one start. Return whether it did.
 
-        It is over when it was committed and only its reply was not closed; inside the reply's block
-        only for the block's own task. It is abandoned when the task that read the reply outside a
-        block has ended: a cancellation's traceback may keep such a reply alive.
+        It is over if it was committed and only its reply was not closed. Inside the reply's block, it is over
+        only for the block's own task. It is abandoned if the task that read the reply outside a block has
+        ended, because a cancellation's traceback may keep such a reply alive.
         """
         close_reply = self._close_reply() if self._close_reply is not None else None
         over = self._settled or self._committed is not None

@@ -38,8 +38,8 @@ class TurnLock:
         Args:
             release_if_over: A method of the turn, which the lock does not keep alive. It releases the lock
                 if nothing depends on the turn any more.
-            queue: Wait in line when another turn is under way; else that is a ``StateError``, and so is
-                waiting for a turn that this very task began.
+            queue: If another turn is running, wait in line. If false, a running turn is a ``StateError``.
+                Waiting for a turn that this task started is always a ``StateError``.
         """
         await self._take(queue=queue)
         self._release_if_over = weakref.WeakMethod(release_if_over)
@@ -79,7 +79,7 @@ class TurnLock:
         if self._locked and release_if_over is not None:
             release_if_over()
         if self._locked and self._loop is not None and self._loop.is_closed():
-            self.release()  # its loop was closed with the task pending: nobody else will
+            self.release()  # its loop was closed with the task pending, so nothing else will
         return not self._locked and not self._waiting
 
     async def _wait(self) -> None:

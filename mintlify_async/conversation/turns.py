@@ -1,8 +1,8 @@
-"""Turns in a store: the records of a conversation, and what a step changes of them. No I/O.
+"""The records of a conversation in a store, and the changes of a step to them. No I/O.
 
-A conversation is a small head, and one record for each turn. A step replaces the head and adds or drops a
-few turns in one write, which succeeds only if nobody has changed the head meanwhile. So a turn costs the same
-after a thousand others, and of two writers that started from the same head one succeeds.
+A conversation is a small head, and one record for each turn. A step replaces the head and adds or drops a few
+turns in one write. The write succeeds only if no other writer has changed the head meanwhile. So a turn costs
+the same after a thousand others. If two writers start from the same head, one succeeds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ConversationKeys:
 
 
 def heads_of(owner: str) -> str:
-    """Return what the keys of the heads of an owner's conversations begin with."""
+    """Return the prefix of the keys of the heads of an owner's conversations."""
     return f"{_room(owner)}/conversations/"
 
 
@@ -153,7 +153,7 @@ def write_turn(turn: FinishedTurn) -> bytes:
 
 
 def newest_turns(turns: Sequence[FinishedTurn | None]) -> tuple[FinishedTurn, ...]:
-    """Return the turns after the last one that is missing: those before it have expired."""
+    """Return the turns after the last missing one. All turns before it have expired."""
     missing_places = [at for at, turn in enumerate(turns) if turn is None]
     return tuple(
         turn for turn in turns[missing_places[-1] + 1 if missing_places else 0 :] if turn is not None
@@ -163,7 +163,7 @@ def newest_turns(turns: Sequence[FinishedTurn | None]) -> tuple[FinishedTurn, ..
 def changes_of(
     keys: ConversationKeys, head: bytes, new_turns: Mapping[int, bytes], *, turns: int, stored_turns: int
 ) -> dict[str, bytes | None]:
-    """Return what a step writes: the head, the new turns, and nothing where turns are dropped.
+    """Return the changes of a step: the head, the new turns, and None for dropped turns.
 
     Args:
         keys: The conversation.

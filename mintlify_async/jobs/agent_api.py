@@ -73,15 +73,14 @@ class AgentAPI:
         http: Sends the requests.
         loops: The connections and the poll scheduler of each event loop.
         poll: When jobs are polled.
-        defaults: What a call has where it names nothing else.
-        states: What the session knows of its jobs.
+        defaults: The settings of a call that names no others.
+        states: The states of the session's jobs.
         ledger: The store of the claims on dedupe keys, or None.
         observation: The operation that every call is a part of, or None.
         owner: An object that is kept alive by this one, or None.
     """
 
-    # It does not keep the session alive unless that is the owner, so that a session that was left
-    # without being closed is noticed.
+    # Only the owner keeps the session alive. So the session can warn if it was never closed.
     http: Dispatcher
     loops: LoopLocal[LoopResources]
     poll: PollPolicy
@@ -104,7 +103,7 @@ class AgentAPI:
         return self.loops.get().scheduler_for(self)
 
     def observe(self, operation: str, project_id: str, job_id: str | None) -> Observation | None:
-        """Begin to follow an operation, or note it in the one that it is a part of."""
+        """Start to follow an operation, or add it to the operation that contains it."""
         if self.observation is not None:
             return PartOf(self.observation)
         return self.http.observe(operation, project_id=project_id, conversation_id=job_id)
@@ -113,8 +112,8 @@ class AgentAPI:
         """Create a job with one POST; with *dedupe_key*, only when it has none yet.
 
         Returns:
-            The job, whose status is empty when the answer has none; or its id, when another caller has
-            created it with the same key.
+            The job. Its status is empty if the response has none. If another caller created it with the same
+            key: its id.
         """
         if dedupe_key is None:
             return await self.post(call)

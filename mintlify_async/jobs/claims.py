@@ -40,8 +40,8 @@ class Claim:
 
     Args:
         key: The ``dedupe_key``.
-        state: ``claimed``: nothing was sent. ``sending``: the request may have been sent. ``done``: it was,
-            and *result* is known.
+        state: ``claimed``: nothing was sent. ``sending``: the request may have been sent. ``done``: it was
+            sent, and *result* is set.
         operation: ``create_job`` or ``send_message``.
         parts: A hash of each part of the request, by its name, such as ``prompt``.
         token: A random name of the call that made the claim.
@@ -65,7 +65,7 @@ class Claim:
 
 
 class ClaimLostError(StateError):
-    """Another call has taken the claim over, because its lease had ended; nothing was sent."""
+    """The lease of the claim ended, so another call took it over. Nothing was sent."""
 
 
 def check_key(key: object) -> str:
@@ -110,7 +110,7 @@ def claim_keys(key: str) -> tuple[str, str]:
     return OPEN + key, DONE + key
 
 
-# Rules for ``storage.store.change``: they return the changes, and a result. Each accepts its own result.
+# Rules for ``storage.store.change``. They return the changes and a result. Each accepts its own result.
 
 
 def find(snapshot: Snapshot, key: str) -> Claim | None:
@@ -123,7 +123,7 @@ def find(snapshot: Snapshot, key: str) -> Claim | None:
 
 
 def begin(snapshot: Snapshot, ours: Claim) -> tuple[Changes, Claim]:
-    """Claim a key that is free, or whose claim was not used within its lease; return the claim that holds."""
+    """Claim a key that is free, or whose claim was not used within its lease. Return the valid claim."""
     holder = find(snapshot, ours.key)
     if holder is not None:
         unused = holder.state == "claimed" and holder.seconds_left(snapshot.now) <= 0
@@ -153,7 +153,7 @@ def record(snapshot: Snapshot, ours: Claim, result: str) -> tuple[Changes, bool]
 
 
 def release(snapshot: Snapshot, ours: Claim) -> tuple[Changes, None]:
-    """Delete *ours*, whose request started nothing; do nothing when the key has another claim, or none."""
+    """Delete *ours*, whose request started nothing. If the key has another claim or none, do nothing."""
     holder = find(snapshot, ours.key)
     if holder is None or holder.token != ours.token or holder.state == "done":
         return {}, None
@@ -161,7 +161,7 @@ def release(snapshot: Snapshot, ours: Claim) -> tuple[Changes, None]:
 
 
 def resolve(snapshot: Snapshot, key: str, result: str) -> tuple[Changes, bool]:
-    """Record *result* by hand for an open claim; return whether the key has it now."""
+    """Record *result* by hand for an open claim. Return whether the key has this result now."""
     holder = find(snapshot, key)
     if holder is None or holder.state == "done":
         return {}, holder is not None and holder.result == result
@@ -174,7 +174,7 @@ def forget(snapshot: Snapshot, key: str) -> tuple[Changes, None]:
 
 
 def check_same(holder: Claim, ours: Claim) -> None:
-    """Raise an error that names what differs, unless *holder* is a claim for the same request as *ours*."""
+    """If *holder* is a claim for another request than *ours*, raise an error that names the difference."""
     if holder.operation != ours.operation:
         differs = "a follow-up" if holder.operation == "send_message" else "the creation of a job"
     else:

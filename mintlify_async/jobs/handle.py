@@ -1,6 +1,6 @@
-"""Job handles: waiting for a job, watching it, and sending follow-ups.
+"""Job handles wait for a job, watch it, and send follow-ups.
 
-A handle starts no task and does no I/O by itself.
+A handle starts no task and no I/O on its own.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ OnActive = Literal["send", "wait", "raise"]
 class JobHandle(JobFlags):
     """One agent job. Awaiting a handle is :meth:`wait` with its defaults.
 
-    The properties show what was last seen and never do I/O; ``completed``, ``archived`` and
-    ``failed`` are false until :attr:`done`. A handle belongs to its session and cannot be
-    pickled: pass on :attr:`ref` instead.
+    The properties show the last poll and never do I/O. ``completed``, ``archived`` and
+    ``failed`` are false until :attr:`done`. A handle belongs to its session and cannot be pickled. Pass on
+    :attr:`ref` instead.
     """
 
     __slots__ = ("__weakref__", "_calls", "_state")
@@ -50,7 +50,7 @@ class JobHandle(JobFlags):
 
     @property
     def ref(self) -> JobRef:
-        """Names the job for another process; says when a follow-up was sent whose result was not seen."""
+        """Names the job for another process, with the time of a follow-up whose result was not seen."""
         return self._state.ref
 
     @property
@@ -65,7 +65,7 @@ class JobHandle(JobFlags):
 
     @property
     def job(self) -> Job | None:
-        """The last record; None before the first poll. After a follow-up it may be the turn before's."""
+        """The last record; None before the first poll. After a follow-up it may be the previous result."""
         return self._state.job
 
     @property
@@ -113,26 +113,27 @@ class JobHandle(JobFlags):
     ) -> Job:
         """Wait until the job has ended, and return its record. Polls at least once.
 
-        After a follow-up, a final status is returned when it is certain that it is the follow-up's own: when
-        the poll that read it began ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
+        After a follow-up, a final status must belong to that follow-up. It is returned if the poll that read
+        it started ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
 
         Args:
-            timeout: Limits the whole wait, in seconds; None waits without end. One last
-                poll begins at the deadline, and may take a second.
+            timeout: Limits the complete wait, in seconds; None sets no limit. One last poll starts at the
+                deadline and may take a second.
             check: Raise when the job has failed.
             until: ``"pr"`` also waits for the pull request of a completed job.
-            pr_grace: For how long, in seconds; then the job is returned without one.
+            pr_grace: With ``until="pr"``: how long to wait for the pull request, in seconds. Then the job is
+                returned without it.
             on_change: A plain function, called with the first record and with each one that
                 differs from the one before. An exception from it ends the wait.
 
         Raises:
             JobFailedError: The job has failed, and *check* is true.
-            JobTimeoutError: The timeout has passed; the job goes on at the service. ``certain_in`` says
-                when a final status may be accepted that was seen.
+            JobTimeoutError: The timeout has passed. The job continues at the service. If a final status was
+                seen, ``certain_in`` is the time until it can be accepted.
             AuthenticationError: 401. Other refusals, such as 403, also end the wait at once.
             NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
                 of a job that was seen before like an outage.
-            APIConnectionError: The service could not be reached for five minutes. Likewise
+            APIConnectionError: The service could not be reached for five minutes. The same limit applies to
                 ``RateLimitError``, ``ServerError`` and ``UnexpectedResponseError``.
             StateError: The session is closed, or was closed meanwhile.
             ConfigurationError: An argument is invalid.
@@ -183,7 +184,7 @@ class JobHandle(JobFlags):
         between two steps.
 
         Args:
-            timeout: Limits the whole watch from its first step, in seconds; None sets no limit.
+            timeout: Limits the complete watch from its first step, in seconds; None sets no limit.
 
         Raises:
             ConfigurationError: *timeout* is not a number of seconds.
@@ -207,20 +208,21 @@ class JobHandle(JobFlags):
 
         Args:
             prompt: The instruction, at least 1 character.
-            on_active: What to do while the job is active: ``"send"`` at once, without a poll before;
-                ``"wait"`` until it has ended, at most 30 minutes; or poll once and ``"raise"``.
+            on_active: Behavior while the job is active. ``"send"`` sends immediately, without a poll.
+                ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once and
+                raises.
             timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default. With
                 ``on_active="raise"`` at most half of it is for the poll.
-            dedupe_key: A name for this follow-up in the session's ledger: the same key never sends
-                a second one, in this process or in any other that shares the ledger, and always
-                returns the same turn.
+            dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
+                follow-up, in this process or in another one that shares the ledger. It always returns the
+                same ``Turn``.
             headers: Further headers.
             extra_body: Further fields of the body.
 
         Raises:
-            ConfigurationError: An argument is invalid; nothing was sent.
-            StateError: The job is active, and *on_active* is ``"raise"``; nothing was sent.
-            JobTimeoutError: It was still active after the 30 minutes of ``"wait"``; nothing was sent.
+            ConfigurationError: An argument is invalid. Nothing was sent.
+            StateError: The job is active, and *on_active* is ``"raise"``. Nothing was sent.
+            JobTimeoutError: The job was still active after the 30 minutes of ``"wait"``. Nothing was sent.
             OutcomeUnknownError: The follow-up was sent, and its outcome is not known. This
                 handle then waits as if it had been accepted.
             APIStatusError: The service refuses it.
@@ -347,7 +349,7 @@ def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None
 
 
 def created_handle(calls: AgentAPI, project_id: str, created: Job | str) -> JobHandle:
-    """Return a handle of a job that was created just now; of its id alone when its record is not known."""
+    """Return a handle of a new job. Without its record, the handle has only the id."""
     now = moment(response_headers(created if isinstance(created, Job) else None, None))
     id = created if isinstance(created, str) else created.id
     state = calls.states.of(JobRef(project_id, id, created=now.stamp), calls.poll.settle_seconds)
@@ -363,7 +365,7 @@ def handle_over(handle: JobHandle, calls: AgentAPI) -> JobHandle:
 
 
 async def wait_for_own(handle: JobHandle, timeout: float | None, **rules: Any) -> Job:
-    """Wait for a job that the same call has created; if the call is cancelled, log the reference."""
+    """Wait for a job that the same call has created. If the call is cancelled, log the reference."""
     try:
         return await handle.wait(timeout, **rules)
     except asyncio.CancelledError:
@@ -377,7 +379,7 @@ class JobWatch:
     """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
 
     def __init__(self, begin: Callable[[], JobWait]) -> None:
-        """Watch by the wait that *begin* returns; no poll is made before the first step."""
+        """Watch by the wait that *begin* returns. The first step makes the first poll."""
         self._begin = begin
         self._wait: JobWait | None = None
         self._stepping = False
@@ -391,7 +393,7 @@ class JobWatch:
         """Return the next record that differs.
 
         Raises:
-            JobTimeoutError: The timeout has passed; the job goes on at the service.
+            JobTimeoutError: The timeout has passed. The job continues at the service.
             StateError: Another task is in a step, or the session is closed.
         """
         if self._ended:
@@ -411,5 +413,5 @@ class JobWatch:
         return job
 
     async def aclose(self) -> None:
-        """End; there is nothing to release between steps."""
+        """Finish. There is nothing to release between steps."""
         self._ended = True

@@ -1,4 +1,4 @@
-"""The ledger, for people: requests with a ``dedupe_key`` whose outcome is not known, and closing them."""
+"""Lists requests with a ``dedupe_key`` whose outcome is unknown, and lets people close them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ledger:
         self._store = store
 
     async def open_claims(self) -> list[Claim]:
-        """Return the claims without a result, the oldest first; those of requests under way, too.
+        """Return the claims without a result, the oldest first. They include running requests.
 
         Raises:
             StateError: The store cannot be used.
@@ -51,7 +51,7 @@ class Ledger:
 
         Args:
             key: The ``dedupe_key``.
-            job_id: The id of the job that was created; of a follow-up, the id of its job.
+            job_id: The id of the created job. For a follow-up: the id of its job.
 
         Raises:
             ConfigurationError: *key* has no open claim, or *job_id* is empty.

@@ -34,7 +34,7 @@ Key = tuple[str, str]
 
 
 def moment(headers: Mapping[str, str]) -> Moment:
-    """Return this moment on the running loop; *headers* are those of the service's response."""
+    """Return this moment on the running loop. *headers* are the headers of the service's response."""
     loop = asyncio.get_running_loop()
     return Moment(Stamp(dates.now(), http_date(headers.get("date"))), loop, loop.time())
 
@@ -47,7 +47,7 @@ async def look_at(calls: PollCalls, state: JobState, *, retry: bool, limit: floa
     error: Exception | None = None
     try:
         job = await calls.get_job(state.key[1], project_id=state.key[0], retry=retry, limit=limit)
-    except Exception as failure:  # each wait decides by itself whether to tolerate it
+    except Exception as failure:  # each wait decides whether to tolerate it
         error = failure
     served = http_date(response_headers(job, error).get("date"))
     look = Look(Moment(Stamp(date, served), loop, began), loop.time(), job, error)
@@ -69,7 +69,7 @@ class Ask:
 
     Args:
         due: When the look should begin, by the loop's time.
-        deadline: When it must begin; infinity for no limit.
+        deadline: When it must start; infinity for no limit.
         first: The number of a wait that had no look yet, from 1; newer waits have higher numbers. Else 0.
         outcome: Becomes the look.
         served: Whether the poll under way is for this one.
@@ -88,7 +88,7 @@ class PolledJob:
 
     Attributes:
         task: The poll under way, or None.
-        due: When the next poll should begin; infinity while one is under way.
+        due: When the next poll should start; infinity while one is running.
         deadline: The earliest deadline of those who ask.
         first: The newest wait that had no look yet, or 0.
     """
@@ -110,7 +110,7 @@ class PolledJob:
         self.first = max((ask.first for ask in self.asks), default=0)
 
     def urgency(self, now: float) -> tuple[int, float]:
-        """Return a rank: looks at a deadline, then first looks, the newest first, then the earliest due."""
+        """Return a rank: looks at a deadline, then first looks (newest first), then the earliest due."""
         if self.deadline <= now:
             return 0, -self.first
         return (1, -self.first) if self.first else (2, self.due)
@@ -120,7 +120,7 @@ class PollScheduler:
     """Polls for all waits of one session on one event loop.
 
     A scan over all jobs finds the most urgent one, because urgency changes while a poll waits for its turn. A
-    poll that hangs blocks nobody: it counts for ``per_second`` only when it begins.
+    hanging poll blocks no other poll, because it counts for ``per_second`` only when it starts.
     """
 
     def __init__(self, calls: PollCalls) -> None:
@@ -145,7 +145,7 @@ class PollScheduler:
         Args:
             state: The job; a successful look is noted there before any wait gets it.
             due: When the look should begin, by the loop's time.
-            deadline: When it must begin; it may then take a second.
+            deadline: When it must start. It may then take a second.
             first: Whether the wait had no look yet. It then gets one even after its deadline.
 
         Returns:
@@ -219,7 +219,7 @@ class PollScheduler:
                 return
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        # An empty context: the variables of one caller must not stay alive for another's polls.
+        # The context is empty, because one caller's variables must not stay alive for another caller's polls.
         self._timer = loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
@@ -262,8 +262,8 @@ class PollScheduler:
         else:
             self._next_slot = now + self._spacing
         for ask in job.asks:
-            ask.served = True  # whoever asks from now on gets a later look
-        # A task of its own, with an empty context: it is for all who wait, and outlives none of them.
+            ask.served = True  # a later request gets a later look
+        # A separate task with an empty context, because it serves all waits and outlives none of them.
         job.task = asyncio.get_running_loop().create_task(
             self._poll(job, LAST_LOOK if is_late else None),
             name=f"poll {job.state.key[1]}",
@@ -278,7 +278,7 @@ class PollScheduler:
         self._finish(job, look)
 
     def _finish(self, job: PolledJob, look: Look | None) -> None:
-        """Wake the waits that the poll was for; without a look, other code has cancelled it."""
+        """Wake the waits of the poll. If there is no look, other code has cancelled the poll."""
         job.task = None
         self._late.discard(job)
         loop = asyncio.get_running_loop()
@@ -295,12 +295,12 @@ class PollScheduler:
             self._wake_at(loop.time())  # a poll beyond per_second may begin in the place of this one
 
     def _keep_pause(self, key: Key, look: Look) -> None:
-        """Remember the pause that the service asks for, also for later waits; a 429's is for the project."""
+        """Keep the service's pause for these and later waits. The pause of a 429 is for the project."""
         error = look.error
         if isinstance(error, APIStatusError):
             pause = error.retry_after or 0.0
         else:
-            # A reset header of a success says when a window ends; it does not ask for a pause.
+            # The reset header of a success contains the end of a window. It does not ask for a pause.
             headers = response_headers(look.job, error)
             pause = retry_after_seconds(headers, dates.now(), resets=False) or 0.0
         name: str | Key = key

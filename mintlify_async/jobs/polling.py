@@ -35,8 +35,8 @@ class PollPolicy:
         cap: Longest interval, in seconds.
         timeout: Limits one poll, in seconds.
         outage: Lost connections, 408, 425, 429, 5xx and unreadable answers are tolerated until they have
-            lasted this many seconds without a success; then the last error is raised. Likewise a 404
-            of a job that was seen before.
+            lasted this many seconds without a success; then the last error is raised. The same applies to a
+            404 of a job that was seen before.
         settle_seconds: How long after a follow-up a final status may still be the one before it, in
             seconds. It must be longer than the service's replicas are behind and a job takes to leave its
             old status, together.
@@ -65,7 +65,7 @@ class PollPolicy:
             polls: How many polls there were, at least 1.
             random: A number from 0 up to 1.
         """
-        # Both minima keep the power within what a float can hold.
+        # Both minima keep the power within the range of a float.
         interval = min(self.cap, self.initial * min(self.factor, 1000.0) ** min(polls - 1, 64))
         varied = interval * (1 + JITTER * (2 * random - 1))
         return max(SHORTEST, min(self.cap, varied))
@@ -86,5 +86,5 @@ class PollCalls(Protocol):
     def get_job(
         self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None
     ) -> Coroutine[Any, Any, Job]:
-        """Get a job; without retries and within ``PollPolicy.timeout`` when *retry* is false."""
+        """Get a job. If *retry* is false, do not retry, and use ``PollPolicy.timeout``."""
         ...

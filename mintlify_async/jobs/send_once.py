@@ -1,4 +1,4 @@
-"""Sending an agent POST at most once per ``dedupe_key``: the creation of a job, or a follow-up.
+"""Sends an agent POST at most once per ``dedupe_key``. It creates a job or a follow-up.
 
 ``claims`` has the rules. Here they are applied to a store, and the call that sends follows its request to the
 end: the key becomes free when nothing was sent, and the result of a paid request is recorded although the
@@ -46,33 +46,33 @@ UnlessClosed = Callable[[Awaitable[None]], Awaitable[None]]
 
 
 def had_no_effect(error: BaseException, sending: Sending) -> bool:
-    """Return whether a POST that ended with *error* started nothing: it was not sent, or was refused."""
+    """Return whether a POST with this *error* started nothing, because it was not sent or was refused."""
     return sending.sent_at is None or (isinstance(error, APIStatusError) and 300 <= error.status < 500)
 
 
 class Recordings:
-    """What one event loop's calls still have to write to a ledger, also when their callers have left."""
+    """Pending ledger writes of one event loop. They continue after their callers have left."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def follow(self, call: asyncio.Future[Any]) -> None:
-        """Let :meth:`close` wait for *call*, too."""
+        """Add *call* to the calls that :meth:`close` waits for."""
         self._tasks.add(call)
         call.add_done_callback(self._tasks.discard)
 
     async def insist(self, step: Callable[[], Awaitable[object]], failure: str, patience: float) -> None:
         """Repeat *step* until it succeeds, for 60 s, and return when it has, or after *patience* seconds.
 
-        It goes on in a task of its own when the caller leaves; *failure* is logged when it is given up.
+        If the caller leaves, it continues in its own task. If it is given up, *failure* is logged.
         """
         task = asyncio.get_running_loop().create_task(_insist(step, failure), name="ledger")
         self.follow(task)
         await asyncio.wait([task], timeout=patience)
 
     async def close(self) -> None:
-        """Return when nothing is left to write, or after 5 s; then give up."""
+        """Wait until all writes are done. Give up after 5 s."""
         loop = asyncio.get_running_loop()
         end = loop.time() + RECORD_PATIENCE
         while self._tasks and loop.time() < end:
@@ -118,15 +118,15 @@ class OnceSender:
     async def send(
         self, claim: Claim, post: Callable[[Sending], Awaitable[T]], result_of: Callable[[T], str]
     ) -> T | str:
-        """Send a request unless its key has a claim already; never send it twice.
+        """If its key has no claim yet, send a request. Never send it twice.
 
         Args:
-            claim: What is claimed. Its lease must cover the request.
+            claim: The claim. Its lease must cover the request.
             post: Sends the one POST.
-            result_of: Returns what is recorded for other calls with the same key.
+            result_of: Returns the result to record for other calls with the same key.
 
         Returns:
-            What *post* returned; or the recorded result, when another call has sent the request.
+            The result of *post*. If another call has sent the request: the recorded result.
 
         Raises:
             ConfigurationError: The key belongs to another request.
@@ -151,14 +151,14 @@ class OnceSender:
             call.cancel()
 
     async def is_known(self, claim: Claim) -> bool:
-        """Return whether the key has a claim already; raise an error if that is for another request."""
+        """Return whether the key has a claim already. If the claim is for another request, raise an error."""
         holder = claims.find(await self.store.read(claim_keys(claim.key)), claim.key)
         if holder is not None:
             check_same(holder, claim)
         return holder is not None
 
     async def _begin(self, claim: Claim) -> Claim:
-        """Claim the key; return the claim that holds. If that fails, nothing was sent."""
+        """Claim the key, and return the valid claim. If the claim fails, nothing was sent."""
         try:
             # Most keys are new, so the first write assumes it.
             return await self._change(claim, partial(claims.begin, ours=claim), snapshot=EMPTY)
@@ -211,7 +211,7 @@ class OnceSender:
         )
 
     async def _outcome_of(self, holder: Claim, ours: Claim) -> str | None:
-        """Wait for the result of another call's claim; return None when the key can be claimed."""
+        """Wait for the result of another call's claim. If the key can be claimed, return None."""
         loop = asyncio.get_running_loop()
         last_state, end, pause = ("", ""), 0.0, FIRST_PAUSE
         while True:

@@ -1,4 +1,4 @@
-"""The stale guard: whether a final status of a job is the result of its newest follow-up.
+"""The stale guard decides whether a final status of a job is the result of its newest follow-up.
 
 After a follow-up the service may show the result of the turn before it, because polls may be answered by
 replicas that are behind. The only evidence is time: a final status is accepted when the poll that read it
@@ -36,10 +36,10 @@ REMEMBERED: Final = 1000
 
 @frozen(eq=False)
 class Moment:
-    """One moment: on an event loop, by the service's clock and by the machine's.
+    """One moment, by the clocks of an event loop, the service and the machine.
 
     Args:
-        stamp: The moment by the two clocks that other machines know, too.
+        stamp: The moment by the two clocks that other machines share.
         loop: The event loop, compared by identity; None when the moment is from a reference.
         time: The loop's time, in seconds.
     """
@@ -138,15 +138,15 @@ class FollowUp:
 
 
 class JobState:
-    """What a session knows of a job; shared by all its handles and turns.
+    """A session's state of a job. All handles and follow-ups of the job share it.
 
     Args:
-        ref: Names the job, and says what is known of its newest follow-up.
+        ref: Names the job, and describes its newest follow-up.
 
     Attributes:
         key: The project and the job.
         job: Its last record, or None.
-        raw: The last response that told something about it, or None.
+        raw: The last response about it, or None.
         look: The last successful poll, or None.
         follow_up: The newest follow-up, or None.
     """
@@ -194,14 +194,14 @@ class JobState:
         return self.done if self.look is not None else self._was_final and self.accepted
 
     def certain_in(self, now: float) -> float | None:
-        """Return in how many seconds the final status that was seen may be accepted; None without one."""
+        """Return the seconds until the last seen final status can be accepted; None without one."""
         if self.look is None or self.job is None or not self.job.done or self._sending or self.accepted:
             return None
         return max(0.0, self._left - (now - self.look.began.time))
 
     @property
     def ref(self) -> JobRef:
-        """Names the job, with what another process must know of its newest follow-up."""
+        """Names the job, with the data of its newest follow-up that another process needs."""
         created = None if self.created is None else self.created.stamp
         if self.follow_up is None or self.done:
             return JobRef(*self.key, created=created, was_final=self.was_final)
@@ -215,7 +215,7 @@ class JobState:
         )
 
     def see(self, look: Look) -> None:
-        """Note a successful poll; one that began before the last one says nothing new."""
+        """Record a successful poll. A poll that started before the last one adds nothing."""
         last_look = self.look
         if (
             last_look is not None
@@ -232,7 +232,7 @@ class JobState:
             self._left = self.follow_up.seconds_left(look, known_since)
 
     def _known_since(self, look: Look) -> float:
-        """Return since when this loop knows the follow-up as it is now: at the latest since *look* ended."""
+        """Return when this loop got the present follow-up. It is no later than the end of *look*."""
         loop, follow_up, since = self._known
         if loop is not look.began.loop or follow_up is not self.follow_up:
             since = look.ended
@@ -240,18 +240,18 @@ class JobState:
         return since
 
     def age(self, look: Look) -> float | None:
-        """Return for how many seconds the job had existed when *look* began; None when that is not known."""
+        """Return the age of the job at the start of *look*, in seconds; None if it is unknown."""
         if self.created is None:
             return None
         return max(0.0, elapsed(self.created, look, self._known_since(look)))
 
     def may_be_new(self, look: Look) -> bool:
-        """Return whether the service may not know the job yet: it was created a short time before *look*."""
+        """Return whether *look* came so soon after creation that the service may not have the job yet."""
         age = self.age(look)
         return age is not None and self.look is None and age <= NOT_FOUND_SECONDS
 
     def begin_sending(self) -> tuple[bool, FollowUp | None]:
-        """Accept nothing until a follow-up was sent; return what :meth:`end_sending` needs."""
+        """Accept nothing until a follow-up was sent. Return the argument of :meth:`end_sending`."""
         state_before = self.was_final, self.follow_up
         self._sending += 1
         return state_before
@@ -267,7 +267,8 @@ class JobState:
 
         Args:
             state_before: What :meth:`begin_sending` returned.
-            sent_at: When it was answered, or failed without an answer; None when it started nothing.
+            sent_at: When its response arrived, or when it failed without a response; None if it started
+                nothing.
             window: For how long a final status may then be an old one, in seconds.
             job: The record in the answer, or None.
         """
@@ -287,7 +288,7 @@ def _is_newer(stamp: Stamp, other_stamp: Stamp) -> bool:
 
 
 class JobStates:
-    """The states of a session's jobs: those with a handle, and those that had a follow-up last."""
+    """The states of a session's jobs. It keeps jobs with a handle, and jobs with the latest follow-ups."""
 
     def __init__(self) -> None:
         """Start empty."""

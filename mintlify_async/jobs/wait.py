@@ -1,4 +1,4 @@
-"""One wait for one job: when it asks for the next look, what it tolerates, and how it ends.
+"""One wait for one job. It decides when to look next, which errors to tolerate, and how to end.
 
 A wait is a loop in the caller's own task. It takes no step without the caller, so that cancelling it, a
 timeout around it, and an error from a callback need no code.
@@ -59,9 +59,9 @@ class JobWait:
     """One wait for one job, with its own deadline. It begins when it is made.
 
     Args:
-        calls: The agent API: its poll policy and its random numbers.
+        calls: The agent API, with its poll policy and its random numbers.
         scheduler: The running loop's scheduler.
-        state: What is known of the job; other waits may share it.
+        state: The state of the job. Other waits may share it.
         timeout: When to give up, in seconds from now; None for never.
         on_look: Called after each poll, or None; must not raise.
     """
@@ -101,7 +101,7 @@ class JobWait:
             if on_change is not None:
                 on_change(job)
             if not job.done:
-                self._grace_ends = math.inf  # a newer turn is at work; its pull request has its own time
+                self._grace_ends = math.inf  # a newer follow-up is running; its pull request has its own time
             elif until == "terminal" or job.status != "completed" or job.pr_link is not None:
                 break
             else:
@@ -149,7 +149,7 @@ class JobWait:
         return look
 
     def _due(self) -> float:
-        """Return when the next look is due: the first at once, each later one after a longer pause."""
+        """Return when the next look is due. The first is due immediately. Later pauses grow."""
         if self._polls == 0:
             return self._began
         delay = self._calls.poll.delay(self._polls, self._calls.random())
@@ -166,7 +166,7 @@ class JobWait:
         return job != self._last
 
     def _tolerate(self, look: Look, error: Exception) -> None:
-        """Raise the error of a poll that failed, unless the wait goes on."""
+        """If the wait does not tolerate the error of a failed poll, raise it."""
         if isinstance(error, NotFoundError):
             if self._state.may_be_new(look):
                 return
@@ -178,5 +178,5 @@ class JobWait:
         if self._failing_since is None:
             self._failing_since = look.ended
         if not outage or look.ended - self._failing_since >= self._calls.poll.outage:
-            # Several waits may raise the error of one poll; each needs its own traceback.
+            # Several waits may raise the error of one poll. Each needs its own traceback.
             raise copy.copy(error) if isinstance(error, MintlifyError) else error

@@ -1,4 +1,4 @@
-"""Waiting for many jobs: all of them, or each as it ends. Each wait is a task; a queue has the ends."""
+"""Waits for many jobs, for all of them or for each as it ends. Each wait is a task. A queue has the ends."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def wait_all(
 
     Args:
         jobs: The handles.
-        timeout: Limits the whole wait, in seconds; None waits without end.
+        timeout: Limits the complete wait, in seconds; None sets no limit.
         return_exceptions: Return each error in the place of its record, rather than raise
             the first one and end the other waits.
         check: Treat a failed job as an error.
@@ -70,16 +70,15 @@ async def wait_all(
 def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIMEOUT) -> AsCompleted:
     """Return an async iterator that yields each handle when its job has ended.
 
-    A failed job is yielded like any other, and so is a job whose wait failed (401,
-    404, no answer for five minutes): check ``job.status`` and ``job.done``, or await
-    the handle to raise the error again.
+    A failed job is yielded like any other. A job whose wait failed (401, 404, no response for five minutes)
+    is also yielded. Check ``job.status`` and ``job.done``, or await the handle to raise the error again.
 
-    ``break`` ends the polling. So does leaving ``async with as_completed(jobs) as done:``,
-    which is better where the iterator is kept in a reference cycle.
+    ``break`` ends the polling. The end of ``async with as_completed(jobs) as done:`` also ends it, even if a
+    reference cycle keeps the iterator.
 
     Args:
         jobs: The handles.
-        timeout: Limits the whole iteration from its first step, in seconds; None sets no limit.
+        timeout: Limits the complete iteration from its first step, in seconds; None sets no limit.
 
     Raises:
         ConfigurationError: *timeout* is not a number of seconds.
@@ -101,7 +100,7 @@ class _Waits:
             task.cancel()
 
     def cancel_from_anywhere(self) -> None:
-        """Cancel them from any thread; does nothing when their loop is closed."""
+        """Cancel them from any thread. If their loop is closed, do nothing."""
         if not self._loop.is_closed() and not all(task.done() for task in self.tasks):
             self._loop.call_soon_threadsafe(self.cancel)
 
@@ -139,7 +138,7 @@ class AsCompleted(AsyncOnly):
         """Return the next handle whose job has ended.
 
         Raises:
-            JobTimeoutError: The timeout has passed; the jobs go on at the service.
+            JobTimeoutError: The timeout has passed. The jobs continue at the service.
             StateError: The session is closed, or another task is in a step.
         """
         if self._stepping:

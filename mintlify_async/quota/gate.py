@@ -1,4 +1,4 @@
-"""Limits: what an attempt counts for, and under which keys of a store."""
+"""Maps an attempt to its limits and their keys in a store."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Limit:
 
 @frozen(kw_only=True)
 class QuotaRemaining:
-    """What is left of one limit.
+    """The free slots of one limit.
 
     Args:
         limit: The limit's name.
@@ -76,11 +76,11 @@ class QuotaRemaining:
 
 @frozen(kw_only=True)
 class QuotaScope:
-    """What a call counts for.
+    """The scope of a call.
 
     Args:
         project: The project of an agent call.
-        domain: The site of an assistant call; stands for the organization.
+        domain: The site of an assistant call. It stands for the organization.
         key: A fingerprint of the assistant key. Never the key itself.
     """
 
@@ -91,7 +91,7 @@ class QuotaScope:
 
 @frozen(kw_only=True)
 class Gate:
-    """What one attempt needs: no block by the service, and a free slot in every window.
+    """One attempt's conditions. They are no block by the service, and a free slot in every window.
 
     Args:
         name: Identifies the calls that a 429 blocks together, and that wait in one line.
@@ -135,7 +135,7 @@ class Gate:
         )
 
     def remaining(self, result: TakeResult) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of each limit."""
+        """Return the free slots of each limit."""
         return tuple(
             QuotaRemaining(
                 limit=name,
@@ -156,8 +156,8 @@ def gate_of(
 
     Args:
         operation: The operation.
-        scope: What the attempt counts for.
-        limits: The limits by name; with one that is named ``agent``, creates and follow-ups share it.
+        scope: The scope of the attempt.
+        limits: The limits by name. If one is named ``agent``, creates and follow-ups share it.
         address: The IP address that this process calls from.
     """
     if operation == "ask":

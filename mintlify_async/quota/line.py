@@ -18,7 +18,7 @@ class Line:
     Attributes:
         calls: How many calls are in the line.
         opens_at: When the first call expects a slot, by the loop's time.
-        refusal: Why it has none yet; None before it has asked.
+        refusal: The reason why it has none yet; None before it has asked.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Line:
         self._lock.release()
 
     def expect_changes(self) -> None:
-        """Note that the first call asks the store now: earlier changes count no more."""
+        """Note that the first call asks the store now. Earlier changes no longer count."""
         self._changed.clear()
 
     async def sleep(self, until: float) -> None:
@@ -62,7 +62,7 @@ class Line:
                 await self._changed.wait()
 
     def wake(self) -> None:
-        """Let the first call ask the store again; from any thread."""
+        """Let the first call ask the store again. Any thread may call this."""
         with suppress(RuntimeError):  # its loop is closed, so nothing waits on it
             self._loop.call_soon_threadsafe(self._changed.set)
 

@@ -4,8 +4,8 @@ The interface limits how often each operation may be called. Counting here keeps
 service, and from learning about a limit by being refused. The rules:
 
 * Every attempt takes a slot, repeated attempts too. A slot is given back only when nothing was sent.
-* Whether the service counts in fixed or in sliding windows is not known, so a limit is never exceeded in any
-  window, wherever it begins: the store has the time of every slot.
+* The service may count in fixed or in sliding windows. So no window may exceed a limit, wherever it starts.
+  For this, the store has the time of every slot.
 * A 429 from the service stops all calls that share the limit.
 """
 
@@ -73,7 +73,7 @@ class Lease:
     __slots__ = ("_gate", "_quota", "_slot", "waited")
 
     def __init__(self, quota: Quota, gate: Gate, slot: str | None, *, waited: float = 0.0) -> None:
-        """Keep what identifies the slot; None is a call that was let through without one."""
+        """Keep the fields that identify the slot. None stands for a call that got through without one."""
         self._quota = quota
         self._gate = gate
         self._slot = slot
@@ -109,11 +109,11 @@ class Quota:
         ask_per_organization: Questions to one domain in an hour.
         ask_per_address: Questions from one IP address in a day.
         together: Whether creates and follow-ups share one count, the smaller of their two limits.
-        address: The IP address that this process calls from. Needed where processes that share a store call
-            from several addresses; by default all of them count as one.
+        address: The IP address of this process. Set it if processes with the same store call from several IP
+            addresses. By default, all of them count as one.
         mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot as long as the call's deadline
             allows.
-        store: Where slots are counted; by default in this process. The store's own time counts.
+        store: Where slots are counted; by default in this process. The time of the store counts.
         on_store_error: What happens to a call when the store cannot be reached: ``"raise"`` refuses it,
             ``"allow"`` sends it without counting.
 
@@ -135,7 +135,7 @@ class Quota:
         store: Store | None = None,
         on_store_error: OnStoreError = "raise",
     ) -> None:
-        """Check the arguments; the store is not asked yet."""
+        """Check the arguments. The store is not asked yet."""
         if mode not in ("raise", "wait"):
             raise ConfigurationError(f"mode must be 'raise' or 'wait', not {mode!r}", field="mode")
         if on_store_error not in ("raise", "allow"):
@@ -214,7 +214,8 @@ class Quota:
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site and key, that the attempt counted for.
-            retry_after: For how many seconds, an hour at most; None is 60 s, doubling while refusals follow.
+            retry_after: The pause in seconds, an hour at most; None is 60 s, and it doubles while refusals
+                follow.
 
         Raises:
             StateError: The store cannot be reached.
@@ -248,7 +249,7 @@ class Quota:
         self._lines.wake(gate.name)
 
     async def left(self, operation: CountedOperation, scope: QuotaScope) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of each limit that counts *operation*.
+        """Return the free slots of each limit that counts *operation*.
 
         Raises:
             StateError: The store cannot be reached.
@@ -318,7 +319,7 @@ def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
 
 
 def _pause(gate: Gate, snapshot: Snapshot, seconds: float | None) -> float | None:
-    """Return how long to block; None when the present block is enough."""
+    """Return how long to block; None if the present block is enough."""
     block, pause = snapshot.records.get(gate.block), snapshot.records.get(gate.pause)
     if seconds is not None:
         seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now

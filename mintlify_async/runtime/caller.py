@@ -1,4 +1,4 @@
-"""Where the application called this package, for warnings about what was not closed or read."""
+"""Finds the application's call of this package, for warnings about unclosed or unread objects."""
 
 from __future__ import annotations
 

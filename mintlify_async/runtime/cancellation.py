@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 __all__ = ["cancel_requests", "finish_shielded"]
 
 T = TypeVar("T")
-CANCEL_AGAIN = 0.25  # seconds between two cancellations of a step that goes on: libraries swallow some
+CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step; libraries swallow some
 
 
 async def finish_shielded(
@@ -20,17 +20,17 @@ async def finish_shielded(
     hurry: bool = False,
     limit: float = math.inf,
 ) -> T:
-    """Finish *step* even if the caller is cancelled; the cancellation is raised afterwards.
+    """Finish *step* even if the caller is cancelled. The cancellation is raised afterwards.
 
     Args:
         step: What to finish.
-        patience: How long to wait after a cancellation until *step* is cancelled, too, in seconds;
-            None waits without a limit.
+        patience: How long to wait after a cancellation before *step* is also cancelled, in seconds; None sets
+            no limit.
         hurry: Whether the caller was cancelled before, so that *patience* begins now.
-        limit: How long to wait after a cancellation in all, in seconds. A step that still goes on, because it
-            does not heed its cancellation, is then left to itself, and what becomes of it is lost.
+        limit: How long to wait after a cancellation in all, in seconds. A step that ignores its cancellation
+            then keeps running alone, and its result is lost.
     """
-    import anyio  # imported on use: it takes a tenth of the session's import time
+    import anyio  # imported on use, because it takes a tenth of the session's import time
 
     task = asyncio.ensure_future(step)
     cancellation: asyncio.CancelledError | None = None
@@ -67,6 +67,6 @@ def _end_of_left(task: asyncio.Future[Any]) -> None:
 
 
 def cancel_requests() -> int:
-    """Return how often the running task was cancelled; more than before means that code swallowed one."""
+    """Return how often the running task was cancelled. If the count grew, code swallowed a cancellation."""
     task = asyncio.current_task()
     return task.cancelling() if task is not None else 0

@@ -1,4 +1,4 @@
-"""Closing what has nothing to close, so that stores are closed like sessions and replies."""
+"""Closes objects that have nothing to close, so stores are closed like sessions and replies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ class NothingToClose:
     """A store that holds nothing open between two calls."""
 
     async def close(self) -> None:
-        """Do nothing: nothing stays open between two calls. What was stored stays, and can be used."""
+        """Do nothing, because nothing stays open between two calls. The records stay and can be used."""
 
     aclose = close

@@ -21,7 +21,7 @@ def now() -> float:
 
 @contextmanager
 def read_from(source: Callable[[], float]) -> Generator[None]:
-    """Let :func:`now` return what *source* returns, in every thread, inside the block; for virtual time."""
+    """Inside the block, let :func:`now` return the result of *source* in every thread, for virtual time."""
     global _source
     previous_source, _source = _source, source
     try:

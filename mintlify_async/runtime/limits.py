@@ -77,7 +77,7 @@ class TimeLimit:
         return self.ended or self._loop.time() >= self._at
 
     def end(self) -> None:
-        """End the block at its next suspension, from any task of its loop; harmless when it is over."""
+        """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
         if self._task is not None and not self._cancelled:
             if self._handle is not None:
@@ -86,7 +86,7 @@ class TimeLimit:
             self._handle = self._loop.call_soon(self._look_again, 0)
 
     def _look_again(self, passes: int) -> None:
-        # Each turn of the loop reads what has arrived before it calls what is due.
+        # Each cycle of the loop reads arrived data before it calls due callbacks.
         if passes:
             self._handle = self._loop.call_soon(self._look_again, passes - 1)
         elif self._task is not None:

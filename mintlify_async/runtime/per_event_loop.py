@@ -4,9 +4,9 @@ A session may be used from several ``asyncio.run`` calls and from several thread
 belong to the loop that opened them.
 """
 
-# An asynchronous generator, stepped once, notices that a loop ends: ``asyncio.run`` closes it through
-# ``loop.shutdown_asyncgens``. (Closing a dead loop's connections from elsewhere does not work, nor does
-# a weak dictionary keyed by loop.)
+# An asynchronous generator that was stepped once detects the end of a loop, because ``asyncio.run`` closes it
+# through ``loop.shutdown_asyncgens``. (Closing a dead loop's connections from elsewhere does not work, nor
+# does a weak dictionary keyed by loop.)
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class LoopLocal(Generic[T]):
         """Return the running loop's resources, made on first use.
 
         Raises:
-            StateError: They were closed, or this process was forked from the one that made them.
+            StateError: They were closed, or this process was forked after they were made.
         """
         if self._closed:
             raise session_closed()
@@ -94,7 +94,7 @@ class LoopLocal(Generic[T]):
         resources = self._make()
         guard = _guard(self._entries, loop, resources)
         self._entries[loop] = _Entry(loop, resources, guard)
-        # Stepped by hand up to its yield, so that the loop knows it; it does not suspend before.
+        # Step it by hand up to its yield, which registers it with the loop. It does not suspend before.
         with suppress(StopIteration):
             guard.__anext__().send(None)
         return resources
@@ -113,20 +113,20 @@ class LoopLocal(Generic[T]):
 
     def _forget_closed_loops(self) -> None:
         # A loop that was closed without shutdown_asyncgens never ran its guard.
-        # Other threads add and forget theirs meanwhile.
+        # Other threads may add and remove theirs meanwhile.
         for loop in list(self._entries):
             entry = self._entries.pop(loop, None) if loop.is_closed() else None
             if entry is not None:
                 entry.resources.abandon()
 
     def _forget_parents(self) -> None:
-        # In a forked child the sockets, and what the kernel tells the loop of them, are the parent's.
+        # In a forked child, the sockets and their kernel events belong to the parent.
         for loop, entry in list(self._entries.items()):
             if entry.pid != os.getpid():
                 del self._entries[loop]
 
     def abandon(self) -> bool:
-        """Close everything without waiting; return whether there was anything."""
+        """Close everything without waiting. Return whether there was anything."""
         self._forget_parents()
         entries = list(self._entries.values())
         self._entries.clear()

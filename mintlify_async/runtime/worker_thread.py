@@ -1,4 +1,4 @@
-"""Computing in a worker thread, so that the event loop goes on meanwhile."""
+"""Computes in a worker thread, so the event loop keeps running meanwhile."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 async def compute(steps: Iterable[Callable[[], T]]) -> list[T]:
     """Run *steps* in a worker thread, one after the other, and return their results.
 
-    The loop runs between two steps: within one, Python itself may not let it. Cancelled, the
-    present step goes on and its result is lost.
+    The loop runs between two steps. Within a step, Python itself may block the loop. If the call is
+    cancelled, the present step keeps running and its result is lost.
     """
-    # A thread of its own: all of the loop's or of anyio's may be busy with calls that wait for this one.
+    # A separate thread, because all threads of the loop or of anyio may wait for this call.
     with_thread = ThreadPoolExecutor(1)
     run = asyncio.get_running_loop().run_in_executor
     try:

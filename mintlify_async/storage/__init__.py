@@ -45,6 +45,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import sqlite_store  # loaded on first use: few programs need it
+    from . import sqlite_store  # loaded on first use, because few programs need it
 
     return getattr(sqlite_store, name)

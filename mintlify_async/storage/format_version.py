@@ -1,4 +1,4 @@
-"""Versions of what is stored: data in an unknown form is refused, never guessed at."""
+"""Versions of stored data. Data in an unknown form is refused. The package never guesses the form."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ def unknown_version(
     """Return the error for stored data in a form that this version of the package does not read.
 
     Args:
-        what: What has the data, with its file or key.
-        version: The version that the data names; None when it names none.
+        what: The kind of storage, with its file or key.
+        version: The version in the data; None if there is none.
         readable: The version that can be read.
         instead: Another way out than the package's other version.
     """

@@ -27,9 +27,9 @@ class _MemoryRecord:
 
 
 class MemoryStore(NothingToClose):
-    """A store in memory: lost when the process ends, shared by all of its threads and event loops.
+    """A store in memory, shared by all threads and event loops of the process. It is lost with the process.
 
-    Its time goes on evenly, also when the computer's clock is set.
+    Its time passes evenly, even if the computer's clock is set.
 
     Args:
         keep: How long finished records are kept, in seconds; None keeps them for good.
@@ -52,7 +52,7 @@ class MemoryStore(NothingToClose):
         return f"<MemoryStore, {len(self._entries)} records>"
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return those of *keys* that have a record, and the store's time."""
+        """Return the records that exist under *keys*, and the store's time."""
         with self._lock:
             now = self._now()
             entries = {key: entry for key in keys if (entry := self._entry(key, now)) is not None}
@@ -66,7 +66,7 @@ class MemoryStore(NothingToClose):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """Make all *changes*, if every record still has its *expected* version; else make none."""
+        """If every record still has its *expected* version, make all *changes*. Else make none."""
         with self._lock:
             now = self._now()
             if not all(self._version(key, now) == name for key, name in expected.items()):
@@ -91,7 +91,7 @@ class MemoryStore(NothingToClose):
             return sorted(k for k, entry in self._entries.items() if k.startswith(prefix) and entry.end > now)
 
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
-        """Take *slot* in every window, unless one has no free slot, or there is a block."""
+        """If every window has a free slot and there is no block, take *slot* in all windows."""
         with self._lock:
             now = self._now()
             entry = self._entry(block, now)
@@ -109,13 +109,13 @@ class MemoryStore(NothingToClose):
             )
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window; do nothing when it is not taken."""
+        """Give *slot* back in every window. If it is not taken, do nothing."""
         with self._lock:
             for window in windows:
                 self._logs.get(window.key, {}).pop(slot, None)
 
     def _now(self) -> float:
-        """Return the date by the first step's clock and what the loop's time has added to it since."""
+        """Return the first step's date plus the time that has passed on the loop's clock since then."""
         time = asyncio.get_running_loop().time()
         if self._start is None:
             self._start = dates.now() - time

@@ -1,4 +1,4 @@
-"""SQLite files: one thread for each file, which commits all waiting steps together.
+"""SQLite files. Each file has one thread, which commits all waiting steps together.
 
 SQLite allows one writer at a time. The steps of a process therefore wait in one line, and when the thread
 has the file's lock, it runs all of them in one transaction. No connection stays open between transactions, so
@@ -103,7 +103,7 @@ class SQLiteFile:
         return cast("T", step.result)
 
     def _serve(self, step: _Step) -> None:
-        """Commit what is in the line until *step* is over. Runs in the thread, once for each step."""
+        """Commit the steps in the line until *step* is over. Runs in the thread, once for each step."""
         while not step.over:
             try:
                 self._commit()
@@ -135,7 +135,7 @@ class SQLiteFile:
             return list(self._line)
 
     def _refuse(self, error: Exception) -> None:
-        """Let fail who waits: those who wait for the lock when their time is over, for another reason all."""
+        """Fail the waiting steps. If the file is locked, fail only the steps whose time is over."""
         now = monotonic()
         for step in self._waiting():
             if step.until is None:
@@ -152,7 +152,7 @@ class SQLiteFile:
         return StateError(f"the store {self.path!r} cannot be used: {printable(str(error))}")
 
     def _check_tables(self, db: sqlite3.Connection) -> None:
-        """Make the tables in a new file; refuse a file that has others."""
+        """Make the tables in a new file. Refuse a file with other tables."""
         db.execute(_VERSIONS)
         content = dict(db.execute("SELECT holds, version FROM mintlify_async"))
         if content == self._content:

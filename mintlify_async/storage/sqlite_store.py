@@ -40,13 +40,14 @@ class SQLiteStore(NothingToClose):
 
     A step is on the disk when it returns. It raises :class:`~mintlify_async.errors.StateError` when the file
     cannot be used, when another process locks it for 10 s, and when another version of this package wrote it.
-    Time is this computer's: while its clock is ahead, records with *keep* cannot be seen, and slots are free
-    early. When the clock is set right, the records are back: they are deleted 30 days after they expired.
+    It uses this computer's time. While the clock is ahead, records with *keep* cannot be seen, and slots are
+    free early. When the clock is right again, the records are back, because they are deleted only 30 days
+    after they expired.
 
     A new file is readable by its owner alone, because conversations contain the keys of threads.
 
     Args:
-        path: The file; it is created when it does not exist, its folder is not. A relative path is made
+        path: The file. If it does not exist, it is created, but its folder is not. A relative path is made
             absolute immediately. Not on a network drive, whose locks cannot be trusted.
         keep: How long finished records are kept, in seconds; None keeps them for good.
 
@@ -55,7 +56,7 @@ class SQLiteStore(NothingToClose):
     """
 
     def __init__(self, path: str | PathLike[str], *, keep: float | None = None) -> None:
-        """Keep the path; the file is not opened yet."""
+        """Keep the path. The file is not opened yet."""
         try:
             name = os.fsdecode(path)
         except TypeError:
@@ -70,7 +71,7 @@ class SQLiteStore(NothingToClose):
         return f"SQLiteStore({self._file.path!r})"
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return those of *keys* that have a record, and this computer's time."""
+        """Return the records that exist under *keys*, and this computer's time."""
 
         def step(db: sqlite3.Connection) -> Snapshot:
             now = dates.now()
@@ -87,7 +88,7 @@ class SQLiteStore(NothingToClose):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """Make all *changes*, if every record still has its *expected* version; else make none."""
+        """If every record still has its *expected* version, make all *changes*. Else make none."""
 
         def step(db: sqlite3.Connection) -> bool:
             now = dates.now()
@@ -117,7 +118,7 @@ class SQLiteStore(NothingToClose):
         return await self._file.run(step)
 
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
-        """Take *slot* in every window, unless one has no free slot, or there is a block."""
+        """If every window has a free slot and there is no block, take *slot* in all windows."""
 
         def step(db: sqlite3.Connection) -> TakeResult:
             now = dates.now()
@@ -134,7 +135,7 @@ class SQLiteStore(NothingToClose):
         return await self._file.run(step)
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window; do nothing when it is not taken."""
+        """Give *slot* back in every window. If it is not taken, do nothing."""
 
         def step(db: sqlite3.Connection) -> None:
             for window in windows:

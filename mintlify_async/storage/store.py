@@ -37,7 +37,7 @@ class Record:
     """One record as a store returned it.
 
     Args:
-        value: What was written.
+        value: The written value.
         version: The name that its writer gave to this version.
         since: When it was written, by the store's own time, in seconds since 1970.
     """
@@ -62,7 +62,7 @@ class Snapshot:
 
 @frozen(kw_only=True)
 class Window:
-    """A limit for :meth:`Store.take`: at most *amount* slots in any *seconds*.
+    """A limit for :meth:`Store.take`, at most *amount* slots in any *seconds*.
 
     Args:
         key: The log of the slots that were taken; a key like that of a record.
@@ -106,9 +106,9 @@ class TakeResult:
 class Store(Protocol):
     """Where records are kept: :class:`MemoryStore`, :class:`SQLiteStore`, ``RedisStore``, or one of your own.
 
-    Keys are ``room/folder/name``. A room has no ``/`` and no braces; records that change together have the
-    same room, because a Redis cluster keeps a room on one node. A folder has no ``/``; it is what
-    :meth:`keys` lists. A name is any text without NUL and lone surrogates.
+    Keys are ``room/folder/name``. A room has no ``/`` and no braces. Records that change together have the
+    same room, because a Redis cluster keeps a room on one node. A folder has no ``/``. :meth:`keys` lists a
+    folder. A name is any text without NUL and lone surrogates.
 
     Every method is one atomic step among tasks, threads and processes. A step limits its own time, and ends
     within a second when it is cancelled. It raises :class:`~mintlify_async.errors.StateError` when the store
@@ -122,7 +122,7 @@ class Store(Protocol):
     keep: float | None
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return those of *keys* that have a record, all of one moment, and the store's time.
+        """Return the records that exist under *keys*, all of one moment, and the store's time.
 
         Args:
             keys: Keys of one room.
@@ -137,15 +137,15 @@ class Store(Protocol):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """Make all *changes*, if every record still has its *expected* version; else make none.
+        """If every record still has its *expected* version, make all *changes*. Else make none.
 
         Args:
-            changes: The new value of each record; None deletes it. All keys are of one room.
-            expected: The version that each of these records must have; None means that there must be no
-                record. May name records that are not changed.
+            changes: The new value of each record. None deletes the record. All keys are of one room.
+            expected: The version that each of these records must have. None means that the record must not
+                exist. May name records that are not changed.
             version: The name of the new version, unique for each write that differs; see :func:`new_version`.
-            keep: How long the written records are kept, in seconds from now; None keeps them for good. The
-                same counts for records in *expected* that are not changed: they are kept as long.
+            keep: How long the written records are kept, in seconds from now; None keeps them for good.
+                Unchanged records in *expected* are kept as long.
 
         Returns:
             Whether the changes were made. True also when all written records have *version* already,
@@ -162,22 +162,22 @@ class Store(Protocol):
         ...
 
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
-        """Take *slot* in every window, unless one has no free slot, or there is a block.
+        """If every window has a free slot and there is no block, take *slot* in all windows.
 
         Args:
             windows: The limits, whose keys are of one room.
             slot: The slot's unique name, at most 64 characters. Repeating a call whose slot was taken
                 changes nothing and returns that it is taken. None takes nothing and only looks.
-            block: The key of a record, of the same room. As long as the record exists, nothing is taken;
-                write it with ``keep=``.
+            block: The key of a record of the same room. As long as the record exists, nothing is taken. Write
+                it with ``keep=``.
         """
         ...
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window; do nothing when it is not taken."""
+        """Give *slot* back in every window. If it is not taken, do nothing."""
 
     async def close(self) -> None:
-        """Close what is open between two steps. What was stored stays."""
+        """Close the resources that stay open between two steps. The records stay."""
 
 
 def new_version() -> str:
@@ -197,19 +197,19 @@ async def change(
     keep: float | None = None,
     snapshot: Snapshot | None = None,
 ) -> R:
-    """Read *keys*, change them by *rule*, and return its result; begin again when another writer was faster.
+    """Read *keys*, change them by *rule*, and return its result. If another writer was faster, start again.
 
-    A rule has no effects, because it may be called several times. It must accept its own result: when a
-    change was made and the store's answer was lost, the rule is called with the change in place, and should
-    change nothing and return the same.
+    A rule has no effects, because it may be called several times. It must accept its own result. If a change
+    was made but the store's response was lost, the rule is called again with the changed records. Then it
+    should change nothing and return the same result.
 
     Args:
         store: Where the records are.
         keys: What *rule* reads and may change, of one room.
         rule: Gets a snapshot, and returns the changes and a result.
-        keep: How long the records of *keys* are kept when one of them was changed, in seconds; None keeps
-            them for good.
-        snapshot: What the records are assumed to be, in place of the first reading. An empty one assumes that
+        keep: If a record of *keys* was changed: how long all of them are kept, in seconds; None keeps them
+            for good.
+        snapshot: The assumed records, in place of the first reading. An empty one assumes that
             no key has a record. Its time may be any, so the rule must not depend on it.
 
     Raises:
@@ -248,7 +248,7 @@ def check_keep(keep: float | None) -> float | None:
 
 
 def check_store(store: object, name: str) -> None:
-    """Refuse what is no store, such as a path or a class.
+    """Refuse a value that is no store, such as a path or a class.
 
     Raises:
         ConfigurationError: *store* is no store; *name* is the argument.
