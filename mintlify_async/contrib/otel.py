@@ -1,4 +1,4 @@
-"""OpenTelemetry tracing (extra ``otel``): one ``invoke_agent`` span per operation, from request to end.
+"""OpenTelemetry tracing (extra ``otel``), with one ``invoke_agent`` span per operation.
 
 Install with ``pip install "mintlify-async[otel]"`` and give the session an observer::
 
@@ -42,7 +42,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "conversation_id": "gen_ai.conversation.id",  # the thread's id, or the job's
     "domain": "gen_ai.agent.id",  # and gen_ai.agent.name
     "finish_reason": "gen_ai.response.finish_reasons",
-    "input": "gen_ai.input.messages",  # the question or prompt without its history; only with capture_content
+    "input": "gen_ai.input.messages",  # the question or prompt without its history, only with capture_content
     "output": "gen_ai.output.messages",  # only with capture_content
     "pr_link": "mintlify.job.pr_link",
     "project_id": "gen_ai.agent.id",  # and gen_ai.agent.name
@@ -106,7 +106,7 @@ class _Operation:
         self._answer = self._reason = ""
 
     def active(self) -> AbstractContextManager[object]:
-        """Return a block in which the span is the current one; only :meth:`end` records errors."""
+        """Return a block in which the span is the current one. Only :meth:`end` records errors."""
         return trace.use_span(
             self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False
         )
@@ -152,6 +152,6 @@ def _attributes(name: str, value: Fact, *, capture: bool) -> dict[str, Fact | li
 
 
 def _message(role: str, text: str, **further: str) -> str:
-    """Return a list of one message in the conventions' structure, as JSON: spans hold no nested values."""
+    """Return a list of one message in the conventions' structure, as JSON. Spans have no nested values."""
     message = {"role": role, "parts": [{"type": "text", "content": text}], **further}
     return json.dumps([message], ensure_ascii=False)

@@ -20,10 +20,10 @@ def _seconds(instance: object, attribute: object, value: float) -> None:
 
 @frozen(kw_only=True)
 class MemoryStreamStore(NothingToClose):
-    """Running answers in the memory of this process: for an app with one worker.
+    """Running answers in the memory of this process, for an app with one worker.
 
     Args:
-        grace: Seconds for which an answer goes on without any reader; then it is stopped at the service.
+        grace: Seconds for which an answer continues without a reader. Then it is stopped at the service.
         keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
 
     Raises:
@@ -36,10 +36,10 @@ class MemoryStreamStore(NothingToClose):
 
 @frozen
 class SharedState:
-    """What a shared store says to the worker that writes an answer.
+    """A shared store's report to the worker that writes an answer.
 
     Attributes:
-        stopped: Whether the answer must be stopped: by a reader, or since the chat has a newer one.
+        stopped: Whether the answer must stop, because a user stopped it or the chat has a newer one.
         read: Whether it has a reader on another worker.
     """
 
@@ -49,12 +49,12 @@ class SharedState:
 
 @frozen
 class SharedPiece:
-    """What follows a reader's place in the log of an answer on another worker.
+    """The bytes after a reader's place in the log of an answer on another worker.
 
     Attributes:
         frames: The bytes.
-        place: The place after them; below that of the look before when some were lost.
-        running: Whether more may follow: the answer has not ended, and its worker lives.
+        place: The place after them. If some were lost, it is below the place of the look before.
+        running: Whether more may follow, because the answer has not ended and its worker lives.
         ended: Whether the answer has ended, with its last bytes.
     """
 
@@ -80,11 +80,11 @@ class SharedAnswer:
 
 
 class SharedStreams(Protocol):
-    """Shows running answers to all workers. Each step may raise StateError: the store cannot be used."""
+    """Shows running answers to all workers. If the store cannot be used, each step may raise StateError."""
 
     @property
     def grace(self) -> float:
-        """Seconds for which an answer goes on without any reader."""
+        """Seconds for which an answer continues without a reader."""
         ...
 
     @property
@@ -113,7 +113,7 @@ class SharedStreams(Protocol):
         ...
 
     async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
-        """Return what *answer* has after *place*; its worker learns that it has a reader."""
+        """Return the bytes of *answer* after *place*, and mark for its worker that it has a reader."""
         ...
 
     async def stop(self, chat: str) -> None:

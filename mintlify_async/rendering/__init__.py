@@ -26,6 +26,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import splitting  # loaded on first use: only chat surfaces need it
+    from . import splitting  # loaded on first use, because only chat surfaces need it
 
     return getattr(splitting, name)

@@ -23,7 +23,7 @@ SHORTEST_PAUSE: Final = 0.25
 
 
 class GrowingAnswer(AsyncIterable[StreamEvent], AbstractAsyncContextManager[Any], Protocol):
-    """What is read of a reply. Its block lasts until everything was shown."""
+    """The reading of a reply. Its block lasts until everything was shown."""
 
     @property
     def text(self) -> str:
@@ -49,8 +49,8 @@ class Edits:
     """The edits of chat messages while an answer grows; see ``Reply.edits``.
 
     An async iterator of :class:`Edit`, and an async context manager that closes the
-    reply at the block's end. Cancelling a step loses nothing: iteration may go on. The reading ends with
-    the task whose ``async for`` it is.
+    reply at the block's end. Cancelling a step loses nothing, so iteration may continue. The reading ends
+    with the task that runs the ``async for``.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Edits:
         self._sending = self._stepping = False
 
     def __aiter__(self) -> Self:
-        """Return itself; raises StateError when the reply has ended."""
+        """Return itself. If the reply has ended, raise StateError."""
         if self._task is None and not self._reading.over:
             aiter(self._reading.answer)
             self._consumer = asyncio.current_task()
@@ -99,8 +99,8 @@ class Edits:
 
         Raises:
             StopAsyncIteration: Everything was shown.
-            MintlifyError: The answer failed; everything received before was shown.
-            StateError: Another task is waiting for the next edit; or the task that iterated has ended.
+            MintlifyError: The answer failed. All text received before was shown.
+            StateError: Another task is waiting for the next edit, or the task that iterated has ended.
         """
         if self._stepping:
             raise StateError("these edits are already being read by another task; read them in one")
@@ -138,7 +138,7 @@ class Edits:
             task.add_done_callback(lambda _: consumer.remove_done_callback(consumer_ended))
 
     async def _next(self) -> Edit | None:
-        """Return the next edit; None when everything was shown."""
+        """Return the next edit; None after the last one."""
         reading, loop = self._reading, asyncio.get_running_loop()
         while self._last is None:
             await self._until_due()
@@ -194,7 +194,7 @@ class Edits:
 
 
 class _Reading:
-    """What the reading task needs. It does not refer to the iterator, so that a dropped one is collected."""
+    """The reading task's state. It has no reference to the iterator, so a dropped iterator is collected."""
 
     def __init__(
         self, answer: GrowingAnswer, splitter: MarkdownSplitter, on_leave: Callable[[int], None] | None
@@ -257,8 +257,8 @@ class _Reading:
         """Close the reply before everything was shown.
 
         Args:
-            error: For whoever reads on.
-            cancelled: The reading task, where its consumer was cancelled: the reply then ends as cancelled.
+            error: The error for the next read.
+            cancelled: The reading task, if its consumer was cancelled. The reply then ends as cancelled.
         """
         if not self.shown.is_set():
             self.error = self.error or error

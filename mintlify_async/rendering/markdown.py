@@ -30,8 +30,8 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The documentation's address, such as ``https://docs.acme.com``; paths that the
-            assistant names become whole addresses. The session's by default.
+        site: The site URL, such as ``https://docs.acme.com``. Paths in the answer become full URLs. The
+            session's by default.
 
     Raises:
         ConfigurationError: *site* is not a whole address.
@@ -52,13 +52,13 @@ def extras_markdown(
     sources: str | None = "Sources",
     suggestions: str | None = "See also",
 ) -> str:
-    """Return an answer's sources and suggestions as plain Markdown lists; empty when it has none.
+    """Return an answer's sources and suggestions as plain Markdown lists, or an empty text.
 
     Args:
         answer: An answer, a reply, or an assistant's message.
-        site: The documentation's address; paths become whole addresses. The session's by default.
-        sources: The heading of the sources; None leaves them out.
-        suggestions: The heading of the suggestions; None leaves them out.
+        site: The site URL. Paths become full URLs. The session's by default.
+        sources: The heading of the sources. None leaves them out.
+        suggestions: The heading of the suggestions. None leaves them out.
 
     Raises:
         ConfigurationError: *site* is not a whole address.

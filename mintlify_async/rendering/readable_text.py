@@ -1,8 +1,8 @@
 """The text of an answer as people read it, whole or while it grows. No I/O.
 
-Text parts stand apart by a blank line, the ``suggestions`` block is left out, and characters are whole.
-With the documentation's address, links to its pages are whole, too.
-Every view of an answer's text is made by :class:`ReadableText`, so that no two of them differ.
+A blank line separates text parts, the ``suggestions`` block is left out, and characters are complete. With
+the site URL, links to its pages become full URLs. :class:`ReadableText` makes every view of an answer's text,
+so all views agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def text_of(message: Message, *, site: str | None = None) -> str:
 
     Args:
         message: The message.
-        site: The documentation's address; links to paths, outside of code, become whole addresses.
+        site: The site URL. Links to paths outside of code become full URLs.
     """
     text = ReadableText(site)
     return "".join([text.feed(part) + text.end_part() for part in _texts(message)])
@@ -69,7 +69,7 @@ def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggest
 
     Args:
         message: The message.
-        site: The documentation's address; paths become whole addresses.
+        site: The site URL. Paths become full URLs.
     """
     pages: dict[str, Suggestion] = {}
     for part in _texts(message):
@@ -81,9 +81,9 @@ def suggestions_of(message: Message, *, site: str | None = None) -> list[Suggest
 def split_suggestions(text: str) -> tuple[str, list[Suggestion]]:
     r"""Split the ``suggestions`` block off a text.
 
-    The assistant may add a fenced block whose lines are ``(Title)[/path]``: reversed links, to be
-    shown as buttons. Blocks inside other fenced blocks are left alone. A block whose end has not
-    arrived yet is split off, too. So are blank lines at the beginning, and line ends at the end.
+    The assistant may add a fenced block of reversed links (``(Title)[/path]``) for buttons. Blocks inside
+    other fenced blocks are left alone. A block whose end has not arrived yet is also split off. Blank lines
+    at the start and line endings at the end are removed.
 
     >>> split_suggestions("See above.\n\n```suggestions\n(Quickstart)[/quickstart]\n```")
     ('See above.', [Suggestion(title='Quickstart', path='/quickstart')])
@@ -106,7 +106,7 @@ class _Blocks:
     """Follows the code blocks of a text, line by line, to tell a ``suggestions`` block from the rest.
 
     Attributes:
-        fence: The mark that opened the present block; empty outside of blocks.
+        fence: The mark that opened the present block, or empty outside of blocks.
         inside: Whether that is a ``suggestions`` block.
     """
 
@@ -117,10 +117,10 @@ class _Blocks:
         self.inside = False
 
     def hides(self, line: str) -> bool:
-        """Take the next complete line; return whether it belongs to a ``suggestions`` block."""
+        """Take the next complete line. Return whether it belongs to a ``suggestions`` block."""
         was_inside = self.inside
         match = _FENCE.match(line[:_FENCE_CHARACTERS])
-        # Not part of the expression: looking for the end after ``.*`` takes quadratic time.
+        # Not part of the expression, because a search for the end after ``.*`` takes quadratic time.
         mark, word = (match[1], match[2].strip(" \t\r")) if match else ("", "")
         if self.fence:
             if mark.startswith(self.fence) and not word:
@@ -141,7 +141,7 @@ class _Links:
         self._code = ""  # the mark that opened the code in this line
 
     def feed(self, text: str, *, in_block: bool) -> str:
-        """Return what is certain of *text*; *in_block* says that it belongs to a code block."""
+        """Return the certain part of *text*. *in_block* is true if it belongs to a code block."""
         text = self._held + text
         match = _MAY_BE_LINK.search(text)
         end = match.start() if match else len(text)
@@ -149,7 +149,7 @@ class _Links:
         return text[:end] if in_block else _LINKS.sub(self._complete, text[:end])
 
     def close(self) -> str:
-        """Return what was held back; the next piece begins another part."""
+        """Return the text held back. The next piece starts another part."""
         text, self._held, self._code = self._held, "", ""
         return text
 
@@ -165,12 +165,12 @@ class _Links:
 
 
 class ReadableText:
-    """Turns the text parts of an answer into what people read.
+    """Turns the text parts of an answer into readable text.
 
-    Feed the pieces of a part, then end it. What is returned, joined, does not depend on how the parts
-    were cut. The beginning of a line is held back only while it may still open a ``suggestions`` block, half
-    a surrogate pair until its other half arrives, and line ends until text follows them; with *site*, what
-    may begin a link, too.
+    Feed the pieces of a part, then end it. The joined results do not depend on the cuts between pieces. The
+    start of a line is held back only while it may still open a ``suggestions`` block. Half a surrogate pair
+    is held back until its other half arrives, and line endings until text follows them. With *site*, the
+    possible start of a link is also held back.
     """
 
     def __init__(self, site: str | None = None) -> None:
@@ -181,14 +181,14 @@ class ReadableText:
     def _begin_part(self) -> None:
         self._half = ""
         self._line = ""  # the beginning of the present line
-        self._held = ""  # of this line, what is not shown because it may open a suggestions block
+        self._held = ""  # the hidden start of this line, which may open a suggestions block
         self._in_line = False  # whether text without a line end is shown as it is
         self._blocks = _Blocks()
         self._space: list[str] = []  # the line ends held back, and the blanks after them
-        self._apart = True  # whether a blank line belongs between the text before and what follows
+        self._apart = True  # whether a blank line belongs between the text before and the next text
 
     def feed(self, piece: str) -> str:
-        """Return the text to show, of *piece* and of what was held back."""
+        """Return the text to show from *piece* and from the text held back."""
         if self._half or not piece.isascii():
             text = self._half + piece
             self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
@@ -203,7 +203,7 @@ class ReadableText:
         return "".join(texts)
 
     def end_part(self) -> str:
-        """Return the text to show of what was still held back. The next piece begins another part."""
+        """Return the text to show from the text still held back. The next piece starts another part."""
         text = self._rest_of_line("\ufffd") if self._half else ""
         if not self._blocks.hides(self._line):
             text += self._held
@@ -214,7 +214,7 @@ class ReadableText:
         return output
 
     def drop_part(self) -> None:
-        """Forget what was held back of a part that is void. The next piece begins another part."""
+        """Drop the text held back of a void part. The next piece starts another part."""
         if self._links is not None:
             self._links.close()
         self._begin_part()
@@ -235,7 +235,7 @@ class ReadableText:
         return text
 
     def _end_line(self) -> str:
-        """Return what is left to show of a line that ends, with its end."""
+        """Return the rest of a finished line, with its line ending."""
         text, hidden = self._held, self._blocks.hides(self._line)
         self._line = self._held = ""
         if not hidden:
@@ -245,7 +245,7 @@ class ReadableText:
         return ""
 
     def _show(self, text: str) -> str:
-        """Return *text* without the line ends at its end, after those that were held back."""
+        """Return the line endings held back, then *text* without the line endings at its end."""
         if not text:
             return ""
         body = text.rstrip(_SPACE)

@@ -25,13 +25,13 @@ class AnswerSource(WireValue):
 
     Args:
         type: ``url`` (a page's address), ``document``, or ``page`` (found by the ``search`` tool).
-        url: The whole address where it is known, else the path relative to the site; None for a document.
+        url: The full URL if it is known, else the path relative to the site; None for a document.
         title: Its title, or None.
         id: The source's id in the stream, or None.
         filename: A document's file name, or None.
         media_type: A document's media type, or None.
-        sections: The sections of the page that are sources, each with the anchor in its ``url``. One
-            without a title of its own has the anchor as its ``title``.
+        sections: The sections of the documentation page that are sources, each with the anchor in its
+            ``url``. A section without a title has the anchor as its ``title``.
     """
 
     type: Literal["url", "document", "page"]
@@ -73,14 +73,14 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
 
     Args:
         message: An assistant's message.
-        site: The documentation's address; paths become whole addresses.
+        site: The site URL. Paths become full URLs.
 
     Raises:
         ConfigurationError: *site* is not a whole address.
     """
     check_site(site)
     sources = list(_all_sources(message))
-    address_of_path: dict[str, str] = {}  # by path: the first whole address with it
+    address_of_path: dict[str, str] = {}  # the first full URL by path
     for source in sources:
         if source.url and _is_whole(source.url):
             page = source.url.partition("#")[0]
@@ -100,7 +100,7 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
 
 
 class _Page:
-    """A page, or a document, and what was named of it."""
+    """A documentation page or a document, with its named sections."""
 
     def __init__(self, first: AnswerSource, address: str | None) -> None:
         self.first = first
@@ -161,7 +161,7 @@ def _all_sources(message: Message) -> Iterator[AnswerSource]:
 
 
 def _search_results(output: object) -> Iterator[AnswerSource]:
-    """Yield the pages in a search's output; anything else in it is skipped."""
+    """Yield the documentation pages in a search's output. Skip anything else in it."""
     results = (as_object(output) or {}).get("results")
     for result in cast("Sequence[object]", results) if isinstance(results, list) else ():
         page = as_object(result) or {}
@@ -190,8 +190,8 @@ _BULLET: Final = r"[ \t]*(?:[-*][ \t]+)?"
 def suggestions_in(lines: Iterable[str], site: str | None = None) -> Iterator[Suggestion]:
     """Yield the suggestions in the lines of a block: ``(Title)[/path]`` or ``[Title](/path)`` each."""
     for line in lines:
-        # The end of the line is stripped first: an expression that looks for it after each ``)[`` takes
-        # time quadratic in the length of the line.
+        # The end of the line is stripped first, because an expression that looks for it after each ``)[``
+        # takes time quadratic in the length of the line.
         link = re.sub(_BULLET, "", line.rstrip(" \t\r\n"), count=1)
         between, end = (")[", "]") if link.startswith("(") else ("](", ")")
         at = link.rfind(between, 2, -2)  # neither the title nor the path is empty

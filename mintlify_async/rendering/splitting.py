@@ -1,8 +1,8 @@
 """MarkdownSplitter: splits a growing Markdown text into chat messages of limited length. No I/O.
 
-Chat services accept messages of some thousand characters. A long answer is split between
-paragraphs, lines or words; a code block that has to be split is closed in one message and opened
-again in the next. What was shown in a message is never taken back.
+Chat services accept messages of some thousand characters. A long answer is split between paragraphs, lines or
+words. A split code block is closed in one message and opened again in the next. Text that was shown in a
+message is never taken back.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Edit:
         text: The message's complete text now: never empty, no longer than the limit, no code block left open.
         delta: What to append to the message, for services that can append; never empty. The deltas of a
             complete message together are its text.
-        final: Whether this message is complete. A message that was shown in full before that was known, in a
-            pause of the answer, gets no final edit: the next index, or the end, completes it.
+        final: Whether this message is complete. If a pause of the answer showed all of a message before its
+            end was known, it gets no final edit. Then the next index, or the end, completes it.
     """
 
     index: int
@@ -50,7 +50,7 @@ class Edit:
 
 
 def utf16_units(text: str) -> int:
-    """Return the length of *text* in UTF-16 code units, as Telegram counts; no chat service counts more.
+    """Return the length of *text* in UTF-16 code units, as Telegram counts. No chat service counts more.
 
     >>> utf16_units("a😀")
     3
@@ -66,7 +66,7 @@ def split_markdown(text: str, limit: int) -> list[str]:
         limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000); at least 200.
 
     Returns:
-        The messages, in order; none is empty. Each ends at the best place in its last third: between
+        The messages, in order. None is empty. Each ends at the best place in its last third: between
         paragraphs, else between lines, else between words. A code block that is split is closed in one
         message and opened again in the next. Only white space between two messages is left out.
 
@@ -184,18 +184,19 @@ class MarkdownSplitter:
         self._text, self._undecided = self._text + decided, text[len(decided) :]
 
     def close(self, below: str = "") -> None:
-        """Say that the text has ended; the text *below* follows after a blank line."""
+        """Mark the end of the text. The text *below* follows after a blank line."""
         text = (self._text + self._undecided).rstrip()
         self._text, self._undecided = f"{text}\n\n{below.strip()}".rstrip(), ""
         self._closed = True
 
     def next_edit(self, *, pause: bool = False) -> Edit | None:
-        """Return the next change of what is shown; None when there is none before more text comes.
+        """Return the next change of the shown text; None if it needs more text.
 
-        The last words are held back: they may be incomplete, and the final edit of a message adds to them.
+        The last words are held back, because they may be incomplete and the final edit of a message adds to
+        them.
 
         Args:
-            pause: Whether the text pauses; then all of it is shown.
+            pause: Whether the text pauses. If true, all of it is shown.
         """
         if pause:
             marks = self._undecided.rstrip()
@@ -210,7 +211,7 @@ class MarkdownSplitter:
             edit = self._edit(_Place(end, end, ANYWHERE, self._last_fence, None), final=self._closed)
             if self._closed:
                 self._begin = end
-            else:  # the message does not end before what was shown
+            else:  # the message does not end before the shown text
                 self._best = self._sure = None
                 self._floor = end
             return edit
@@ -223,12 +224,12 @@ class MarkdownSplitter:
 
     def _begin_message(self, at: int, fence: _Fence | None) -> None:
         """Begin a message with the text from *at* on; *fence* is the code block that is open there."""
-        if at > len(self._text) // 2:  # not each time: the rest may be long
+        if at > len(self._text) // 2:  # not each time, because the rest may be long
             self._text, self._offset, at = self._text[at:], self._offset + at, 0
         self._index += 1
         self._begin = self._read = at  # the text is read up to the end of a line
         self._opening = "" if fence is None else fence.opening
-        self._units: int = utf16_units(self._opening)  # of what is read
+        self._units: int = utf16_units(self._opening)  # of the text read
         self._fence = self._last_fence = fence  # the code block that is open there
         self._best = self._sure = self._last = None
         self._floor = at  # the message does not end here or before
@@ -247,7 +248,7 @@ class MarkdownSplitter:
         return Edit(index=self._index, text=text, delta=delta, final=final)
 
     def _end_of_message(self, *, decided: bool) -> _Place | None:
-        """Read on; return where the message ends, or None when that needs more text.
+        """Read more text. Return the end of the message, or None if it needs more text.
 
         *decided* says that the last word and the last line do not grow.
         """
@@ -269,7 +270,7 @@ class MarkdownSplitter:
             self._add_line(line, end, fence)
             units = self._units + line - self._read  # before the line
             room = self._limit - units - _closing_units(fence)
-            # The words before were read; the word there may be long.
+            # The words before were read. The word there may be long.
             start = max(line + FENCE_CHARACTERS if marked else line, self._floor - LONG_WORD - 2)
             words = [*_WORD.finditer(text, start, end if is_last_line or not goes_on else following + 1)]
             if grows:
@@ -310,7 +311,7 @@ class MarkdownSplitter:
     def _add_words(
         self, words: list[re.Match[str]], end: int, line: int, units: int, fence: _Fence | None, *, cut: bool
     ) -> None:
-        """Add the last places up to *end*: between *words*, and with *cut* inside a long word, too.
+        """Add the last places up to *end*, between *words*. With *cut*, add places inside a long word.
 
         *line* is where the line of the words begins, *units* the length of the message up to there.
         """
@@ -334,11 +335,11 @@ class MarkdownSplitter:
         if place.end <= self._floor:
             return
         if units < self._late:
-            place = _Place(*place[:2], ANYWHERE, *place[3:])  # too early: any later place is better
+            place = _Place(*place[:2], ANYWHERE, *place[3:])  # too early, any later place is better
         if self._best is None or place.rank >= self._best.rank:
             self._best, self._sure = place, self._last
         self._floor = place.end
-        if place.reopened is place.fence:  # else what is shown would not change behind the block's end
+        if place.reopened is place.fence:  # else the shown text would not change behind the block's end
             self._last = place
 
 
@@ -349,7 +350,7 @@ def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _known_end(end: int, words: list[re.Match[str]]) -> int:
-    """Return how far a line that grows is known: its last word may grow, or get a mark when it is long."""
+    """Return the known length of a growing line. Its last word may grow, or get a mark if it is long."""
     *previous, last = words
     if last.end() - last.start() > LONG_WORD:
         return end - 1
@@ -357,6 +358,6 @@ def _known_end(end: int, words: list[re.Match[str]]) -> int:
 
 
 def _is_boundary(text: str, at: int) -> bool:
-    """Return whether a message may begin at *at*, inside a word: not with a mark, nor with a code block."""
+    """Return whether a message may start at *at*, inside a word, with neither a mark nor a code block."""
     joins = category(text[at]).startswith("M") or "\udc00" <= text[at] <= "\udfff"
     return not joins and not _LIKE_FENCE.match(text, at)

@@ -1,4 +1,4 @@
-"""A store on Redis: five small scripts.
+"""A store on Redis, made of five small scripts.
 
 A record is a hash. A folder's index is a sorted set of names, by the time when they expire. A log of slots is
 a sorted set, by the time when they were taken. All keys of a room have the room as hash tag.
@@ -92,10 +92,10 @@ return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now, '+inf')
 
 # KEYS: the block, the room's epoch, and the log of each window. ARGV: slot ('' only looks), a random name for
 # a new epoch, the epoch that this process knows ('' for none); then for each window its amount, its length in
-# microseconds, and what this process knows: at what time how many slots counted.
-# Another epoch means that Redis has lost its data. As many slots as are known are then entered again.
-# Returns the time, the epoch, 1 if the slot is taken, the block's milliseconds (-2: none, -1: for good), and
-# for each window the slots that count and the microseconds until one is free.
+# microseconds, and the last time and count of slots in this process. Another epoch means that Redis has lost
+# its data. As many slots as are known are then entered again. Returns the time, the epoch, 1 if the slot is
+# taken, the block's milliseconds (-2: none, -1: for good), and for each window the slots that count and the
+# microseconds until one is free.
 _TAKE: Final = RedisScript(
     """
 local slot, new_epoch, known_epoch = unpack(ARGV, 1, 3)
@@ -142,14 +142,14 @@ class RedisStore(RedisScripts, NothingToClose):
 
     It is as safe as the Redis is durable: a claim that Redis lost can be sent again. Run Redis with
     ``appendonly yes`` (and ``appendfsync always`` against power cuts), and with ``maxmemory-policy
-    noeviction``. When Redis has lost slots all the same, each process enters as many again as it knows of.
+    noeviction``. If Redis has lost slots all the same, each process enters its own count of slots again.
 
     Conversations contain the keys of threads.
 
     A step raises :class:`~mintlify_async.errors.StateError` when Redis does not answer in time.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
         keep: How long finished records are kept, in seconds; None keeps them for good.
@@ -166,14 +166,14 @@ class RedisStore(RedisScripts, NothingToClose):
         timeout: float = 2.0,
         keep: float | None = None,
     ) -> None:
-        """Keep the client; Redis is not asked yet."""
+        """Keep the client. Redis is not asked yet."""
         super().__init__(client, namespace=namespace, timeout=timeout)
         self.keep = check_keep(keep)
         self._epochs: dict[str, str] = {}  # of each room
-        self._known: dict[str, tuple[int, int]] = {}  # of each log: at what time how many slots counted
+        self._known: dict[str, tuple[int, int]] = {}  # the time and count of slots of each log
 
     async def read(self, keys: Collection[str]) -> Snapshot:
-        """Return those of *keys* that have a record, and the server's time."""
+        """Return the records that exist under *keys*, and the server's time."""
         now, *rows = await self._run(_READ, [self._key(key) for key in keys])
         pairs = zip(keys, rows, strict=True)
         records = {key: _record(key, *row) for key, row in pairs if any(cell is not None for cell in row)}
@@ -187,7 +187,7 @@ class RedisStore(RedisScripts, NothingToClose):
         version: str,
         keep: float | None = None,
     ) -> bool:
-        """Make all *changes*, if every record still has its *expected* version; else make none."""
+        """If every record still has its *expected* version, make all *changes*. Else make none."""
         keys: list[str] = []
         args: list[Argument] = [version, "" if keep is None else max(1, round(keep * 1000))]
         for key in dict.fromkeys([*changes, *expected]):
@@ -204,7 +204,7 @@ class RedisStore(RedisScripts, NothingToClose):
         return sorted(key for key in keys if key.startswith(prefix))
 
     async def take(self, windows: Sequence[Window], *, slot: str | None, block: str) -> TakeResult:
-        """Take *slot* in every window, unless one has no free slot, or there is a block."""
+        """If every window has a free slot and there is no block, take *slot* in all windows."""
         room = block.split("/", 1)[0]
         keys = [self._key(block), self._key(f"{room}/epoch"), *(self._key(window.key) for window in windows)]
         args: list[Argument] = [slot or "", new_version(), self._epochs.get(room, "")]
@@ -225,7 +225,7 @@ class RedisStore(RedisScripts, NothingToClose):
         )
 
     async def refund(self, windows: Sequence[Window], *, slot: str) -> None:
-        """Give *slot* back in every window; do nothing when it is not taken."""
+        """Give *slot* back in every window. If it is not taken, do nothing."""
         if windows:
             await self._run(_REFUND, [self._key(window.key) for window in windows], [slot])
 
@@ -239,7 +239,7 @@ class RedisStore(RedisScripts, NothingToClose):
 
 
 def _change(value: bytes | None) -> bytes:
-    # Text in UTF-8, so that a client that decodes replies can read it, too; ASCII stays as it is.
+    # Text in UTF-8, so a client that decodes replies can also read it. ASCII does not change.
     return b"-" if value is None else b"+" + value.decode("latin-1").encode()
 
 

@@ -1,4 +1,4 @@
-"""Lua scripts on a Redis client: each runs within a time limit, on any event loop.
+"""Lua scripts on a Redis client. Each runs within a time limit, on any event loop.
 
 Redis runs a script whole or not at all. Scripts take the time from the server, so that computers whose clocks
 differ by minutes agree. All keys of one script have the same hash tag (the part in braces), so that a cluster
@@ -112,10 +112,10 @@ async def _on_new_connection(
 
 
 async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Run *step*, which redis-py does, in a task of its own.
+    """Run *step* of redis-py in a separate task.
 
-    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio
-    alone, so its cancellation is always raised, and so is the timeout.
+    On Python 3.11 redis-py swallows many cancellations. The caller waits for asyncio alone, so its
+    cancellation and the timeout are always raised.
 
     Raises:
         TimeoutError: *step* took longer than *seconds*.
@@ -141,11 +141,11 @@ async def _in_own_task(step: Coroutine[Any, Any, T], seconds: float) -> T:
 class RedisScripts:
     """Runs scripts on one client, within a time limit, on any event loop.
 
-    A client's connections belong to the loop that opened them. On the loop of the first call the client is
-    used as it is; on any other loop, each step opens a connection with the client's settings and closes it.
+    A client's connections belong to the loop that opened them. On the loop of the first call, the client is
+    used directly. On any other loop, each step opens a connection with the client's settings and closes it.
 
     Args:
-        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours: it is never closed here.
+        client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
 
@@ -160,7 +160,7 @@ class RedisScripts:
         namespace: str = "mintlify",
         timeout: float = 2.0,
     ) -> None:
-        """Keep the client; Redis is not asked yet."""
+        """Keep the client. Redis is not asked yet."""
         # redis.Redis has the same methods, and an address is what other packages take.
         if isinstance(client, redis.Redis | redis.RedisCluster | str):
             raise ConfigurationError(
@@ -193,7 +193,7 @@ class RedisScripts:
         failures = self._failures
         async with slots.free:
             if self._failures != failures:
-                raise self._unusable()  # a call ahead failed meanwhile: do not wait for another timeout
+                raise self._unusable()  # a call ahead failed meanwhile, so do not wait for another timeout
             return await self._bounded(_evaluate(self._client, script, keys, args))
 
     async def _bounded(self, step: Coroutine[Any, Any, T]) -> T:

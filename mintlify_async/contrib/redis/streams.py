@@ -1,9 +1,9 @@
 """Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
 
-A chat has one key with its newest answer. An answer has a Redis Stream with its bytes, and three keys that
-expire by themselves: its worker lives, it has a reader on another worker, it is to stop. There is no script,
-and no reader holds a connection. Redis gets only what pages get and what they asked: no key of the service,
-and the thread only encrypted. The names of the Redis keys are hashes of user and chat.
+A chat has one key with its newest answer. An answer has a Redis Stream with its bytes. It also has three keys
+that expire: its worker lives, another worker has a reader, the answer must stop. There is no script, and no
+reader holds a connection. Redis gets only the data of web pages and their questions. It gets no key of the
+service, and the thread only encrypted. The names of the Redis keys are hashes of user and chat.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class RedisStreamStore(RedisScripts, NothingToClose):
     """Running answers on a Redis, for any number of workers: ``streams=RedisStreamStore(client)``.
 
     Args:
-        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster``. It stays yours: it is never
+        client: A ``redis.asyncio.Redis`` (6.2 or newer) or ``RedisCluster``. It stays yours and is never
             closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds. When Redis is away, answers go to their reader
             as they would without a store.
-        grace: Seconds for which an answer goes on without any reader on any worker; then it is stopped at the
+        grace: Seconds for which an answer continues without a reader on any worker. Then it is stopped at the
             service.
         keep: Seconds for which an answer can be read after its end, by a page that was being reloaded then.
 
@@ -121,10 +121,10 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return SharedAnswer(answer, about, bool(alive))
 
     async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
-        """Return what *answer* has after *place*; its worker learns that it has a reader."""
+        """Return the bytes of *answer* after *place*, and mark for its worker that it has a reader."""
 
         def commands(pipe: Any) -> None:
-            # In this order: an answer that has ended by now has its last bytes in the second.
+            # In this order, because an answer that has ended by now has its last bytes in the second.
             pipe.exists(self._key(chat, "alive", answer))
             pipe.xrange(self._key(chat, "bytes", answer), f"({place}-1", "+")
             pipe.set(self._key(chat, "read", answer), 1, px=READ_MS)
@@ -134,7 +134,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         for id_, fields in entries:
             frames, end = _field(fields, "frames"), int(text(id_).partition("-")[0])
             begin = end - len(frames)
-            if begin > place:  # Redis has lost what was before
+            if begin > place:  # Redis has lost the bytes before
                 return SharedPiece(b"", -1, False, False)
             pieces.append(frames[place - begin :])
             place, ended = end, _field(fields, "ended") == b"1"
@@ -152,7 +152,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         return f"{self._namespace}:streams:{{{chat}}}:{kind}{answer and ':'}{answer}"
 
     async def _all(self, commands: Callable[[Any], object]) -> list[Any]:
-        """Return what the *commands* of one round trip return. Raises StateError if one fails."""
+        """Return the results of the *commands* of one round trip. Raises StateError if one fails."""
 
         async def round_trip() -> list[Any]:
             pipe = self._client.pipeline(transaction=False)
