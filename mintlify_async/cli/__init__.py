@@ -1,7 +1,7 @@
 """The command line ``mintlify-async``.
 
 Answers go to standard output, everything else to standard error. Keys are read from the environment only.
-Each command has a file of its own, which is loaded when the command runs, so that ``--help`` is fast.
+Each command has its own file, which is loaded when the command runs, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
     Args:
-        arguments: The arguments without the program's name; None takes those of the process.
+        arguments: The arguments without the program's name; None takes the arguments of the process.
     """
     parser = make_parser()
     try:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else USAGE
     except KeyboardInterrupt:  # while modules are loaded, which takes a moment
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has exited, as after `| head -1`: that is not an error
+    except BrokenPipeError:  # the reading program has exited, as in `| head -1`, which is not an error
         # The interpreter flushes once more at exit, which would print an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE

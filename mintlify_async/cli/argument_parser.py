@@ -111,7 +111,7 @@ def _port(text: str) -> int:
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the line breaks of texts that have some, and gives long options room."""
+    """Keeps the line breaks of texts, and gives long options room."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=32)
@@ -123,7 +123,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser of a command, with a method for each kind of argument, and for those that several share."""
+    """A parser of a command, with a method for each kind of argument, and for the shared ones."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(formatter_class=_Formatter, **settings)
@@ -134,7 +134,7 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse *args*; end with the usage of this command if it does not know one of them."""
+        """Parse *args*. If one of them is unknown, exit with the usage of this command."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -1,4 +1,4 @@
-"""``ask``: streams the answer to one question, with its sources and suggestions below."""
+"""``ask`` streams the answer to one question, with its sources and suggestions below."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .terminal import Terminal
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Ask the question, stream the answer, and save the thread if ``--save`` is given."""
+    """Ask the question and stream the answer. With ``--save``, save the thread."""
     if options.code == "-" and options.question in ([], ["-"]):
         raise UsageError("standard input can be the question or the code, not both")
     arguments = question_options(options) | {"fp": options.fp, "timeout": options.timeout}
@@ -55,7 +55,7 @@ def question_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
-    """Show *reply* as it streams. The text that has arrived stays on the screen if the answer breaks off."""
+    """Show *reply* as it streams. If the answer is interrupted, its text stays on the screen."""
     with terminal.answer(lambda: _waiting(reply)) as feed:
         async with reply:
             async for text in reply.text_stream:
@@ -78,7 +78,7 @@ async def stream(reply: mintlify.Reply, terminal: Terminal) -> None:
 
 
 def _waiting(reply: mintlify.Reply) -> str:
-    """Return what the reply is waiting for: the newest tool call, or the answer."""
+    """Return a text that names the newest tool call, or the answer, that the reply waits for."""
     try:
         message = reply.message
     except StateError:  # nothing has arrived yet
@@ -106,8 +106,8 @@ def _load_thread(name: str) -> mintlify.Thread:
 def _thread_file(name: str) -> Generator[Callable[[mintlify.Thread], None]]:
     """Yield a function that writes a thread, with its key, to a file that only the user can read.
 
-    A file that cannot be written is an error here, before the question is paid for. An existing file stays
-    as it is until a thread is written.
+    If the file cannot be written, this is an error here, before the question is paid for. An existing file
+    does not change until a thread is written.
     """
     path = Path(name)
     if path.exists() and not path.is_file():

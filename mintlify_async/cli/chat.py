@@ -1,7 +1,7 @@
-"""``chat``: a conversation in the terminal, which a name keeps for another day.
+"""``chat`` runs a conversation in the terminal. With a name, it is kept for another day.
 
-The prompt is read outside the event loop, so that line editing works and Ctrl-C there only clears the line.
-During an answer, Ctrl-C stops the answer and keeps the conversation.
+The prompt is read outside the event loop, so that line editing works. At the prompt, Ctrl-C only clears the
+line. During an answer, Ctrl-C stops the answer and keeps the conversation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .terminal import Terminal
 
 
 def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Answer until the input ends; the exit status says whether every question was answered."""
+    """Answer until the input ends. The exit status says whether every question was answered."""
     status = DONE
     file = _file(options.store) if options.name else None
     with asyncio.Runner() as runner:
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> int:
                 except KeyboardInterrupt:
                     terminal.note("stopped; this question and its answer are not kept")
                 except ConfigurationError:
-                    raise  # a wrong key or domain: the next question would fail, too
+                    raise  # a wrong key or domain, so the next question would also fail
                 except MintlifyError as error:
                     explain(error, terminal)
                     status = TROUBLE
@@ -58,7 +58,7 @@ def _file(store: str | None) -> str:
         return store
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     folder = Path(data) / "mintlify-async"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # for the user alone: threads have secret keys
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, because threads have secret keys
     return str(folder / "chats.db")
 
 
@@ -76,16 +76,16 @@ def _greet(chat: mintlify.Conversation, name: str | None, file: str | None, term
 async def _answer(
     chat: mintlify.Conversation, question: str, options: argparse.Namespace, terminal: Terminal
 ) -> None:
-    for _ in range(3):  # the loop was blocked during the prompt: let it notice closed connections
+    for _ in range(3):  # the prompt blocked the loop, which now handles closed connections
         await asyncio.sleep(0)
     await stream(chat.ask(question, **question_options(options)), terminal)
 
 
 def _read_question(terminal: Terminal) -> str | None:
-    """Return the next question, with editing and history on a terminal; None at the end of the input."""
+    """Return the next question, with editing and history on a terminal, or None at the end of the input."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return sys.stdin.readline().strip() or None
-    with suppress(ImportError):  # Python may be built without it
+    with suppress(ImportError):  # Python may be built without readline
         importlib.import_module("readline")  # makes input() edit lines
     try:
         return input("> ").strip()

@@ -1,4 +1,4 @@
-"""``demo``: every operation against a local service that it starts, each step with its Python code."""
+"""``demo`` runs every operation against its own local service, each step with its Python code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ With keys set, the same calls reach the real service: see `mintlify-async doctor
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Show a question, a second one in its thread, a job, and a follow-up."""
+    """Show a question, a second question in its thread, a job, and a follow-up."""
     service = LocalService(life=JobLife(seconds=JOB_SECONDS), answers=AnswerStyle(pause=PAUSE_SECONDS))
     poll = mintlify.PollPolicy(initial=0.5, factor=1.0, settle_seconds=service.settle_seconds)
     async with service, service.session(poll=poll) as session:

@@ -1,4 +1,4 @@
-"""``doctor``: checks settings, versions, and whether the service can be reached. It creates nothing."""
+"""``doctor`` checks settings, versions, and whether the service can be reached. It creates nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VALID: dict[str, Any] = {
 
 @define
 class Findings:
-    """What was checked, each check with a mark: ``ok``, ``missing``, ``wrong``, ``warning`` or ``-``."""
+    """The results of the checks. Each has the mark ``ok``, ``missing``, ``wrong``, ``warning`` or ``-``."""
 
     terminal: Terminal
     marks: Counter[str] = field(factory=Counter[str])
@@ -57,7 +57,7 @@ class Findings:
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Check everything that can be checked without a job or a question; end with 1 for a problem."""
+    """Run all checks that need no job or question. For a problem, the exit status is 1."""
     if options.verify:
         from . import verify  # loaded on use
 
@@ -93,7 +93,7 @@ def _versions(findings: Findings) -> None:
 
 
 async def _is_right(setting: Setting, options: argparse.Namespace, findings: Findings) -> bool:
-    """Show a setting, but no key; return whether it is there and valid."""
+    """Show a setting, but no key. Return whether it is set and valid."""
     value, use = setting.value(options), setting.use or "optional"
     if not value:
         findings.show("missing" if setting.use else "-", f"{setting.variable} ({use}): {setting.where}")
@@ -113,11 +113,11 @@ async def _is_right(setting: Setting, options: argparse.Namespace, findings: Fin
 
 
 async def _service(options: argparse.Namespace, findings: Findings, *, with_key: bool) -> None:
-    """Check that the service answers: a GET with the admin key, or only a connection."""
+    """Check that the service answers, with a GET if there is an admin key, else with a connection."""
     try:
         session = open_session(options, ())
     except ConfigurationError:
-        return  # a setting that was found wrong
+        return  # a setting is wrong
     async with session:
         url = session.base_url
         try:
@@ -127,18 +127,18 @@ async def _service(options: argparse.Namespace, findings: Findings, *, with_key:
                 else:
                     await _connect(url)
                     findings.show("ok", f"{url} is reached")
-        except OSError as error:  # a TimeoutError, too
+        except OSError as error:  # also a TimeoutError
             reason = str(error) or f"no answer in {PROBE_SECONDS:g} s"
             findings.show("wrong", f"{url} is not reached ({reason}): check the network")
 
 
 async def _read_missing_job(session: mintlify.MintlifySession, findings: Findings) -> None:
-    """Look at a job that does not exist: the response shows whether the admin key is accepted."""
+    """Read a job that does not exist. The response shows whether the admin key is accepted."""
     project = PROJECT.value()
     job = session.job(mintlify.JobRef(project_id=project, id=PROBE_JOB))
     try:
         await job.refresh()
-    except NotFoundError as error:  # the expected response; its text says of what
+    except NotFoundError as error:  # the expected response, whose text says what is missing
         body = error.body.lower()
         if "project" in body and "job" not in body:
             findings.show("wrong", f"{session.base_url} has no project {project}: check {PROJECT.variable}")

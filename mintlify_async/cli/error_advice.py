@@ -1,4 +1,4 @@
-"""Error messages: what went wrong, which flag or variable it is about, and the exit status."""
+"""Error messages with the problem, its flag or variable, and the exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UsageError(Exception):
 
 
 class SettingsError(UsageError):
-    """Settings are missing; the message has a line for each."""
+    """Settings are missing. The message has a line for each."""
 
 
 PLACES = {
@@ -48,7 +48,7 @@ PLACES = {
 
 
 def explain(error: Exception, terminal: Terminal) -> int:
-    """Print what happened and what to do next; return the exit status."""
+    """Print the problem and the next step. Return the exit status."""
     for line in message_of(error).splitlines():
         terminal.error(line)
     if advice := _advice(error):
@@ -67,7 +67,7 @@ def explain(error: Exception, terminal: Terminal) -> int:
 
 
 def message_of(error: Exception) -> str:
-    """Return the text of *error*, after the flag or variable that it is about."""
+    """Return the text of *error*, after its flag or variable."""
     match error:
         case OSError(filename=str(name), strerror=str(reason)):
             return f"{name}: {reason}"
@@ -78,7 +78,7 @@ def message_of(error: Exception) -> str:
 
 
 def _advice(error: Exception) -> str:
-    """Return what to do next, if the message does not say it."""
+    """Return the next step, if the message does not say it."""
     match error:
         case SettingsError():
             return "check them with: mintlify-async doctor; try it without an account: mintlify-async serve"

@@ -1,4 +1,4 @@
-"""``job``: creates agent jobs, sends follow-ups, waits for jobs and shows them."""
+"""``job`` creates agent jobs, sends follow-ups, waits for jobs and shows them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
             return _result(await job.refresh(), options, terminal)
         if options.verb in ("wait", "watch"):
             return await _wait(job, options, terminal)
-        # The reference comes before anything else can fail: the job is paid for.
+        # The reference is printed before anything else can fail, because the job is paid for.
         if options.wait:
             terminal.note(f"reference: {job.ref}")
             return await _wait(job, options, terminal)
@@ -51,13 +51,13 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def open_ledger(file: str) -> mintlify.SQLiteStore:
-    """Return the ledger in *file*, whose folder is made if it is not there."""
+    """Return the ledger in *file*. If its folder does not exist, make it."""
     Path(file).parent.mkdir(parents=True, exist_ok=True)  # an empty cache of a CI service has no folder
     return mintlify.SQLiteStore(file)
 
 
 async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, terminal: Terminal) -> int:
-    """Wait for the end of the job; print its states as notes and its last record, or with watch each one."""
+    """Wait for the end of the job. Print its states as notes and its last record, or with watch each one."""
     watch = options.verb == "watch"
     job: mintlify.Job | None = None
     try:
@@ -67,7 +67,7 @@ async def _wait(handle: mintlify.JobHandle, options: argparse.Namespace, termina
                     _show(job, options, terminal)
                 elif not job.done and not options.json:
                     terminal.note(line(job))
-    except asyncio.CancelledError:  # Ctrl-C or SIGTERM; every other failure has an error that names the job
+    except asyncio.CancelledError:  # Ctrl-C or SIGTERM, because every other error names the job
         terminal.note(f"the job keeps running; wait for it with: mintlify-async job wait {handle.ref}")
         raise
     assert job is not None  # watch() yields at least one record
@@ -89,7 +89,7 @@ def _show(job: mintlify.Job, options: argparse.Namespace, terminal: Terminal) ->
 
 
 def line(job: mintlify.Job) -> str:
-    """Return a record as one line: the service's texts neither end it nor begin another."""
+    """Return a record as one line. The service's texts cannot break the line."""
     text = f"{one_word(job.id)}  {one_word(job.status)}"
     if job.pr_link:
         return f"{text}  {one_word(job.pr_link, url=True)}"

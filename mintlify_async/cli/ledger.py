@@ -1,4 +1,4 @@
-"""``ledger``: lists the dedupe keys whose outcome is open, and settles them by hand."""
+"""``ledger`` lists the dedupe keys whose outcome is open, and settles them by hand."""
 
 from __future__ import annotations
 

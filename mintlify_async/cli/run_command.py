@@ -1,4 +1,4 @@
-"""Runs one command: makes its terminal and event loop, and reports errors without a traceback."""
+"""Runs one command with its terminal and event loop, and reports errors without a traceback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_text(words: Sequence[str], what: str) -> str:
     """Return *words* as one text, or standard input if they are ``-`` or none.
 
     Raises:
-        UsageError: There is no text, or it has blanks only.
+        UsageError: There is no text, or only blanks.
     """
     from_input = not words or list(words) == ["-"]
     if not words and sys.stdin.isatty():
@@ -74,7 +74,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
     except asyncio.CancelledError:
         terminal.note("terminated")
         return TERMINATED
-    except BrokenPipeError:  # an OSError, too, but `main` ends quietly for it
+    except BrokenPipeError:  # also an OSError, but `main` exits quietly for it
         raise
     except (MintlifyError, UsageError, OSError) as error:
         return explain(error, terminal)
@@ -84,7 +84,7 @@ def run(command: Command, options: argparse.Namespace) -> int:
 
 
 async def _until_terminated(command: Coroutine[Any, Any, int]) -> int:
-    """Run *command*, and cancel it on SIGTERM, by which CI services end a run."""
+    """Run *command*, and cancel it on SIGTERM, because CI services end a run with SIGTERM."""
     task = asyncio.current_task()
     assert task is not None
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or a thread of a test

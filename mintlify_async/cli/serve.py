@@ -1,4 +1,4 @@
-"""``serve``: runs the local service until Ctrl-C or SIGTERM."""
+"""``serve`` runs the local service until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .terminal import Terminal
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until a signal arrives; the ready line on standard output has the URL."""
+    """Serve until a signal arrives. The ready line on standard output has the URL."""
     style = AnswerStyle(pause=options.pause or 0.0)
     service = LocalService(
         host=options.host,
@@ -54,7 +54,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 async def _signal() -> None:
     """Wait for Ctrl-C or SIGTERM."""
     stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # Windows: Ctrl-C cancels the command instead
+    with suppress(NotImplementedError):  # on Windows, Ctrl-C cancels the command instead
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
     await stopped.wait()

@@ -1,4 +1,4 @@
-"""What a command needs from its environment and flags, and the session made from them."""
+"""The settings of a command from its environment and flags, and the session made from them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Setting:
     Args:
         argument: The argument of ``MintlifySession``.
         variable: Its environment variable.
-        use: What needs it: ``jobs`` or ``questions``; empty if nothing does.
-        where: What it is, and where to find it.
+        use: Its use, ``jobs`` or ``questions``, or empty if nothing needs it.
+        where: A description of the setting, and where to find it.
         flag: The flag that replaces the variable. Keys have none, because other users can see arguments.
     """
 
@@ -41,7 +41,7 @@ class Setting:
         return self.argument.endswith("_key")
 
     def value(self, options: argparse.Namespace | None = None) -> str:
-        """Return the flag's value, or else the variable's; empty if none is set."""
+        """Return the flag's value, or else the variable's, or an empty text if none is set."""
         given = getattr(options, self.argument.removesuffix("_id"), None) if self.flag else None
         shared = os.environ.get(SHARED_KEY, "") if self.is_key else ""
         return given or os.environ.get(self.variable, "") or shared
@@ -84,11 +84,11 @@ def open_session(
 
     Args:
         options: The arguments of the command.
-        needed: The settings that must be there, checked before anything is read or sent.
+        needed: The required settings, checked before anything is read or sent.
         arguments: Additional arguments of ``MintlifySession``.
 
     Raises:
-        SettingsError: Settings are missing; it has a line for each.
+        SettingsError: Settings are missing. It has a line for each.
         UsageError: ``--keep-text`` without ``--record``.
     """
     if missing := [setting for setting in needed if not setting.value(options)]:
@@ -102,7 +102,7 @@ def open_session(
         raise UsageError("--keep-text needs --record FILE")
     session = mintlify.MintlifySession(**arguments)
     if record:
-        from ..testing import Recorder  # loaded on use: few commands record
+        from ..testing import Recorder  # loaded on use, because few commands record
 
         Recorder(record, keep_text=keep_text).record(session)
     return session

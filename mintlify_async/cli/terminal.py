@@ -1,7 +1,7 @@
-"""Output to the terminal: answers on standard output, everything else on standard error.
+"""Writes answers to standard output, and everything else to standard error.
 
-Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them; otherwise the output is
-plain text. A region that is drawn again and again needs the lines below it for itself: while there is one,
+Colours and Markdown need rich (the extra ``cli``) and a terminal that can show them. Otherwise the output is
+plain text. A region that is drawn again and again needs the lines below it. While there is such a region,
 notes are printed above it, and typed keys are not shown.
 """
 
@@ -30,7 +30,7 @@ REFRESHES_PER_SECOND = 8
 def one_word(text: str, *, url: bool = False) -> str:
     """Return *text*, which the service sent, as one word without blanks, line endings and brackets.
 
-    CI services obey lines that begin with ``::`` or contain ``##[``. The colon stays in a *url*.
+    CI services obey lines that start with ``::`` or contain ``##[``. The colon stays in a *url*.
     """
     return quote(text, safe="/?#&=%@+~,;!$'()*" + ":" * url, errors="replace")
 
@@ -51,7 +51,7 @@ def hide_keys(stream: IO[str]) -> Callable[[], None]:
 
     def apply(attributes: list[Any]) -> None:
         with suppress(OSError, termios.error):
-            if os.tcgetpgrp(descriptor) == os.getpgrp():  # a background process would be stopped for it
+            if os.tcgetpgrp(descriptor) == os.getpgrp():  # because this would stop a background process
                 termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
 
     hidden = list(previous)
@@ -69,7 +69,7 @@ class Blocks:
         self._fence = ""
 
     def feed(self, text: str) -> list[str]:
-        """Add a piece of text; return the blocks that are finished now."""
+        """Add a piece of text. Return the blocks that are finished now."""
         *lines, self._open = (self._open + text).split("\n")
         return [block for line in lines if (block := self._end_line(line + "\n"))]
 
@@ -92,7 +92,7 @@ class Blocks:
 
 
 class _MarkdownView:
-    """Prints each block once when it is finished; only the growing one is drawn again and again."""
+    """Prints each finished block once. Only the growing block is drawn again and again."""
 
     def __init__(self, console: Console, waiting: Callable[[], str]) -> None:
         from rich.live import Live
@@ -103,7 +103,7 @@ class _MarkdownView:
         self._empty = True
         self._loop = asyncio.get_running_loop()
         self._start = self._loop.time()
-        # The growing block is cropped to the screen; the finished one is printed in full.
+        # The growing block is cropped to the screen. A finished block is printed in full.
         self._live = Live(
             console=console,
             get_renderable=self._growing,
@@ -156,7 +156,7 @@ def _markdown(text: str) -> Any:
 
 
 class Terminal:
-    """Standard output and standard error, or the streams and environment given in their place.
+    """Standard output and standard error, or the given streams and environment.
 
     *plain* means neither Markdown nor colours.
     """
@@ -181,7 +181,7 @@ class Terminal:
             self._err_console = self._out_console
 
     def _console(self, stream: TextIO) -> Console | None:
-        """Return rich's console for a terminal; None for a pipe, or if rich is not installed."""
+        """Return rich's console for a terminal, or None for a pipe or without rich."""
         if not stream.isatty():
             return None
         try:
@@ -200,7 +200,7 @@ class Terminal:
 
     def record(self, value: Mapping[str, Any]) -> None:
         """Write a line of JSON. Its text is as the service sent it."""
-        # ASCII only: half of a surrogate pair cannot be written in another way.
+        # Only ASCII can express half of a surrogate pair.
         self.out.write(json.dumps(value) + "\n")
         self.out.flush()
 
@@ -216,7 +216,7 @@ class Terminal:
             self.err.flush()
 
     def error(self, text: str) -> None:
-        """Write what went wrong."""
+        """Write an error message."""
         self.note(f"mintlify-async: {text}", style="bold red")
 
     @contextmanager
@@ -224,7 +224,7 @@ class Terminal:
         """Show one answer while the block runs.
 
         Args:
-            waiting: Returns what is being waited for, to be shown until the first text arrives.
+            waiting: Returns a text to show until the first text of the answer arrives.
 
         Yields:
             A function that adds a piece of the text.

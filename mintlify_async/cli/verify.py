@@ -1,6 +1,6 @@
-"""``doctor --verify``: asks the service, and says which assumptions about it hold.
+"""``doctor --verify`` asks the service, and says which assumptions about it are true.
 
-The rows are those of the documentation's page "What we assume", in its order.
+The rows are the rows of the documentation page "What we assume", in the same order.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MakeSession = Callable[[], mintlify.MintlifySession]
 
 @define
 class Row:
-    """One assumption: ``held``, ``broken`` or ``not seen``, what was seen, and the setting that fixes it."""
+    """One assumption: ``held``, ``broken`` or ``not seen``, with the evidence and the fixing setting."""
 
     status: str = "not seen"
     seen: str = "one run cannot show it"
@@ -77,15 +77,15 @@ class Row:
 
 @define
 class Verification:
-    """One run: the requests in their order, and what they show.
+    """One run, with the requests in their order and their results.
 
     Args:
         make: Makes a session with the user's settings, which takes keys with any prefix.
         keys: The keys by kind, ``admin`` and ``assistant``; an operation without its key is left out.
-        tell: Is told what is being done.
-        rows: What is known of each assumption.
-        trouble: What failed, and says nothing about an assumption.
-        unknown: The types and fields of events that this version does not know.
+        tell: Gets a text about each step.
+        rows: The result for each assumption.
+        trouble: Failures that say nothing about an assumption.
+        unknown: The unknown types and fields of events.
     """
 
     make: MakeSession
@@ -108,12 +108,12 @@ class Verification:
                     await self._job(session)
 
     def held(self, name: str, seen: str) -> None:
-        """Note that an assumption held, unless it was seen broken."""
+        """Note that an assumption is true, if nothing has shown that it is false."""
         if self.rows[name].status != "broken":
             self.rows[name] = Row("held", seen)
 
     def broken(self, name: str, seen: str, fix: str = NO_SETTING) -> None:
-        """Note that an assumption does not hold, and what fixes it."""
+        """Note that an assumption is false, and the setting that fixes it."""
         self.rows[name] = Row("broken", seen, fix)
 
     def _accepted(self, kind: str) -> None:
@@ -126,7 +126,7 @@ class Verification:
     # Questions
 
     async def _questions(self, session: mintlify.MintlifySession) -> bool:
-        """Ask twice in one thread; return whether the service was reached."""
+        """Ask twice in one thread. Return whether the service was reached."""
         self.tell("asking a question")
         reply, events, error = await _ask(session, QUESTION)
         if error is not None and not self._refused(error):
@@ -153,7 +153,7 @@ class Verification:
         return True
 
     def _refused(self, error: MintlifyError) -> bool:
-        """Judge an error of the first question; return whether the service was reached."""
+        """Judge an error of the first question. Return whether the service was reached."""
         match error:
             case APIStatusError(status=status) if 300 <= status < 400:
                 self._moved(error)
@@ -204,7 +204,7 @@ class Verification:
                 self.broken("part shapes", str(error))
             case StreamInterruptedError(__cause__=None):
                 self.broken("a stream is complete", str(error), "except StreamInterruptedError: error.text")
-            case _:  # the network's, or the service's own
+            case _:  # an error of the network or of the service
                 self.trouble.append(str(error))
 
     def _request_id(self, headers: Mapping[str, str]) -> None:
@@ -228,7 +228,7 @@ class Verification:
         self.broken("thread headers", seen, line)
 
     def _limit(self, error: APIStatusError) -> None:
-        """Judge a 429: whether it says when to try again, and where."""
+        """Judge a 429, whether and where it gives the time of the next try."""
         if error.status != 429:
             return
         resets = _matching(error.headers, r".*(reset|retry).*")
@@ -246,7 +246,7 @@ class Verification:
         except NotFoundError as error:
             self._accepted("admin")
             body = error.body.lower()
-            if "job" in body and "/job" not in body:  # not: no such path
+            if "job" in body and "/job" not in body:  # not "no such path"
                 self.held("get-job path", "a job that does not exist is answered with 404, as a job")
         except APIStatusError as error:
             if 300 <= error.status < 400:
@@ -306,7 +306,7 @@ class Verification:
 
 
 def _matching(names: Iterable[str], pattern: str) -> list[str]:
-    """Return the *names* that match, but not those that are assumed to name the thread."""
+    """Return the matching *names*, without the names that are assumed to name the thread."""
     assumed = mintlify.Assumptions()
     ours = (assumed.thread_id_header, assumed.thread_key_header)
     return sorted(name for name in names if name not in ours and re.fullmatch(pattern, name))
@@ -326,7 +326,7 @@ async def _ask(
 
 
 async def run(options: argparse.Namespace, terminal: Terminal) -> int:
-    """Say what it costs, ask, and print each row."""
+    """Print the cost, ask, and print each row."""
     keys = {
         kind: key.value(options)
         for kind, key, needed in (
@@ -355,7 +355,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _confirm(options: argparse.Namespace, terminal: Terminal, url: str, *, questions: bool) -> None:
-    """Say what the run costs, and continue if the user agrees."""
+    """Print the cost of the run, and continue if the user agrees."""
     costs = [f"asks 2 questions (about {2 * CREDITS_PER_ANSWER} credits)"] * questions
     costs += [f"creates a job (about {CREDITS_PER_JOB} credits; it may open a pull request)"] * options.job
     what = " and ".join(costs) or "reads a job that does not exist, which is free,"

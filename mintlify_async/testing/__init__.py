@@ -1,4 +1,4 @@
-"""The testing kit: the service on your own machine, scripted answers, faults, and virtual time.
+"""The testing kit has the service on your own machine, scripted responses, faults, and virtual time.
 
 ::
 
@@ -8,7 +8,7 @@
             assert service.requests.count("create_job") == 1
 
 With pytest, the fixtures ``mintlify_service``, ``mintlify_session`` and ``mintlify_time`` give you the same
-without any setup. Everything is loaded when it is first used, so that installing the package does not slow
+without any setup. Each module is loaded on its first use, so the installed package does not slow down
 the tests of projects that do not use the kit.
 """
 

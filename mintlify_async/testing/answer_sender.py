@@ -1,4 +1,4 @@
-"""Sends answers with aiohttp's server, and lets faults write to a connection instead."""
+"""Sends responses with aiohttp's server. A fault writes to the connection instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .raw_connection import RawWire
 
 
 async def send_answer(http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
-    """Send *answer* as correct HTTP."""
+    """Send *answer* as a correct HTTP response."""
     if answer.whole:
         whole = web.Response(status=answer.status, headers=answer.headers, body=answer.content)
         await whole.prepare(http)
@@ -46,7 +46,7 @@ async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer) -> web
 
 
 class _Played(web.StreamResponse):
-    """Stands for an answer that a fault has written itself."""
+    """Takes the place of a response that a fault has written."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """Make the server close the connection."""
@@ -54,9 +54,9 @@ class _Played(web.StreamResponse):
 
 
 class FaultyConnection(asyncio.Protocol):
-    """A connection that fails before any request; what the client sends is ignored.
+    """A connection that fails before any request. The client's bytes are ignored.
 
-    The task that plays the fault is added to *tasks*, so that the service can end it.
+    The task that plays the fault is added to *tasks*, so that the service can cancel it.
     """
 
     def __init__(self, fault: Fault, tasks: set[asyncio.Task[Any]]) -> None:
@@ -65,7 +65,7 @@ class FaultyConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the fault."""
-        # It is one in behaviour: uvloop's transports do not inherit from asyncio's class.
+        # uvloop's transports behave like one, but do not inherit from asyncio's class.
         self._task = asyncio.create_task(self._play(cast(asyncio.Transport, transport)))
         self._tasks.add(self._task)
         self._task.add_done_callback(self._tasks.discard)
@@ -78,6 +78,6 @@ class FaultyConnection(asyncio.Protocol):
                 transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the fault."""
+        """Cancel the fault."""
         if self._task is not None:
             self._task.cancel()

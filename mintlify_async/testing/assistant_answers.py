@@ -1,4 +1,4 @@
-"""The assistant's answers: a question and the sections found for it become stream events. No I/O."""
+"""Makes stream events from a question and the sections found for it. No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECTION_CHARACTERS = 900
 
 @frozen(kw_only=True)
 class AnswerStyle:
-    """What the answers of a service contain.
+    """The contents of a service's answers.
 
     ::
 
@@ -33,10 +33,10 @@ class AnswerStyle:
     Args:
         reasoning: Whether a reasoning part precedes the search.
         suggestions: Whether the text ends with a ``suggestions`` block.
-        tool_result_bytes: The least size of the search result; those of the real service have 50 to 100 KB.
+        tool_result_bytes: The minimum size of the search result. The real service sends 50 to 100 KB.
         pause: Seconds between two events.
-        site: The beginning of the sources' addresses.
-        thread: Where answers name their thread.
+        site: The start of the sources' URLs.
+        thread: The places of the thread's id and key.
     """
 
     reasoning: bool = False
@@ -49,7 +49,7 @@ class AnswerStyle:
 
 @frozen(kw_only=True)
 class Content:
-    """What an answer says. Sources and suggestions are pairs of title and address."""
+    """The contents of one answer. Sources and suggestions are pairs of title and URL."""
 
     text: str = ""
     sources: Sequence[tuple[str | None, str]] = ()
@@ -59,7 +59,7 @@ class Content:
 
 @frozen(kw_only=True)
 class Question:
-    """A question and what the request says besides."""
+    """A question with the other fields of its request."""
 
     text: str
     earlier: Sequence[str] = ()  # of the thread, or of the history
@@ -70,7 +70,7 @@ class Question:
 
     @property
     def query(self) -> str:
-        """The words to search for: those of the question and of the context."""
+        """The search words, from the question and from the context."""
         parts = [self.text, *(str(one["value"])[:400] for one in self.context)]
         if self.earlier and len(self.text.split()) <= 6:  # "And with a timeout?" needs the question before
             parts.append(self.earlier[-1])
@@ -85,7 +85,7 @@ def answer_events(
     style: AnswerStyle,
     thread: Mapping[str, Any],
 ) -> list[Event]:
-    """Return the whole answer as stream events; *thread* is what names the thread in ``finish``."""
+    """Return the complete answer as stream events. ``finish`` gets the fields of *thread*."""
     titles: dict[str, str] = {}  # one source per page, best first
     for section in results:
         titles.setdefault(section.page.path, section.page.title)
@@ -107,7 +107,7 @@ def answer_events(
 
 
 def content_events(content: Content, *, number: int, thread: Mapping[str, Any]) -> list[Event]:
-    """Return an answer of one step; an error takes the place of its end."""
+    """Return an answer of one step. An error takes the place of its last event."""
     text = content.text
     if content.suggestions:  # one per line, as the service writes them
         lines = "\n".join(f"({title})[{path}]" for title, path in content.suggestions)
@@ -134,7 +134,7 @@ def _reasoning_events(question: Question, number: int) -> Iterator[Event]:
 def search_events(
     question: Question, results: Sequence[Section], number: int, style: AnswerStyle
 ) -> Iterator[Event]:
-    """Yield the call of the search tool: its input in pieces, its whole input, its output."""
+    """Yield the search tool's input in pieces, its complete input, and its output."""
     call = {"toolCallId": f"call_{number}", "toolName": "search"}
     arguments: Event = {"query": question.text, "pageSize": question.page_size}
     if question.criteria:
@@ -191,7 +191,7 @@ def _quoted_context(one: Mapping[str, Any]) -> str:
 
 
 def excerpt(content: str) -> str:
-    """Return the first blocks of a section; code blocks stay whole."""
+    """Return the first blocks of a section. Code blocks are not split."""
     taken, size = list[str](), 0
     for block in re.findall(r"```.*?(?:```|\Z)|(?:(?!```).)+", content, re.DOTALL):
         for piece in [block] if block.startswith("```") else re.split(r"\n{2,}", block.strip("\n")):

@@ -1,4 +1,4 @@
-"""The customers of the local service: their projects, domains, keys and credits."""
+"""The local service's customers, with their projects, domains, keys and credits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _is_text(_: object, attribute: Attribute[str], value: object) -> None:
 
 
 def _key(prefix: str, kind: str) -> Any:
-    """Return a field for a key that is made of the project's name; the keys of ``acme`` do not name it."""
+    """Return a field for a key that contains the project's name. Keys of ``acme`` do not contain it."""
 
     def default(customer: Customer) -> str:
         name = "" if customer.project_id == "acme" else f"{customer.project_id}_"
@@ -44,13 +44,13 @@ class Customer:
         domain: The domain of the documentation.
         admin_key: A key for jobs. The keys of each customer are the same in every service.
         assistant_key: A key for the assistant.
-        read_only_key: An admin key that may only read jobs: every other operation gets a 403.
-        expired_key: A key that has expired: every operation gets a 401.
-        credits: For how many jobs, follow-ups and questions the customer can pay; all others get a 402.
-            None: for all. Can be set.
+        read_only_key: An admin key that can only read jobs. Every other operation gets a 403.
+        expired_key: An expired key. Every operation gets a 401.
+        credits: How many jobs, follow-ups and questions the customer can pay for. The next ones get a 402.
+            None means no limit. Can be set.
 
     Raises:
-        ConfigurationError: A name or a key is no text.
+        ConfigurationError: A name or a key is not text.
     """
 
     project_id: str = field(default="acme", validator=_is_text)
@@ -62,10 +62,10 @@ class Customer:
     credits: int | None = field(default=None, kw_only=True)
 
     def owns(self, key: str) -> bool:
-        """Return whether *key* is a good key of this customer."""
+        """Return whether *key* is a valid key of this customer."""
         return key in (self.admin_key, self.assistant_key, self.read_only_key)
 
     def missing(self, params: Mapping[str, str]) -> str | None:
-        """Return which part of a path is not this customer's: ``project``, ``domain``, or None."""
+        """Return ``project`` or ``domain`` if that part of a path is not this customer's, else None."""
         own = {"project": self.project_id, "domain": self.domain}
         return next((name for name, value in own.items() if params.get(name, value) != value), None)

@@ -1,4 +1,4 @@
-"""A plain index of a folder of Markdown pages: the words of headings, titles and descriptions."""
+"""Indexes the words of headings, titles and descriptions in a folder of Markdown pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_PER_PAGE = 3
 
 
 def words(text: str) -> set[str]:
-    """Return the stems of the words of *text* that are worth looking for."""
+    """Return the stems of the words in *text*, without very common words."""
     plain = LOG_IN.sub("login key", text.lower())
     return {_stem(word) for word in re.findall(r"[^\W_]+", plain) if word not in STOP_WORDS}
 
@@ -54,9 +54,9 @@ def _stem(word: str) -> str:
 
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
-    """The pages of a folder, and an index of their headings: ``service.docs``.
+    """``service.docs`` has the pages of a folder and an index of their headings.
 
-    Pages are read when they are first needed.
+    Pages are read on first use.
 
     ::
 
@@ -94,7 +94,7 @@ class DocsIndex:
 
     @cached_property
     def _sections(self) -> Sequence[tuple[Section, Mapping[str, float]]]:
-        """Each section with its words, and how much each of them counts."""
+        """Each section with its words and their weights."""
         rows = list[tuple[Section, Mapping[str, float]]]()
         for page in self.pages.values():
             for section in split_sections(page):
@@ -112,7 +112,7 @@ class DocsIndex:
 
     @cached_property
     def _rarity(self) -> Mapping[str, float]:
-        """How much a word tells: the fewer sections have it, the more."""
+        """The weight of a word. A rare word has a higher weight."""
         uses = Counter(word for _, row in self._sections for word in row)
         return {word: math.log(1 + len(self._sections) / count) for word, count in uses.items()}
 
@@ -122,10 +122,10 @@ class DocsIndex:
         """Return the best sections for *query*, best first, at most three of one page.
 
         Args:
-            query: Words in any order; very common ones are ignored.
-            limit: How many sections at most.
+            query: Words in any order. Very common ones are ignored.
+            limit: The maximum number of sections.
             criteria: The request's ``filter``.
-            near: The page that the user is viewing; its sections score higher.
+            near: The page that the user is viewing. Its sections score higher.
         """
         wanted = words(query)
         here = None if near is None else "/" + near.split("#")[0].strip("/")
@@ -136,7 +136,7 @@ class DocsIndex:
                 hits.append(evolve(section, score=score * (2 if section.page.path == here else 1)))
         taken = Counter[str]()
         best = list[Section]()
-        for hit in sorted(hits, key=lambda hit: -hit.score):  # the order of the site where scores are equal
+        for hit in sorted(hits, key=lambda hit: -hit.score):  # equal scores keep the site's order
             taken[hit.page.path] += 1
             if taken[hit.page.path] <= MOST_PER_PAGE:
                 best.append(hit)

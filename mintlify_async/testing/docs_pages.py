@@ -1,4 +1,4 @@
-"""Pages of a documentation folder: front matter, components and sections, in the order of ``docs.json``."""
+"""Reads the pages of a documentation folder in the order of ``docs.json``, and splits them into sections."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Page:
         text: The Markdown without front matter.
         file: Its path inside the folder, such as ``guides/errors.md``.
         description: Its description, from the front matter.
-        version: Its version of the documented product; None means all.
-        language: Its language; None means all.
-        groups: The groups of users that may see it; empty means all users.
+        version: Its version of the documented product. None means all.
+        language: Its language. None means all.
+        groups: The groups of users that may see it. Empty means all users.
     """
 
     path: str
@@ -35,7 +35,7 @@ class Page:
     groups: tuple[str, ...] = ()
 
     def allowed(self, criteria: Mapping[str, Any] | None) -> bool:
-        """Return whether a search with these criteria may find the page; an unmarked page is always found."""
+        """Return whether a search with these criteria may find the page. An unmarked page is always found."""
         wanted = criteria or {}
         if self.groups and not set(self.groups) & set(wanted.get("groups") or ()):
             return False
@@ -51,7 +51,7 @@ class Section:
         page: The page.
         heading: The heading's text.
         content: The Markdown below it, with its code blocks and without the tags of components.
-        score: How well it matches the question; higher is better.
+        score: The rank of its match with the question. Higher is better.
     """
 
     page: Page
@@ -81,7 +81,7 @@ def anchor(heading: str) -> str:
 
 
 def page_files(folder: Path) -> list[Path]:
-    """Return the Markdown files under *folder*: first those that its ``docs.json`` names, in its order."""
+    """Return the Markdown files under *folder*. The files in ``docs.json`` are first, in its order."""
     files = sorted(file for pattern in ("*.md", "*.mdx") for file in folder.rglob(pattern))
     place = {name: number for number, name in enumerate(_navigation(folder))}
     return sorted(files, key=lambda file: place.get(_stem(folder, file), len(place)))
@@ -120,7 +120,7 @@ def read_page(folder: Path, file: Path) -> Page:
 
 
 def split_front_matter(text: str) -> tuple[dict[str, str], str]:
-    """Return the ``name: value`` lines between ``---`` marks, and the rest."""
+    """Return the ``name: value`` lines between ``---`` marks, and the text after them."""
     match = re.match(r"\A---\n(.*?)\n---\n", text, re.DOTALL)
     if match is None:
         return {}, text
@@ -146,7 +146,7 @@ MARKUP = re.compile(
 
 
 def readable(text: str) -> str:
-    """Return Markdown without the tags of components: their titles stay as words, or as links.
+    """Return Markdown without the tags of components. Their titles stay as text or as links.
 
     Code is left as it is. The indentation of a component's content is removed.
     """
@@ -177,7 +177,7 @@ def _kept(markup: re.Match[str]) -> str:
 
 
 def split_sections(page: Page) -> Iterator[Section]:
-    """Yield the page's sections; a ``#`` inside a code block is no heading."""
+    """Yield the page's sections. A ``#`` inside a code block is no heading."""
     text = readable(page.text)
     without_code = FENCE.sub(lambda fence: " " * len(fence[0]), text)  # each heading is where it was
     headings = list(re.finditer(r"^#{1,6} (.+)$", without_code, re.MULTILINE))

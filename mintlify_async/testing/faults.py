@@ -1,4 +1,4 @@
-"""Faults: the ways in which a failing server or network delivers an answer.
+"""Faults are the ways in which a failing server or network delivers a response.
 
 ::
 
@@ -22,7 +22,7 @@ from .raw_connection import Ending, RawWire, chunk, framed, framing_of, head, sp
 
 
 class Fault(ABC):
-    """One way in which an answer fails. Derive from it for a fault of your own.
+    """One way in which a response fails. Derive your own fault from this class.
 
     Attributes:
         unread: Whether the fault happens before the request's body is read.
@@ -34,11 +34,11 @@ class Fault(ABC):
 
     @abstractmethod
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Write to *wire*. *answer* is what the service would have sent."""
+        """Write to *wire*. Without a fault, the service would send *answer*."""
 
 
 class _Written(Fault):
-    """Some bytes, and a way in which the connection ends after them."""
+    """Some bytes, and then the end of the connection."""
 
     how: Ending = "fin"
 
@@ -67,7 +67,7 @@ class Reset(_Written):
 
 @frozen
 class Close(_Written):
-    """The connection is closed without an answer.
+    """The connection is closed without a response.
 
     Args:
         unread: As for :class:`Reset`.
@@ -79,10 +79,10 @@ class Close(_Written):
 
 @frozen
 class NoAnswer(Fault):
-    """The request is read and handled, and not answered.
+    """The service reads and handles the request, but sends no response.
 
     Args:
-        seconds: Close the connection after this many seconds; None leaves it open.
+        seconds: Close the connection after this many seconds. None leaves it open.
     """
 
     seconds: float | None = None
@@ -99,11 +99,11 @@ class NoAnswer(Fault):
 
 @frozen
 class HalfHead(_Written):
-    """The answer breaks off inside its status line or headers.
+    """The response ends inside its status line or headers.
 
     Args:
-        size: How many bytes of the head are sent.
-        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
+        size: The number of bytes of the head that are sent.
+        how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
     """
 
     size: int = 20
@@ -115,12 +115,12 @@ class HalfHead(_Written):
 
 @frozen
 class Cut(_Written):
-    """The answer breaks off inside its body.
+    """The response ends inside its body.
 
     Args:
-        at: After how many bytes of the body; a negative number counts from the end.
-        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
-        clean: Whether to end the body properly, so that only its content shows that something is missing. Use
+        at: The number of bytes of the body before the fault. A negative number counts from the end.
+        how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
+        clean: Whether to finish the body properly. Then only its content shows that something is missing. Use
             it with ``fin``.
     """
 
@@ -137,11 +137,11 @@ class Cut(_Written):
 
 @frozen
 class Stall(_Written):
-    """The answer stops inside its body and continues later.
+    """The response stops inside its body and continues later.
 
     Args:
-        at: After how many bytes of the body; a negative number counts from the end.
-        seconds: How long it stops.
+        at: The number of bytes of the body before the fault. A negative number counts from the end.
+        seconds: The length of the stop.
     """
 
     at: int
@@ -179,7 +179,7 @@ class WrongLength(_Written):
     """The ``Content-Length`` is not the length of the body.
 
     Args:
-        by: How many bytes the header promises too many; a negative number promises too few.
+        by: The difference in bytes. A positive number promises too many, a negative one too few.
     """
 
     by: int = 10
@@ -193,11 +193,11 @@ class WrongLength(_Written):
 class BrokenChunking(_Written):
     """The size of an HTTP chunk is not a number.
 
-    aiohttp does not report it in the middle of an answer: a reply ends when its limit on silence is due.
+    aiohttp does not report it in the middle of a response, so a reply ends when its idle timeout is reached.
 
     Args:
-        at: After how many bytes of the body; a negative number counts from the end.
-        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
+        at: The number of bytes of the body before the fault. A negative number counts from the end.
+        how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
     """
 
     at: int = 0
@@ -217,7 +217,7 @@ def _gzipped(answer: Answer, body: bytes) -> list[Piece]:
 
 @frozen
 class BrokenGzip(_Written):
-    """The body is declared as gzip and cannot be unpacked.
+    """The body is declared as gzip but cannot be unpacked.
 
     Args:
         cut: Whether to leave the last third of the gzip data out, in a body whose framing is correct. By
@@ -257,12 +257,12 @@ def _compressed_spaces(size_bytes: int) -> bytes:
 
 @frozen
 class Endless(_Written):
-    """The body does not end: the same piece is sent again and again.
+    """The body does not end. The same piece is sent again and again.
 
     Args:
-        piece: The piece. The default is an SSE comment, which keeps a stream alive and says nothing.
+        piece: The piece. The default is an SSE comment, which is a heartbeat without content.
         pause: Seconds between two pieces.
-        at: After how many bytes of the answer's own body the pieces begin.
+        at: The number of bytes of the response's own body before the pieces start.
     """
 
     piece: bytes = field(default=b": still here\n\n", converter=to_bytes)
@@ -297,8 +297,8 @@ class Raw(_Written):
         Raw([b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na", 7.0, b"b"])
 
     Args:
-        pieces: Bytes or texts, each sent with a write of its own; a number is a pause, in seconds.
-        how: How the connection ends then: ``fin``, ``rst`` or ``hang``.
+        pieces: Bytes or texts, each sent with its own write. A number is a pause, in seconds.
+        how: The end of the connection, one of ``fin``, ``rst`` and ``hang``.
     """
 
     pieces: tuple[Piece, ...] = field(converter=to_pieces)

@@ -1,4 +1,4 @@
-"""HTTP answers as values: status, headers, and the body as pieces that are written one by one."""
+"""HTTP responses as values, with a status, headers, and a body in pieces that are written one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 
 from ..events import Event
 
-# What the AI SDK's servers send with a stream. No client needs any of them.
+# The AI SDK's servers send these headers with a stream. No client needs any of them.
 STREAM_HEADERS: Mapping[str, str] = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache",
@@ -22,8 +22,8 @@ DONE = b"data: [DONE]\n\n"
 
 
 async def let_client_read() -> None:
-    """Let a client on the same event loop read what was written before it."""
-    for _ in range(3):  # one turn to notice the bytes, one to read them, one of margin
+    """Let a client on the same event loop read the bytes that are already written."""
+    for _ in range(3):  # one turn to see the bytes, one to read them, one of margin
         await asyncio.sleep(0)
 
 
@@ -40,7 +40,7 @@ Piece = bytes | Pause
 
 @frozen(kw_only=True)
 class Answer:
-    """One HTTP answer of the local service, for scripts that build it from the request.
+    """One HTTP response of the local service, for scripts that build it from the request.
 
     ::
 
@@ -52,7 +52,7 @@ class Answer:
     Args:
         status: The HTTP status.
         headers: The headers. ``Content-Length`` and ``Transfer-Encoding`` are added when it is sent.
-        body: The pieces of the body, in order. Bytes are sent with one write, a :class:`Pause` waits.
+        body: The pieces of the body, in order. Bytes are sent with one write. A :class:`Pause` waits.
         chunked: Whether to send the body with chunked encoding instead of a ``Content-Length``.
         separate: Whether to give the client time to read each piece before the next one is written.
     """
@@ -65,7 +65,7 @@ class Answer:
 
     @property
     def content(self) -> bytes:
-        """The whole body as bytes, without its pauses."""
+        """The complete body as bytes, without its pauses."""
         return join_bytes(self.body)
 
     @property
@@ -74,7 +74,7 @@ class Answer:
         return not self.chunked and all(isinstance(piece, bytes) for piece in self.body)
 
     def with_headers(self, headers: Mapping[str, str]) -> Answer:
-        """Return the same answer with *headers* added; they replace headers of the same name."""
+        """Return the same response with *headers* added. They replace headers of the same name."""
         return evolve(self, headers=merge_headers(self.headers, headers))
 
 
@@ -86,7 +86,7 @@ def to_bytes(text: bytes | str) -> bytes:
 
 
 def to_pieces(values: Iterable[bytes | str | float]) -> tuple[Piece, ...]:
-    """Return texts and bytes as bytes, and numbers, which are seconds, as pauses."""
+    """Return texts and bytes as bytes, and numbers as pauses in seconds."""
     return tuple(
         Pause(value)
         if isinstance(value, int | float) and not isinstance(value, bool)
@@ -101,20 +101,20 @@ def join_bytes(pieces: Iterable[Piece]) -> bytes:
 
 
 def merge_headers(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    """Return both; headers of *second* replace those of the same name, in any case, in *first*."""
+    """Return both. A header of *second* replaces a header of *first* with the same name, in any case."""
     replaced = {name.lower() for name in second}
     return {name: value for name, value in first.items() if name.lower() not in replaced} | dict(second)
 
 
 def json_answer(status: int, document: object, headers: Mapping[str, str] | None = None) -> Answer:
-    """Return *document* as a JSON answer."""
+    """Return *document* as a JSON response."""
     body = (json.dumps(document, ensure_ascii=False).encode(),)
     own = {"Content-Type": "application/json; charset=utf-8"}
     return Answer(status=status, headers=merge_headers(own, headers or {}), body=body)
 
 
 def too_many_requests(headers: Mapping[str, str] | None = None) -> Answer:
-    """Return a 429 as the service sends it: plain text, and headers that say when to come again."""
+    """Return a 429 in the service's form, with plain text and the headers for the next try."""
     own = {"Content-Type": "text/plain; charset=utf-8"}
     body = (b"Too many requests, please try again later.",)
     return Answer(status=429, headers=merge_headers(own, headers or {}), body=body)
@@ -125,7 +125,7 @@ def encode_event(event: Mapping[str, Any] | Event) -> bytes:
     wire = event.to_wire() if isinstance(event, Event) else event
     try:
         text = json.dumps(wire, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # half a surrogate pair, which UTF-8 cannot hold but a JSON escape can
+    except UnicodeEncodeError:  # half a surrogate pair, which a JSON escape can express but UTF-8 cannot
         text = json.dumps(wire, separators=(",", ":")).encode()
     return b"data: " + text + b"\n\n"
 
@@ -138,7 +138,7 @@ def event_stream(
     done: bool = True,
     status: int = 200,
 ) -> Answer:
-    """Return *events* as a streamed answer, one write per event; a number is a pause, in seconds."""
+    """Return *events* as a streamed response, one write per event. A number is a pause, in seconds."""
     body: list[Piece] = []
     for event in events:
         if isinstance(event, int | float):

@@ -1,4 +1,4 @@
-"""Agent jobs of the local service: their status follows the loop's time."""
+"""Agent jobs of the local service. Their status follows the loop's time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _to_lags(stale: float | Iterable[float]) -> tuple[float, ...]:
 
 @frozen(kw_only=True)
 class JobLife:
-    """How a job proceeds after a prompt. Times are in seconds.
+    """The course of a job after a prompt. Times are in seconds.
 
     ::
 
@@ -32,17 +32,17 @@ class JobLife:
         service.script.send_message(life=JobLife(stale=(0, 20)))     # two replicas, one is behind
 
     Args:
-        seconds: How long the job runs.
+        seconds: The duration of the job.
         outcome: The status at the end.
-        files: Whether the job changes files. Without, a completed job has no pull request.
-        pr_delay: How long after the end the pull request appears.
-        stale: How long after a follow-up a poll still returns the earlier result. Several
-            numbers are read replicas, each so far behind, that answer polls in turn.
-        stale_spread: Each poll is further behind by a random time up to this one; the same in every run.
-        not_found: How long after its creation a poll of the job still gets a 404.
-        archive_after: How long after the end the job is archived; None: never.
-        states: Statuses while the job runs, each with the time from which it shows: ``{2: "queued"}``.
-        looks: Statuses by poll instead of by time: each poll returns the next one, the last one stays.
+        files: Whether the job changes files. If it changes none, a completed job has no pull request.
+        pr_delay: The time from the end until the pull request appears.
+        stale: The time after a follow-up in which a poll still returns the earlier result. Several
+            numbers are the delays of read replicas, which answer polls in turn.
+        stale_spread: The maximum of a random delay, which is added to each poll. It is the same in every run.
+        not_found: The time after its creation in which a poll of the job still gets a 404.
+        archive_after: The time from the end until the job is archived. None means never.
+        states: Statuses while the job runs, each with its start time, such as ``{2: "queued"}``.
+        looks: Statuses by poll instead of by time. Each poll returns the next status, and the last one stays.
 
     Raises:
         ConfigurationError: A time is negative.
@@ -67,11 +67,11 @@ class JobLife:
 
     @property
     def most_stale(self) -> float:
-        """How far a poll may be behind after a follow-up, in seconds."""
+        """The maximum delay of a poll after a follow-up, in seconds."""
         return max(self.stale) + self.stale_spread
 
     def delays(self) -> Iterator[float]:
-        """Yield how far each poll is behind."""
+        """Yield the delay of each poll."""
         chance = random.Random(0)
         for replica in itertools.cycle(self.stale):
             yield replica + chance.uniform(0, self.stale_spread)
@@ -88,14 +88,14 @@ class JobLife:
 
 @define(kw_only=True)
 class _Turn:
-    """One prompt: the first one, or a follow-up."""
+    """The first prompt, or a follow-up."""
 
     prompt: str
     at: float
     life: JobLife
     looks_left: list[str]
     delays: Iterator[float] = field(init=False)
-    delay: float = field(init=False)  # how far the next poll is behind
+    delay: float = field(init=False)  # of the next poll
 
     def __attrs_post_init__(self) -> None:
         self.delays = self.life.delays()
@@ -103,7 +103,7 @@ class _Turn:
 
     @property
     def takes_effect_at(self) -> float:
-        """From when on a poll shows the turn."""
+        """The time from which a poll shows the turn."""
         return self.at + self.delay
 
     def next_poll(self) -> None:
@@ -113,7 +113,7 @@ class _Turn:
 
 @define(kw_only=True, eq=False)
 class LocalJob:
-    """One job as the service keeps it: ``service.jobs["job_1"]``.
+    """One job of the service, such as ``service.jobs["job_1"]``.
 
     ::
 
@@ -122,7 +122,7 @@ class LocalJob:
     Attributes:
         id: Its id.
         project_id: Its project.
-        number: Its number, which is also that of its pull request.
+        number: Its number, which is also the number of its pull request.
         created_at: When it was created, in seconds since 1970.
     """
 
@@ -135,7 +135,7 @@ class LocalJob:
 
     @property
     def prompts(self) -> list[str]:
-        """The prompts so far: the first one and the follow-ups."""
+        """The first prompt and the follow-ups so far."""
         return [turn.prompt for turn in self._turns]
 
     @property
@@ -145,7 +145,7 @@ class LocalJob:
 
     @property
     def visible(self) -> bool:
-        """Whether a poll finds the job already."""
+        """Whether a poll already finds the job."""
         first = self._turns[0]
         return self._now() >= first.at + first.life.not_found
 
@@ -154,7 +154,7 @@ class LocalJob:
         self._turns.append(turn)
 
     def record(self, *, polled: bool = False) -> dict[str, Any]:
-        """Return the job as the interface shows it; *polled* moves a job with ``looks`` to the next one."""
+        """Return the job as the API shows it. *polled* moves a job with ``looks`` to the next status."""
         if polled:
             self._turns[-1].next_poll()
         turn = self._turn_in_effect()
@@ -191,7 +191,7 @@ class LocalJob:
 
 
 class LocalJobs(dict[str, LocalJob]):
-    """The jobs of a service, by id: ``service.jobs``; *now* tells the time."""
+    """``service.jobs`` has the jobs of a service, by id. *now* returns the time."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         super().__init__()
@@ -212,13 +212,13 @@ class LocalJobs(dict[str, LocalJob]):
         return job
 
     def follow_up(self, job: LocalJob, prompt: str, life: JobLife) -> None:
-        """Give *job* a further prompt; polls return the earlier result while ``stale`` lasts."""
+        """Give *job* an additional prompt. Polls return the earlier result while ``stale`` lasts."""
         if job.status not in ENDED:  # an active job has no earlier result
             life = evolve(life, stale=0.0, stale_spread=0.0)
         job.add(self._turn(prompt, life))
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:
-        """Return the job if it belongs to this project and is visible already."""
+        """Return the job if it belongs to this project and is already visible."""
         job = self.get(job_id)
         return job if job is not None and job.project_id == project_id and job.visible else None
 

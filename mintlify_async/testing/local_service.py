@@ -1,6 +1,6 @@
-"""The documentation service on this machine: an HTTP server that answers, plays faults, and records.
+"""The documentation service on this machine. An HTTP server answers, plays faults, and records.
 
-What it answers is decided in :mod:`mintlify_async.testing.operations`; this file listens and sends.
+:mod:`mintlify_async.testing.operations` makes the responses. This file listens and sends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PREFLIGHT_HEADERS = {
 _OF_A_CUSTOMER = ("project_id", "domain", "admin_key", "assistant_key")
 
 
-@lru_cache(maxsize=8)  # each folder is read once per process; an index never changes
+@lru_cache(maxsize=8)  # each folder is read once per process, because an index never changes
 def _shared_index(folder: Path | None) -> DocsIndex:
     return DocsIndex.load(folder)
 
@@ -59,9 +59,9 @@ def _shared_index(folder: Path | None) -> DocsIndex:
 class LocalService:
     """The documentation service on this machine, for tests and demonstrations.
 
-    It implements the whole interface: four operations, both kinds of keys, jobs that run, answers streamed
-    from a folder of Markdown pages, threads. :attr:`requests` records what it received;
-    :attr:`script` sets what it answers next.
+    It implements the complete API: four operations, both kinds of keys, jobs that run, answers streamed
+    from a folder of Markdown pages, threads. :attr:`requests` records the received requests.
+    :attr:`script` sets the next responses.
 
     ::
 
@@ -71,36 +71,36 @@ class LocalService:
             assert service.requests == [("POST", "/v2/agent/acme/job")] * 2
 
     Args:
-        customers: The customers; by default one, ``Customer("acme")``.
-        docs: A folder of Markdown pages to answer from; by default the package's own documentation.
-        life: How jobs proceed; by default they complete after 3 seconds.
-        limits: The rate limits to enforce. ``Limits()`` has those of the interface; None: no limit.
-        answers: What answers contain.
-        cors: The origin whose web pages may call, such as ``http://localhost:5173``; True for all.
-        host: The address to listen on.
-        port: The port to listen on; 0 takes a free one.
-        ssl: The TLS context; with it, the service speaks https.
+        customers: The customers. The default is one, ``Customer("acme")``.
+        docs: A folder of Markdown pages to answer from. The default is the package's own documentation.
+        life: The course of jobs. By default they complete after 3 seconds.
+        limits: The rate limits to enforce. ``Limits()`` has the limits of the API. None means no limit.
+        answers: The contents of answers.
+        cors: The origin whose web pages may call, such as ``http://localhost:5173``. True allows all.
+        host: The IP address to listen on.
+        port: The port to listen on. 0 takes a free one.
+        ssl: The TLS context. With it, the service uses https.
 
     Raises:
         ConfigurationError: *docs* has no page, or *port* is not a port.
 
     Attributes:
-        requests: Everything received, as a :class:`RequestLog`.
-        script: The scripted answers, as a :class:`Script`.
-        customers: The customers; further ones can be added.
-        life: How jobs proceed from now on; can be set.
-        limits: The rate limits; can be set.
-        observer: A function that is called with each request when its answer has ended; can be set.
+        requests: All received requests, as a :class:`RequestLog`.
+        script: The scripted responses, as a :class:`Script`.
+        customers: The customers. You can add more.
+        life: The course of new jobs. Can be set.
+        limits: The rate limits. Can be set.
+        observer: A function that is called with each request when its response has ended. Can be set.
         docs: The documentation pages, as a :class:`DocsIndex`.
         jobs: The jobs, by id.
         threads: The threads, by id.
         port: The port that the service listens on.
-        project_id: The project of the first customer; so are the domain and the keys.
+        project_id: The project of the first customer. The domain and the keys are also the first customer's.
         domain: The domain for a client.
         admin_key: A key for jobs.
         assistant_key: A key for the assistant.
-        read_only_key: An admin key that may only read jobs: every other operation gets a 403.
-        expired_key: A key that has expired: every operation gets a 401.
+        read_only_key: An admin key that can only read jobs. Every other operation gets a 403.
+        expired_key: An expired key. Every operation gets a 401.
     """
 
     def __init__(
@@ -154,12 +154,12 @@ class LocalService:
 
     @property
     def base_url(self) -> str:
-        """The address for ``MintlifySession(base_url=…)``."""
+        """The URL for ``MintlifySession(base_url=…)``."""
         return f"{'https' if self._ssl else 'http'}://{self._authority()}"
 
     @property
     def tls_url(self) -> str:
-        """The same address with https, for tests of failing TLS: without *ssl*, the handshake fails."""
+        """The same URL with https, for tests of failing TLS. Without *ssl*, the handshake fails."""
         return f"https://{self._authority()}"
 
     def _authority(self) -> str:
@@ -170,28 +170,28 @@ class LocalService:
         """Return a session for this service, with the keys of *customer* or of the first one.
 
         Its ``settle_seconds`` suits the jobs of :attr:`life`. In real time it is short, so that a
-        follow-up does not take a minute; give ``poll=PollPolicy()`` for the usual 60 s.
+        follow-up does not take a minute. ``poll=PollPolicy()`` sets the usual 60 s.
 
         ::
 
             async with service.session(poll=PollPolicy(initial=1.0)) as session:
                 ...
 
-        *settings* are further arguments of ``MintlifySession``.
+        *settings* are additional arguments of ``MintlifySession``.
         """
         from .. import MintlifySession, PollPolicy
 
         known: dict[str, Any] = {"base_url": self.base_url}
         known |= {name: getattr(customer or self.customers[0], name) for name in _OF_A_CUSTOMER}
         settle, usual = self.settle_seconds, PollPolicy()
-        if is_virtual(self._loop):  # the usual time costs nothing, and suits scripted lives, too
+        if is_virtual(self._loop):  # the usual time costs nothing and also suits scripted lives
             settle = max(settle, usual.settle_seconds)
         known["poll"] = evolve(usual, settle_seconds=settle)
         return MintlifySession(**(known | settings))
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables with which a ``MintlifySession()`` talks to this service."""
+        """The environment variables that connect a ``MintlifySession()`` to this service."""
         return {
             "MINTLIFY_BASE_URL": self.base_url,
             "MINTLIFY_PROJECT_ID": self.project_id,
@@ -202,11 +202,11 @@ class LocalService:
 
     @property
     def settle_seconds(self) -> float:
-        """The shortest ``PollPolicy.settle_seconds`` that tells the turns of jobs like :attr:`life` apart."""
+        """The shortest ``PollPolicy.settle_seconds`` that separates the turns of jobs like :attr:`life`."""
         return self.life.seconds + self.life.most_stale + 1.0
 
     def replay(self, path: str | PathLike[str]) -> None:
-        """Queue the answers of a recording, each for the next request of its operation.
+        """Queue the responses of a recording, each for the next request of its operation.
 
         They come with their bytes and pauses. Keys and bodies of the requests are not compared.
 
@@ -231,7 +231,7 @@ class LocalService:
         return len(self._at_work)
 
     async def until(self, condition: Callable[[LocalService], bool]) -> None:
-        """Wait until *condition* is true. It is checked when a request arrives and when an answer ends.
+        """Wait until *condition* is true. It is checked when a request arrives and when a response ends.
 
         ::
 
@@ -259,7 +259,7 @@ class LocalService:
         """Start listening.
 
         Raises:
-            StateError: The service is started already.
+            StateError: The service is already started.
         """
         if self._web is not None:
             raise StateError("the service is started already")
@@ -272,7 +272,7 @@ class LocalService:
         await self._listen(self._bind())
 
     async def stop(self) -> None:
-        """Close the port, cancel every answer, and close every connection."""
+        """Close the port, cancel every response, and close every connection."""
         self._stopping = True
         listener, self._listener = self._listener, None
         if listener is not None:
@@ -288,7 +288,7 @@ class LocalService:
 
     @asynccontextmanager
     async def refusing(self) -> AsyncGenerator[None]:
-        """Refuse connections inside the block, as a service that is down; idle connections are closed.
+        """Refuse connections inside the block, like a service that is down. Idle connections are closed.
 
         ::
 
@@ -305,7 +305,7 @@ class LocalService:
         for connection in self._web.connections:
             if connection not in self._busy:
                 connection.force_close()
-        placeholder = self._bind()  # bound and not listening: keeps the port and refuses
+        placeholder = self._bind()  # bound but not listening, so it keeps the port and refuses
         await let_client_read()  # both sides must see that connections are gone
         try:
             yield
@@ -329,7 +329,7 @@ class LocalService:
         self._listener = await loop.create_server(self._accept, sock=sock, backlog=BACKLOG, ssl=self._ssl)
 
     def _accept(self) -> asyncio.BaseProtocol:
-        """Return the protocol for the next connection: a scripted fault, or HTTP."""
+        """Return the protocol for the next connection, which is a scripted fault or HTTP."""
         rule = self.script.take("connect")
         if rule is not None and rule.fault is not None:
             return FaultyConnection(rule.fault, self._at_work)
@@ -397,7 +397,7 @@ class LocalService:
         return request
 
     def _answer(self, request: RecordedRequest, rule: Rule) -> Answer:
-        """Return the rule's answer, or the service's own with the changes of the rule."""
+        """Return the rule's response, or the service's own with the changes of the rule."""
         if rule.respond is not None:
             answer = rule.respond(request)
         elif rule.answer is not None:

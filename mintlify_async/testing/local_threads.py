@@ -1,4 +1,4 @@
-"""Conversation threads of the local service: their ids, their secret keys, and what was asked in them."""
+"""Conversation threads of the local service, with their ids, secret keys and questions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _check_places(value: Collection[str]) -> tuple[str, ...]:
 
 @frozen(kw_only=True)
 class ThreadStyle:
-    """Where answers name their thread, and whether threads have keys.
+    """The places of the thread's id and key in answers, and whether threads have keys.
 
     ::
 
@@ -46,7 +46,7 @@ class ThreadStyle:
 
 @define(kw_only=True)
 class LocalThread:
-    """One thread as the service keeps it: id, domain, secret key or None, the questions, oldest first."""
+    """One thread of the service. ``key`` is None without keys. Questions are in order, oldest first."""
 
     id: str
     domain: str
@@ -55,10 +55,10 @@ class LocalThread:
 
 
 class LocalThreads(dict[str, LocalThread]):
-    """The threads of a service, by id: ``service.threads``."""
+    """``service.threads`` has the threads of a service, by id."""
 
     def begin(self, domain: str, *, keys: bool) -> LocalThread:
-        """Begin a thread, with a key if *keys* is true."""
+        """Start a thread. If *keys* is true, it gets a key."""
         key = f"thread_key_{secrets.token_hex(12)}" if keys else None
         thread = LocalThread(id=f"thread_{len(self) + 1}", domain=domain, key=key)
         self[thread.id] = thread

@@ -1,11 +1,11 @@
-"""Virtual time for tests: the time of the event loop jumps ahead as soon as everything waits.
+"""Virtual time for tests. The event loop's time jumps ahead as soon as everything waits.
 
 Half an hour of polling takes milliseconds. ``asyncio.sleep``, ``asyncio.timeout`` and ``loop.time`` of your
-own code are virtual, too, because the time of the event loop itself is replaced.
+own code are also virtual, because the time of the event loop itself is replaced.
 
-The time stands still while anything can run: a task, a worker thread, or bytes on their way between two
-connections of this loop. (The kernel does not deliver every byte at once: the congestion control BBR, for
-example, paces what is sent over the loopback interface, too.)
+The time stands still while a task or a worker thread can run, or bytes are on their way between two
+connections of this loop. (The kernel does not deliver every byte immediately. For example, the congestion
+control BBR also paces bytes on the loopback interface.)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TCP_ESTABLISHED = 1
 
 
 class VirtualTime:
-    """The virtual time of one event loop, as :func:`virtual_time` makes it."""
+    """The virtual time of one event loop, made by :func:`virtual_time`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector, quiet: float
@@ -69,7 +69,7 @@ class VirtualTime:
         self._connections = _Connections(loop, selector)
         self._in_executors = 0
         self._anyio_threads = to_thread.current_default_thread_limiter()
-        self.started_at = self.seconds = float(int(loop.time()) + 1)  # whole: exact times
+        self.started_at = self.seconds = float(int(loop.time()) + 1)  # an integer keeps times exact
 
     def __repr__(self) -> str:
         return f"VirtualTime(now={self.now():.3f})"
@@ -95,14 +95,14 @@ class VirtualTime:
         if ahead > 0:
             setattr(loop, "time", lambda: real(loop) + ahead)  # noqa: B010 - a method
 
-    # What takes the place of the loop's own methods
+    # These methods replace the loop's own methods
 
     def loop_time(self) -> float:
         """Return the time of the loop."""
         return self.seconds
 
     def run_in_executor(self, *arguments: Any) -> asyncio.Future[Any]:
-        """Count the call: the time stands still until it has returned."""
+        """Count the call. The time stands still until it has returned."""
         future = self._run_in_executor(*arguments)
         self._in_executors += 1
         future.add_done_callback(self._executor_returned)
@@ -112,13 +112,13 @@ class VirtualTime:
         self._in_executors -= 1
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; when nothing can run, move the time by *timeout* instead of waiting."""
+        """Return the ready events. If nothing can run, move the time by *timeout* instead of waiting."""
         events = self._select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
         if self._in_executors or self._anyio_threads.borrowed_tokens or self._connections.deliver():
             return self._select(LOOK_SECONDS)
-        if timeout is None:  # nothing is due: only the outside can continue
+        if timeout is None:  # nothing is due, so only the outside can continue
             return self._select(None)
         if self._quiet and (events := self._select(self._quiet)):
             return events
@@ -132,7 +132,7 @@ class VirtualTime:
 
 
 class _Connections:
-    """The TCP connections of one loop: whether the kernel still carries bytes between two of them."""
+    """Checks whether the kernel still carries bytes between two TCP connections of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector) -> None:
         # The selector lacks connections that are not read at the moment; this private dictionary has them.
@@ -220,14 +220,14 @@ def virtual_time(*, quiet: float = 0.0) -> Generator[VirtualTime]:
                 await session.run_job("Fix the typos", timeout=900)
         assert time.now() >= 3    # virtual seconds; the block took milliseconds
 
-    The dates of this package become virtual, too. The loop's time never goes back, also not after the block.
+    The dates of this package become virtual, too. The loop's time never goes back, not even after the block.
 
     Args:
-        quiet: Real seconds of quiet to wait for before each move of the time: some milliseconds if another
+        quiet: Real seconds of quiet before each move of the time. Use some milliseconds if another
             process or another thread's loop takes part, such as Redis.
 
     Raises:
-        StateError: The running loop's time cannot be replaced, such as uvloop's, or it is virtual already.
+        StateError: The running loop's time cannot be replaced, such as uvloop's, or it is already virtual.
     """
     loop = asyncio.get_running_loop()
     if is_virtual(loop):
@@ -255,7 +255,7 @@ def is_virtual(loop: asyncio.AbstractEventLoop | None) -> bool:
 
 @contextmanager
 def virtual_time_if_possible() -> Generator[VirtualTime | None]:
-    """Make the running loop's time virtual; on another loop than asyncio's own it stays real."""
+    """Make the running loop's time virtual. On a loop that is not asyncio's own, it stays real."""
     if _selector_of(asyncio.get_running_loop()) is None:
         yield None
     else:
@@ -264,6 +264,6 @@ def virtual_time_if_possible() -> Generator[VirtualTime | None]:
 
 
 def _selector_of(loop: asyncio.AbstractEventLoop) -> selectors.BaseSelector | None:
-    """Return what *loop* waits with; None when its time cannot be made virtual, such as uvloop's."""
+    """Return the selector of *loop*, or None if its time cannot be made virtual, such as uvloop's."""
     selector = getattr(loop, "_selector", None)
     return selector if isinstance(selector, selectors.BaseSelector) else None

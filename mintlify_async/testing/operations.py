@@ -1,4 +1,4 @@
-"""The four operations of the interface: what the local service answers to each request. No I/O."""
+"""The four operations of the API. They make the local service's response to each request. No I/O."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
         self.status, self.messages, self.headers = status, messages, headers
 
     def to_answer(self, operation: str) -> Answer:
-        """Return the answer, in the error format of the operation's API."""
+        """Return the response, in the error format of the operation's API."""
         if self.status == 429:
             return too_many_requests(self.headers)
         document: dict[str, Any]
@@ -62,7 +62,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
 
 @define(kw_only=True, eq=False)
 class Operations:
-    """The state of a service and its answers."""
+    """The state of a service and its responses."""
 
     docs: DocsIndex
     now: Callable[[], float]
@@ -81,9 +81,9 @@ class Operations:
         content: Content | None = None,
         pause: float | None = None,
     ) -> Answer:
-        """Return the service's own answer.
+        """Return the service's own response.
 
-        *life* says how the job proceeds, *content* what is answered to a question, *pause* how fast.
+        *life* sets the course of the job, *content* the answer to a question, *pause* its speed.
         """
         try:
             if request.operation == "other":
@@ -103,7 +103,7 @@ class Operations:
             return refusal.to_answer(request.operation)
 
     def _customer(self, request: RecordedRequest) -> Customer:
-        """Return whose key the request has; refuse a key that is not good for its operation and its path."""
+        """Return the customer of the request's key. Refuse a key that does not fit its operation and path."""
         if request.key is None:
             raise Refusal(401, "Missing API key: send Authorization: Bearer <key>")
         owners = [customer for customer in self.customers if customer.owns(request.key)]
@@ -182,7 +182,7 @@ class Operations:
     def _name_thread(
         self, thread: LocalThread, *, is_new: bool
     ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
-        """Return what names the thread: headers, fields of ``finish``, and events of their own."""
+        """Return the headers, the fields of ``finish``, and the separate events that name the thread."""
         style = self.style.thread
         named: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
         for place in style.id_in:
@@ -198,7 +198,7 @@ class Operations:
         return {header_names[name]: value for name, value in named["header"].items()}, finish, events
 
     def _count(self, request: RecordedRequest, limits: Limits | None, customer: Customer) -> dict[str, str]:
-        """Count a use, or refuse with 402 or 429; return the rate limit headers."""
+        """Count a use, or refuse with 402 or 429. Return the rate limit headers."""
         if customer.credits == 0:
             raise Refusal(402, "Your credits are used up")
         headers = {} if limits is None else self._count_limits(request, limits, customer)

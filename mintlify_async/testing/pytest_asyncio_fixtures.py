@@ -1,4 +1,4 @@
-"""Time, service and session fixtures for tests run by pytest-asyncio: one set per loop scope.
+"""Time, service and session fixtures for tests run by pytest-asyncio, one set per loop scope.
 
 A service must live on the loop of its test, and pytest-asyncio chooses the loop of a fixture when the fixture
 is defined.

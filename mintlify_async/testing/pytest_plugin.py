@@ -1,4 +1,4 @@
-"""pytest fixtures: a local service, a session that talks to it, and virtual time.
+"""pytest fixtures for a local service, a session for it, and virtual time.
 
 ::
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def mintlify_time(request: pytest.FixtureRequest) -> VirtualTime:
-    """The virtual time of the test's event loop, as ``virtual_time()`` makes it."""
+    """The virtual time of the test's event loop, made by ``virtual_time()``."""
     if _runner(request) == "thread":
         raise pytest.UsageError("mintlify_time needs an async test: without async, the time is real")
     virtual: VirtualTime | None = request.getfixturevalue(_name("time", request))
@@ -40,7 +40,7 @@ def mintlify_time(request: pytest.FixtureRequest) -> VirtualTime:
 
 @pytest.fixture
 def mintlify_service(request: pytest.FixtureRequest) -> LocalService:
-    """A running ``LocalService``; in an async test, the time of the event loop is virtual."""
+    """A running ``LocalService``. In an async test, the time of the event loop is virtual."""
     if _runner(request) != "thread":
         request.getfixturevalue(_name("time", request))
     service: LocalService = request.getfixturevalue(_name("service", request))
@@ -58,8 +58,8 @@ def mintlify_session(request: pytest.FixtureRequest, mintlify_service: LocalServ
 def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch) -> LocalService:
     """The ``mintlify_service``, for an app that makes its ``MintlifySession()`` itself.
 
-    It sets the environment variables (address, keys, project, domain).
-    A session that was made before, when a module was imported, is not changed.
+    It sets the environment variables (URL, keys, project, domain).
+    It does not change a session that already exists, such as one made at the import of a module.
     """
     for name, value in mintlify_service.environment.items():
         monkeypatch.setenv(name, value)
@@ -93,7 +93,7 @@ async def _mintlify_anyio_session(mintlify_service: LocalService) -> AsyncGenera
 
 @pytest.fixture
 def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalService]:
-    """The service for tests that are not async, such as those with ``TestClient``. Its jobs end at once."""
+    """The service for tests that are not async, such as those with ``TestClient``. Its jobs take no time."""
     from anyio.from_thread import start_blocking_portal
 
     from .local_jobs import JobLife
@@ -106,7 +106,7 @@ def _mintlify_thread_service(request: pytest.FixtureRequest) -> Generator[LocalS
 
 @pytest.fixture
 def _mintlify_thread_session(mintlify_service: LocalService) -> Generator[MintlifySession]:
-    """The session for tests that are not async: for an app that runs its own event loop."""
+    """The session for tests that are not async, for an app that runs its own event loop."""
     import asyncio
 
     session = mintlify_service.session()
@@ -128,10 +128,10 @@ def _has_pytest_asyncio(config: pytest.Config) -> bool:
 
 
 def _runner(request: pytest.FixtureRequest) -> Literal["asyncio", "anyio", "thread"]:
-    """Return what runs the test: a plugin, or nothing special if it is not async."""
+    """Return the plugin that runs the test, or nothing special if the test is not async."""
     function = getattr(request.node, "obj", None)
     function = getattr(getattr(function, "hypothesis", None), "inner_test", function)
-    # unittest runs the async tests of its own classes, on a loop that no plugin knows.
+    # unittest runs the async tests of its own classes, on its own loop.
     if not inspect.iscoroutinefunction(function) or hasattr(request.instance, "asyncSetUp"):
         return "thread"
     by_anyio = "anyio_backend" in request.fixturenames
@@ -172,7 +172,7 @@ def _default_loop_scope(config: pytest.Config) -> str:
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Show the difference between received and expected requests line by line."""
-    log: Any = sys.modules.get("mintlify_async.testing.request_log")  # not loaded: there is no RequestLog
+    log: Any = sys.modules.get("mintlify_async.testing.request_log")  # not loaded means no RequestLog
     if op != "==" or log is None:
         return None
     if isinstance(right, log.RequestLog):

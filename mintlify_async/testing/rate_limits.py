@@ -1,6 +1,6 @@
 """The rate limits that the local service enforces, counted exactly in sliding windows.
 
-Nothing is shared with the session's own quota: a mistake there must show in a test against this.
+The session's own quota shares no code with this file, so a test shows a mistake in one of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LimitRule(NamedTuple):
 
 @frozen(kw_only=True)
 class Limits:
-    """The rate limits of a service; the defaults are those of the interface.
+    """The rate limits of a service. The defaults are the limits of the API.
 
     ::
 
@@ -34,15 +34,15 @@ class Limits:
             ...  # the third creation within an hour gets 429 with Retry-After
 
     Args:
-        create_job: Creations per project in *agent_window*; None: no limit.
-        send_message: Follow-ups per project in *agent_window*; None: no limit.
+        create_job: Creations per project in *agent_window*. None means no limit.
+        send_message: Follow-ups per project in *agent_window*. None means no limit.
         together: Whether creations and follow-ups share one count, with the limit *create_job*.
         agent_window: The window of the agent's limits, in seconds.
-        ask_per_key: Questions per key in 30 days; None: no limit.
-        ask_per_organization: All questions in an hour; None: no limit.
-        ask_per_address: Questions per address in a day; None: no limit.
+        ask_per_key: Questions per key in 30 days. None means no limit.
+        ask_per_organization: All questions in an hour. None means no limit.
+        ask_per_address: Questions per IP address in a day. None means no limit.
         retry_after: Whether a 429 has a ``Retry-After`` header.
-        reset_headers: Whether counted answers have ``X-RateLimit-*`` headers.
+        reset_headers: Whether counted responses have ``X-RateLimit-*`` headers.
     """
 
     create_job: int | None = 100
@@ -75,7 +75,7 @@ class Limits:
 
 
 def used_up() -> dict[str, str]:
-    """Return the headers of a 429 of the agent's limits: there is room again in an hour."""
+    """Return the headers of a 429 of the agent's limits, with room again in an hour."""
     return {
         "Retry-After": f"{HOUR:.0f}",
         "X-RateLimit-Limit": "100",
@@ -100,7 +100,7 @@ class LimitCounter:
         return None
 
     def headers(self, rules: list[LimitRule], now: float, wall: float) -> dict[str, str]:
-        """Return what tells a client of the rule with the fewest uses left; *wall* is now since 1970."""
+        """Return the headers for the rule with the fewest uses left. *wall* is now, in seconds since 1970."""
         if not rules:
             return {}
         rule = min(rules, key=lambda rule: rule.limit - len(self._recent(rule, now)))

@@ -1,4 +1,4 @@
-"""A connection on which faults write the bytes of an HTTP answer themselves, so that they can break it."""
+"""A connection on which faults write the bytes of an HTTP response, so that they can break it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRITE_BUFFER_BYTES = 256 * 1024
 class RawWire:
     r"""One client connection, for faults that write bytes without the rules of HTTP.
 
-    A :class:`Fault` of your own gets one in ``play``::
+    Your own :class:`Fault` gets one in ``play``::
 
         class Hiccup(Fault):
             async def play(self, wire: RawWire, answer: Answer) -> None:
@@ -37,17 +37,17 @@ class RawWire:
         self._transport = transport
 
     async def send(self, data: bytes) -> None:
-        """Write *data* in one piece; wait while the client reads too slowly."""
+        """Write *data* in one piece. Wait while the client reads too slowly."""
         self._transport.write(data)
         await let_client_read()
-        # Polled, because only the protocol that owns the transport is told when there is room again.
+        # Polled, because only the protocol of the transport gets a callback when there is room again.
         seconds = 0.001
         while self._transport.get_write_buffer_size() > WRITE_BUFFER_BYTES:
             await asyncio.sleep(seconds)
             seconds = min(1.0, 2 * seconds)
 
     async def send_all(self, pieces: Iterable[Piece]) -> None:
-        """Write each piece by itself; wait where a piece is a :class:`Pause`."""
+        """Write each piece separately. A :class:`Pause` waits."""
         for piece in pieces:
             if isinstance(piece, Pause):
                 await self.pause(piece.seconds)
@@ -59,15 +59,15 @@ class RawWire:
         await asyncio.sleep(seconds)
 
     async def hang(self) -> None:
-        """Send nothing until the client leaves or the service stops."""
+        """Send nothing until the client disconnects or the service stops."""
         await asyncio.Event().wait()
 
     def fin(self) -> None:
-        """Close the connection after everything written has been sent."""
+        """Close the connection after all written bytes are sent."""
         self._transport.close()
 
     def rst(self) -> None:
-        """Reset the connection; what the client has not read yet is lost."""
+        """Reset the connection. The client loses all unread bytes."""
         sock: socket.socket | None = self._transport.get_extra_info("socket")
         if sock is not None:  # lingering for zero seconds makes the system send a reset
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -84,7 +84,7 @@ class RawWire:
 
 
 def head(answer: Answer, framing: Mapping[str, str]) -> bytes:
-    """Return the status line and the headers, with ``Connection: close``: a fault uses its connection up."""
+    """Return the status line and the headers, with ``Connection: close``. A fault uses up its connection."""
     try:
         reason = HTTPStatus(answer.status).phrase
     except ValueError:
@@ -95,19 +95,19 @@ def head(answer: Answer, framing: Mapping[str, str]) -> bytes:
 
 
 def framing_of(answer: Answer, size: int | None = None) -> dict[str, str]:
-    """Return the header that frames a body of *size* bytes (by default that of *answer*)."""
+    """Return the header that frames a body of *size* bytes (default: the size of *answer*)."""
     if answer.chunked:
         return {"Transfer-Encoding": "chunked"}
     return {"Content-Length": str(len(answer.content) if size is None else size)}
 
 
 def chunk(data: bytes) -> bytes:
-    """Return one HTTP chunk; an empty one ends the body."""
+    """Return one HTTP chunk. An empty one ends the body."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 def framed(pieces: Iterable[Piece], *, chunked: bool, ended: bool = False) -> Iterator[Piece]:
-    """Yield *pieces*, as HTTP chunks if the body is *chunked*; then the last chunk if it is *ended*."""
+    """Yield *pieces*. If the body is *chunked*, yield HTTP chunks, and the last chunk if it is *ended*."""
     for piece in pieces:
         yield chunk(piece) if chunked and isinstance(piece, bytes) else piece
     if chunked and ended:
@@ -115,7 +115,7 @@ def framed(pieces: Iterable[Piece], *, chunked: bool, ended: bool = False) -> It
 
 
 def split_body(answer: Answer, at: int) -> tuple[list[Piece], list[Piece]]:
-    """Return the pieces before byte *at* of the body and those after; a negative *at* counts from the end."""
+    """Return the pieces before and after byte *at* of the body. A negative *at* counts from the end."""
     size = len(answer.content)
     left = max(0, size + at) if at < 0 else min(at, size)
     before, after = list[Piece](), list[Piece]()

@@ -1,8 +1,8 @@
-r"""Recordings: what went over the wire, written to a file that the local service can play back.
+r"""Recordings are files with requests and responses, which the local service can play back.
 
 A recording is a file of JSON lines. The first is ``{"recording": 1, "redacted": true, …}``, where 1 is the
-version; each further one has the fields of an :class:`Exchange`, written when its answer has ended. Bytes are
-text, or ``{"base64": …}`` where they are not UTF-8::
+version. Each following line has the fields of an :class:`Exchange` and is written when its response has
+ended. Bytes are text, or ``{"base64": …}`` if they are not UTF-8::
 
     {"operation": "ask", "method": "POST", "path": …, "request_body": …, "after": 0.31, "status": 200,
      "body": [[0.0, "data: {\"type\":\"start\"}\n\n"], [0.02, …]], "ended_after": 0.0, "how": "whole", …}
@@ -41,7 +41,7 @@ log = logging.getLogger("mintlify_async")
 
 @define(kw_only=True, repr=False)
 class Exchange:
-    """One request and its answer, with every byte and pause as it was seen here.
+    """One request and its response, with every byte and pause as the client read it.
 
     Args:
         operation: ``create_job``, ``get_job``, ``send_message`` or ``ask``.
@@ -49,15 +49,15 @@ class Exchange:
         path: The path that was sent.
         route: The path's template.
         request_headers: The headers that were sent, names in lower case.
-        request_body: The body that was sent; empty if there was none.
-        at: When it was sent, in seconds: of the loop's time; in a file, since its first exchange.
-        after: Seconds until the answer's headers, or until it was known that there is no answer.
-        status: The answer's status; None without an answer.
-        headers: The answer's headers, names in lower case; of a repeated one, the first.
-        body: The pieces of the body as they were read, each with the seconds since the one before.
+        request_body: The body that was sent. Empty if there was none.
+        at: The time of sending, in seconds of the loop's time. In a file, seconds since its first exchange.
+        after: Seconds until the response's headers, or until the failure if there is no response.
+        status: The response's status. None without a response.
+        headers: The response's headers, names in lower case. Of a repeated header, the first one.
+        body: The pieces of the body as they were read, each with the seconds since the piece before.
         ended_after: Seconds from the last piece to the end.
-        how: How the answer ended: ``whole``, ``lost`` (the connection broke), ``left`` (we closed it), or
-            ``none`` (there was none).
+        how: The end of the response: ``whole``, ``lost`` (the connection broke), ``left`` (we closed it), or
+            ``none`` (there was no response).
         error: The class of the network's error, if there was one.
     """
 
@@ -77,7 +77,7 @@ class Exchange:
     error: str | None = None
 
     def redacted(self, *, keep_text: bool) -> Exchange:
-        """Return a copy without keys, and without text unless *keep_text* is set; the lengths stay."""
+        """Return a copy without keys. Unless *keep_text* is set, text is also replaced. The lengths stay."""
         content = b"".join(piece for _, piece in self.body)
         found = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
         secrets = sorted(found, key=len, reverse=True)
@@ -124,15 +124,15 @@ CONVERTER.register_unstructure_hook(float, partial(round, ndigits=6))  # microse
 
 
 class ExchangeRecorder:
-    """Records each exchange of a session and hands it to :meth:`keep`, with everything secret in it."""
+    """Records each exchange of a session and hands it to :meth:`keep`, with all its secrets."""
 
     def record(self, session: MintlifySession) -> Self:
-        """Record every request of *session* from now on, and of those that share its connections."""
+        """Record every request of *session* and of the sessions that share its connections, from now on."""
         record_requests(session, self)
         return self
 
     def begin(self, call: Call, headers: Mapping[str, str]) -> Tape:
-        """Begin with a request that is about to be sent; the session calls this."""
+        """Start with a request before it is sent. The session calls this."""
         exchange = Exchange(
             operation=call.operation,
             method=call.method,
@@ -145,12 +145,12 @@ class ExchangeRecorder:
         return Tape(self, exchange, exchange.at)
 
     def keep(self, exchange: Exchange) -> None:
-        """Take an exchange whose answer has ended."""
+        """Take an exchange whose response has ended."""
         raise NotImplementedError
 
 
 class Recorder(ExchangeRecorder):
-    """Writes what a session sends and receives to a file, for ``service.replay(path)``.
+    """Writes the requests and responses of a session to a file, for ``service.replay(path)``.
 
     ::
 
@@ -158,18 +158,18 @@ class Recorder(ExchangeRecorder):
             Recorder("answer.jsonl").record(session)
             await session.ask("How do I log in?")
 
-    API keys and threads' keys are never written. Prompts, answers, titles, paths, addresses, the project and
+    API keys and threads' keys are never written. Prompts, answers, titles, paths, URLs, the project and
     the domain are replaced by text of the same length and the same escapes. Names of fields, event types, ids
     of jobs, threads, messages and requests, dates, white space and punctuation stay.
 
-    Each exchange is kept in memory until its answer has ended, and then written in one piece, so sessions,
-    loops and threads may share a recorder, and there is nothing to close. Pauses are measured where the
-    answer is read: a slow reader makes longer ones. When the file can no longer be written, a warning is
-    logged and the recording ends; the requests go on.
+    Each exchange stays in memory until its response has ended, and is then written in one piece. So sessions,
+    loops and threads may share a recorder, and there is nothing to close. Pauses are measured when the
+    response is read, so slow reading makes longer pauses. If the file can no longer be written, a warning
+    is logged and the recording ends. The requests continue.
 
     Args:
         path: The file, which is replaced now. It is readable by its owner only.
-        keep_text: Whether to replace the keys alone.
+        keep_text: Whether to replace only the keys.
 
     Raises:
         OSError: The file cannot be written.
@@ -183,7 +183,7 @@ class Recorder(ExchangeRecorder):
         self._write(self._path, opening, os.O_TRUNC)
 
     def keep(self, exchange: Exchange) -> None:
-        """Write an exchange; the session calls this when its answer has ended."""
+        """Write an exchange. The session calls this when the response has ended."""
         if self._path is None:
             return
         self._began = exchange.at if self._began is None else self._began
@@ -200,7 +200,7 @@ class Recorder(ExchangeRecorder):
 
     @staticmethod
     def _write(path: Path, line: Mapping[str, Any], how: int) -> None:
-        # Opened for each line: nothing stays open, and a file that was moved away is not written to.
+        # Opened for each line, so nothing stays open, and a file that was moved away is not written to.
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o600), "wb") as file:
             file.write(json.dumps(line).encode() + b"\n")
 
@@ -219,7 +219,7 @@ class Tape:
         return self._last - before
 
     def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-        """Note the status and headers; return a response whose body is recorded as it is read."""
+        """Note the status and headers. Return a response whose body is recorded as it is read."""
         exchange = self.exchange
         exchange.after, exchange.status, exchange.how = self._elapsed(), response.status, "left"
         for name, value in response.headers.items():
@@ -227,7 +227,7 @@ class Tape:
         return cast("aiohttp.ClientResponse", _RecordedResponse(response, self))
 
     def failed(self, error: BaseException) -> None:
-        """Note that there is no answer."""
+        """Note that there is no response."""
         self.exchange.after, self.exchange.error = self._elapsed(), type(error).__name__
         self._keep()
 
@@ -237,11 +237,11 @@ class Tape:
             self.exchange.body.append((self._elapsed(), data))
 
     def lost(self, error: BaseException) -> None:
-        """Note that the connection broke; what had arrived before is read afterwards."""
+        """Note that the connection broke. Bytes that arrived before are read afterwards."""
         self.exchange.how, self.exchange.error = "lost", type(error).__name__
 
     def ended(self, *, whole: bool) -> None:
-        """Keep the exchange, whose answer is over."""
+        """Keep the exchange after the end of its response."""
         if self._kept:
             return
         self.exchange.ended_after = self._elapsed()
@@ -255,7 +255,7 @@ class Tape:
 
 
 class _RecordedResponse:
-    """An aiohttp response whose body is recorded; all else is the response's own."""
+    """An aiohttp response whose body is recorded. All other attributes are the response's own."""
 
     def __init__(self, response: aiohttp.ClientResponse, tape: Tape) -> None:
         self._response, self._tape = response, tape

@@ -1,4 +1,4 @@
-"""Replaces text in recorded requests and answers, so that nothing private is left and every length stays.
+"""Replaces text in recorded requests and responses, so that nothing private is left and every length stays.
 
 Letters and digits become ``x``. A character of several bytes becomes another one of as many bytes, and an
 escape sequence another of the same length. Field names, types, states, ids and punctuation stay.
@@ -86,7 +86,7 @@ def _other_character(character: str) -> str:
 
 @define
 class _Level:
-    """An open object or array: whether it is the interface's, and the field that a value would belong to."""
+    """An open object or array. It has the field of the next value, and whether the API defines the object."""
 
     is_object: bool
     ours: bool
@@ -95,14 +95,14 @@ class _Level:
 
 
 class _JsonRedactor:
-    """Redacts JSON text that may be cut or wrong: it looks at one token at a time."""
+    """Redacts JSON text that may be cut or wrong, one token at a time."""
 
     def __init__(self, keep_text: bool) -> None:
         self._keep_text = keep_text
         self.reset()
 
     def reset(self) -> None:
-        """Begin a new text."""
+        """Start a new text."""
         self._levels = [_Level(is_object=False, ours=True)]
 
     def feed(self, text: str) -> str:
@@ -123,7 +123,7 @@ class _JsonRedactor:
         return found[0]
 
     def _shows(self, text: str, level: _Level) -> bool:
-        """Return whether a string stays: a field's name, or a value."""
+        """Return whether a string, a field's name or a value, stays."""
         if level.is_object and level.awaits_name:
             level.name = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
             return self._keep_text or _FIELD_NAME.fullmatch(level.name) is not None
@@ -145,18 +145,18 @@ class _JsonRedactor:
 
 @define
 class BodyRedactor:
-    """Redacts whole bodies: JSON, server-sent events, pages and plain text, whole or cut.
+    """Redacts bodies of JSON, server-sent events, pages and plain text, complete or cut.
 
     Args:
-        keep_text: Whether to replace the secrets alone.
-        secrets: Keys to replace wherever they stand.
+        keep_text: Whether to replace only the secrets.
+        secrets: Keys to replace everywhere.
     """
 
     keep_text: bool
     secrets: Iterable[str] = ()
 
     def redact(self, body: bytes) -> bytes:
-        """Return *body* with as many bytes, and with line ends and punctuation in the same places."""
+        """Return *body* with as many bytes, and with line endings and punctuation in the same places."""
         text = body.decode("utf-8", "surrogateescape")
         text = hide(text, self.secrets)
         mark, text = ("\ufeff", text[1:]) if text.startswith("\ufeff") else ("", text)
@@ -187,14 +187,14 @@ def _encoded(text: str) -> bytes:
 
 
 def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
-    """Return the secrets in a request or an answer: values of secret headers, and threads' keys."""
+    """Return the values of secret headers and the threads' keys in a request or a response."""
     found = set(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
     for name, value in headers.items():
         if "cookie" in name.lower():
             found.update(pair.partition("=")[2].strip() for pair in value.split(";"))
         elif _SECRET_HEADER.search(name.lower()):
             found.update(value.split())
-    found.update([quote(secret, safe="") for secret in found])  # as it stands in an address
+    found.update([quote(secret, safe="") for secret in found])  # as in a URL
     return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
 
 
@@ -206,7 +206,7 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def redact_header(name: str, value: str, *, keep_text: bool) -> str:
-    """Return the header's value: replaced if it is a key, or unless it says something of the protocol."""
+    """Return the header's value. It stays if it belongs to the protocol. A key is always replaced."""
     name = name.lower()
     if _SECRET_HEADER.search(name):
         return re.sub("[^ ]", "x", value)
@@ -214,7 +214,7 @@ def redact_header(name: str, value: str, *, keep_text: bool) -> str:
 
 
 def redact_path(path: str, route: str, *, keep_text: bool) -> str:
-    """Return *path* with the project and the domain that stand in its template *route* replaced."""
+    """Return *path* with replaced values for the project and the domain of its template *route*."""
     if keep_text:
         return path
     steps, places = path.split("/"), route.split("/")

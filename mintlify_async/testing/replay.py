@@ -1,6 +1,6 @@
-"""Plays recordings back: the answers of a real service, with the bytes and pauses that were recorded.
+"""Plays back the recorded responses of a real service, with their bytes and pauses.
 
-``Recorder`` writes them; its module describes the file.
+``Recorder`` writes the recordings. Its module describes the file.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from .script import Rule
 
 @frozen
 class Played(Fault):
-    """Writes a recorded answer as it was seen: each piece by itself, after its pause.
+    """Writes each piece of a recorded response separately, after its pause.
 
     Args:
-        exchange: What was recorded.
+        exchange: The recorded request and response.
     """
 
     exchange: Exchange
 
     async def play(self, wire: RawWire, answer: Answer) -> None:
-        """Write the answer and end it as it ended."""
+        """Write the response and end it as in the recording."""
         exchange, pieces = self.exchange, list[Piece]()
         for pause, data in exchange.body:
             pieces += [Pause(pause), data] if pause else [data]
@@ -50,7 +50,7 @@ class Played(Fault):
 
 def _framing(exchange: Exchange) -> tuple[dict[str, str], bool]:
     """Return the header that frames the body, and whether that is chunked."""
-    unpacked = "content-encoding" in exchange.headers  # what was recorded is the unpacked body
+    unpacked = "content-encoding" in exchange.headers  # the recorded body is unpacked
     length = exchange.headers.get("content-length")
     if "chunked" in exchange.headers.get("transfer-encoding", "").lower() or (unpacked and length):
         return {"Transfer-Encoding": "chunked"}, True
@@ -59,7 +59,7 @@ def _framing(exchange: Exchange) -> tuple[dict[str, str], bool]:
 
 def _ending(exchange: Exchange) -> Ending:
     if exchange.how == "left" or any(word in (exchange.error or "") for word in ("Timeout", "Cancelled")):
-        return "hang"  # until the client leaves, as it did then
+        return "hang"  # until the client disconnects, as in the recording
     return "rst" if exchange.how == "lost" and "Payload" not in (exchange.error or "") else "fin"
 
 
@@ -67,10 +67,10 @@ _NOT_PLAYED = {"transfer-encoding", "content-length", "content-encoding", "conne
 
 
 def replay_rules(path: str | os.PathLike[str]) -> list[Rule]:
-    """Return the scripted answers that play the recording: each operation's in the recorded order.
+    """Return the scripted responses that play the recording, for each operation in the recorded order.
 
     Raises:
-        ConfigurationError: The file is not a recording, or one of a newer version; the line is named.
+        ConfigurationError: The file is not a recording, or one of a newer version. The error names the line.
         OSError: The file cannot be read.
     """
     lines = Path(path).read_bytes().splitlines()

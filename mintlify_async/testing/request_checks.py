@@ -1,4 +1,4 @@
-"""Checks of request bodies; a mistake is described as the service does it in a 400."""
+"""Checks request bodies. It describes a mistake in the words of the service's 400."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _UNITS: Final = {"a string": " character", "an array": " item"}
 
 @frozen
 class _Checked:
-    """A JSON object of a request, where it stands, and the mistakes found so far."""
+    """A JSON object of a request, its place, and the mistakes found so far."""
 
     content: Mapping[str, Any]
     where: str
     mistakes: list[str]
 
     def check(self, name: str, kind: str, *, required: bool = False, some: bool = False) -> Any:
-        """Return a field, or None if it is wrong or absent. *some* refuses what is empty, or below 1."""
+        """Return a field, or None if it is wrong or absent. *some* refuses an empty value, or one below 1."""
         if not required and name not in self.content:
             return None
         value: Any = self.content.get(name)
@@ -51,7 +51,7 @@ class _Checked:
             self.refuse(f"{name} must be one of {', '.join(words)}")
 
     def objects(self, name: str, *, some: bool = False) -> Iterator[_Checked]:
-        """Yield the objects of an array; with *some* it is required."""
+        """Yield the objects of an array. *some* makes it required."""
         for number, value in enumerate(self.check(name, "an array", required=some, some=some) or ()):
             yield _Checked(as_object(value) or {}, f"{self.where}{name}[{number}].", self.mistakes)
 
@@ -60,14 +60,14 @@ class _Checked:
 
 
 def prompt_mistakes(body: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the body of a creation or a follow-up."""
+    """Return the mistakes in the body of a creation or a follow-up."""
     top = _Checked(body, "", [])
     top.check("prompt", "a string", required=True, some=True)
     return top.mistakes
 
 
 def ask_mistakes(body: Mapping[str, Any]) -> list[str]:
-    """Return everything that is wrong with the body of a question; unknown names are allowed."""
+    """Return all mistakes in the body of a question. Unknown names are allowed."""
     top = _Checked(body, "", [])
     top.check("fp", "a string", required=True, some=True)
     for message in top.objects("messages", some=True):

@@ -27,18 +27,18 @@ class RecordedRequest:
         operation: ``create_job``, ``get_job``, ``send_message``, ``ask``, or ``other``.
         method: The HTTP method.
         path: The path exactly as it was sent, with the query.
-        headers: The headers; the names are in lower case.
-        body: The body; empty if a fault happened before it was read.
-        at: When it arrived, as ``service.now()`` told it.
-        wall: When it arrived, in seconds since 1970.
-        seconds: How long the answer took, by the loop's time.
-        status: The status of the answer; None while there is none.
-        finished: Whether the whole answer was sent.
-        address: The client's address.
+        headers: The headers. The names are in lower case.
+        body: The body. Empty if a fault happened before it was read.
+        at: The time of its arrival, from ``service.now()``.
+        wall: The time of its arrival, in seconds since 1970.
+        seconds: The duration of the response, by the loop's time.
+        status: The status of the response. None while there is none.
+        finished: Whether the complete response was sent.
+        address: The client's IP address.
         port: The client's port, which differs for each connection.
         params: The decoded parts of the path: ``project`` and ``job``, or ``domain``.
-        left: Whether the client left; None while the answer is under way.
-        gone: Tells meanwhile whether the client has left.
+        left: Whether the client disconnected. None while the response is being sent.
+        gone: A function that returns whether the client has disconnected. Used while ``left`` is None.
     """
 
     operation: str
@@ -59,14 +59,14 @@ class RecordedRequest:
 
     @property
     def client_left(self) -> bool:
-        """Whether the client closed the connection before the end of the answer."""
+        """Whether the client closed the connection before the end of the response."""
         if self.left is None and self.gone is not None:
             return self.gone()
         return bool(self.left)
 
     @property
     def json(self) -> Any:
-        """The body as JSON; None if it is empty or not JSON."""
+        """The body as JSON. None if it is empty or not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -91,7 +91,7 @@ class RecordedRequest:
 
 
 class RequestLog(list[RecordedRequest]):
-    """Everything that a service received, oldest first: ``service.requests``.
+    """``service.requests`` has all requests that a service received, oldest first.
 
     It equals a list of tuples, and pytest shows the difference line by line::
 
@@ -99,7 +99,7 @@ class RequestLog(list[RecordedRequest]):
         assert service.requests.count("create_job") == 1
         assert service.requests.of("ask")[-1].json["messages"][0]["role"] == "user"
 
-    ``clear()`` forgets the requests so far.
+    ``clear()`` removes the requests so far.
     """
 
     def __eq__(self, other: object) -> bool:  # without it, type checkers refuse a list of tuples
@@ -120,7 +120,7 @@ class RequestLog(list[RecordedRequest]):
 
 
 def describe_difference(seen: RequestLog, expected: Sequence[Expected]) -> str:
-    """Return a line by line difference; bodies are shown if one of *expected* has one."""
+    """Return a line by line difference. If one of *expected* has a body, bodies are shown."""
     with_json = any(len(one) == 3 for one in expected)
     received = [_line(request.as_tuple(with_json=with_json)) for request in seen]
     wanted = [_line(one) for one in expected]

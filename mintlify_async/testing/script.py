@@ -1,4 +1,4 @@
-"""Scripted answers: rules that say how the service answers the next requests."""
+"""Scripted responses are rules for the service's responses to the next requests."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .request_log import RecordedRequest
 
 
 class AnswerOptions(TypedDict, total=False):
-    """What every method of :class:`Script` accepts. What is left out stays the service's own.
+    """The options of every method of :class:`Script`. If an option is left out, the service decides.
 
     Attributes:
-        status: The HTTP status. Alone, it comes with a body in the error format of the service; a 429 also
-            with ``Retry-After: 3600``, so that it is not tried again.
-        headers: Further headers.
+        status: The HTTP status. Alone, it comes with a body in the error format of the service. A 429 also
+            has ``Retry-After: 3600``, so that it is not tried again.
+        headers: Additional headers.
         json: The body, as a JSON document.
         body: The body, exactly.
-        chunks: The body, exactly, in exactly these writes; a number is a pause, in seconds.
+        chunks: The body, exactly, in exactly these writes. A number is a pause, in seconds.
         respond: A function that makes the :class:`Answer` from the request.
-        fault: What breaks when the answer is sent. The request is handled all the same.
-        delay: Seconds before the answer.
-        times: For how many requests (default: 1); None: until :meth:`Rule.stop`.
+        fault: The failure while the response is sent. The request is still handled.
+        delay: Seconds before the response.
+        times: The number of requests (default: 1). None means until :meth:`Rule.stop`.
     """
 
     status: int | None
@@ -47,29 +47,29 @@ class AnswerOptions(TypedDict, total=False):
 
 
 class JobAnswerOptions(AnswerOptions, total=False):
-    """What the agent's operations accept besides: *fields* replaces fields of the answered job."""
+    """The additional option of the agent's operations. *fields* replaces fields of the returned job."""
 
     fields: Mapping[str, Any] | None
 
 
 class PromptAnswerOptions(JobAnswerOptions, total=False):
-    """What ``create_job`` and ``send_message`` accept besides: *life* says how the job proceeds."""
+    """The additional option of ``create_job`` and ``send_message``. *life* sets the course of the job."""
 
     life: JobLife | None
 
 
 @define(kw_only=True, eq=False)
 class Rule:
-    """How some requests are answered. The methods of :class:`Script` make and return rules.
+    """The response to some requests. The methods of :class:`Script` make and return rules.
 
     Attributes:
-        operation: The operation; ``any`` for all operations, ``connect`` for new connections.
-        answer: The answer; None: the service's own, with *fields* and *headers* added.
-        content: What the service's own answer to a question says; None: what it finds.
-        pause: Seconds between two events of the service's own answer; None: as its style says.
-        used: For how many requests so far.
+        operation: The operation, or ``any`` for all operations, or ``connect`` for new connections.
+        answer: The response. None means the service's own, with *fields* and *headers* added.
+        content: The content of the service's own answer to a question. None means its search results.
+        pause: Seconds between two events of the service's own answer. None means the pause of its style.
+        used: The number of requests so far.
 
-    The others are as in :class:`AnswerOptions`.
+    The other attributes are as in :class:`AnswerOptions`.
     """
 
     operation: str
@@ -87,7 +87,7 @@ class Rule:
 
     @property
     def used_up(self) -> bool:
-        """Whether the rule has answered as many requests as it is for."""
+        """Whether the rule has answered all its requests."""
         return self.times is not None and self.used >= self.times
 
     def matches(self, operation: str) -> bool:
@@ -104,10 +104,10 @@ KEPT = fields_dict(Rule).keys() - {"times"}
 
 
 class Script:
-    r"""The scripted answers of a service: ``service.script``.
+    r"""``service.script`` has the scripted responses of a service.
 
-    Each method queues one answer, or several with ``times``. The rules of an operation are used in the order
-    in which they were queued; then the service answers by itself again.
+    Each method queues one response, or several with ``times``. The rules of an operation are used in queue
+    order. After them, the service makes its own responses again.
 
     ::
 
@@ -132,7 +132,7 @@ class Script:
         return [rule for rule in self._rules if not rule.used_up]
 
     def clear(self) -> None:
-        """Drop every rule: the service answers by itself again."""
+        """Remove every rule. The service makes its own responses again."""
         self._rules.clear()
 
     def take(self, operation: str) -> Rule | None:
@@ -158,17 +158,17 @@ class Script:
     ) -> Rule:
         """Script the answer to the next question.
 
-        With *text*, *sources*, *suggestions* or *error*, the service makes an answer of them. It checks the
+        From *text*, *sources*, *suggestions* or *error*, the service makes an answer. It checks the
         request, counts it and names the thread as always. *events* are sent as they are.
 
         Args:
-            text: What the answer says.
-            sources: Its sources: each an address, a pair of title and address, or an ``AnswerSource``.
-            suggestions: The pages it suggests: each a pair of title and address, or a ``Suggestion``.
-            error: What goes wrong: an ``error`` event with this text ends the answer.
-            events: The stream events, as dicts or as events of this package; a number is a pause, in seconds.
+            text: The text of the answer.
+            sources: Its sources, each a URL, a pair of title and URL, or an ``AnswerSource``.
+            suggestions: The pages it suggests, each a pair of title and URL, or a ``Suggestion``.
+            error: The text of an ``error`` event that ends the answer.
+            events: The stream events, as dicts or as events of this package. A number is a pause, in seconds.
             done: Whether ``[DONE]`` ends these events.
-            pause: Seconds between two events; by default none, or those of the service's ``AnswerStyle``.
+            pause: Seconds between two events. The default is none, or that of the service's ``AnswerStyle``.
             options: See :class:`AnswerOptions`.
 
         Raises:
@@ -195,10 +195,10 @@ class Script:
         return rule
 
     def create_job(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
-        """Script the answer to the next creation of a job.
+        """Script the response to the next creation of a job.
 
         Args:
-            options: See :class:`AnswerOptions`; besides those, *fields* and *life*.
+            options: See :class:`AnswerOptions`. *fields* and *life* are also accepted.
 
         Raises:
             ConfigurationError: More than one of *json*, *body* and *chunks* is given, or *times* is below 1.
@@ -206,24 +206,24 @@ class Script:
         return self._add("create_job", PromptAnswerOptions, dict(options))
 
     def send_message(self, **options: Unpack[PromptAnswerOptions]) -> Rule:
-        """Script the answer to the next follow-up, with the arguments of :meth:`create_job`."""
+        """Script the response to the next follow-up, with the arguments of :meth:`create_job`."""
         return self._add("send_message", PromptAnswerOptions, dict(options))
 
     def get_job(self, **options: Unpack[JobAnswerOptions]) -> Rule:
-        """Script the answer to the next poll, with the arguments of :meth:`create_job` except *life*."""
+        """Script the response to the next poll, with the arguments of :meth:`create_job` except *life*."""
         return self._add("get_job", JobAnswerOptions, dict(options))
 
     def any(self, **options: Unpack[AnswerOptions]) -> Rule:
-        """Script the answer to the next request of any kind. See :class:`AnswerOptions`."""
+        """Script the response to the next request of any kind. See :class:`AnswerOptions`."""
         return self._add("any", AnswerOptions, dict(options))
 
     def job(self, *looks: str, times: int | None = 1, **life: Any) -> Rule:
-        """Script how the next job proceeds.
+        """Script the course of the next job.
 
         Args:
-            looks: A status per poll; the last one stays: ``script.job("active", "completed")``.
-            times: For how many jobs; None: until the returned rule is stopped.
-            life: The arguments of :class:`JobLife`: ``script.job(seconds=60, outcome="failed")``.
+            looks: A status per poll, such as ``script.job("active", "completed")``. The last one stays.
+            times: The number of jobs. None means until the returned rule is stopped.
+            life: The arguments of :class:`JobLife`, such as ``script.job(seconds=60, outcome="failed")``.
 
         Raises:
             ConfigurationError: *times* is below 1, or an argument of the life is invalid.
@@ -243,8 +243,8 @@ class Script:
         A session that keeps its connections alive opens no new one.
 
         Args:
-            fault: What happens to the connection.
-            times: For how many connections; None: until the returned rule is stopped.
+            fault: The failure of the connection.
+            times: The number of connections. None means until the returned rule is stopped.
 
         Raises:
             ConfigurationError: The fault needs a request, or *times* is below 1.
@@ -257,7 +257,7 @@ class Script:
         return self._add("connect", AnswerOptions, {"fault": fault, "times": times})
 
     def extend(self, rules: Iterable[Rule]) -> None:
-        """Queue *rules* behind those that are there."""
+        """Queue *rules* behind the existing ones."""
         self._rules.extend(rules)
 
     def _add(
@@ -283,7 +283,7 @@ class Script:
 
 
 def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
-    """Refuse *other*, or an exact answer in *options*, beside text, sources, suggestions and error."""
+    """Refuse *other*, or an exact response in *options*, next to text, sources, suggestions and error."""
     exact = ("json", "body", "chunks", "respond", "status")
     other = other or next((name for name in exact if name in options), None)
     if other is not None:
@@ -298,7 +298,7 @@ def _check_text(name: str, value: object) -> None:
 
 
 def _links(name: str, links: Iterable[object]) -> list[tuple[str | None, str]]:
-    """Return the title and the address of each link; only a source may lack a title."""
+    """Return the title and the URL of each link. Only a source may lack a title."""
     if isinstance(links, str | Mapping):
         raise ConfigurationError(f"{name} must be a list", field=name)
     return [_link(f"{name}[{number}]", link, name == "sources") for number, link in enumerate(links)]
@@ -325,7 +325,7 @@ def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
 
 
 def _check_starts(events: Iterable[Mapping[str, Any] | Event | float]) -> None:
-    """Refuse an event that belongs to a part that was not started; other mistakes may be on purpose."""
+    """Refuse an event of a part that was not started. Other mistakes may be on purpose."""
     started = set[object]()
     for number, event in enumerate(events):
         wire = event.to_wire() if isinstance(event, Event) else event
@@ -344,11 +344,11 @@ def _check_starts(events: Iterable[Mapping[str, Any] | Event | float]) -> None:
 
 
 def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
-    """Return the answer that the options describe, or None where the service is to answer by itself."""
+    """Return the response that the options describe, or None for the service's own response."""
     status: int | None = options.get("status")
     headers: Mapping[str, str] = options.get("headers") or {}
     body, chunks = options.get("body"), options.get("chunks")
-    if ("json" in options) + (body is not None) + (chunks is not None) > 1:  # null is a JSON document, too
+    if ("json" in options) + (body is not None) + (chunks is not None) > 1:  # null is also a JSON document
         raise ConfigurationError("give only one of json, body, chunks", field="body")
     if "json" in options:
         return json_answer(status or 200, options["json"], headers)
@@ -368,7 +368,7 @@ def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:
 
 
 def replace_fields(answer: Answer, fields: Mapping[str, Any]) -> Answer:
-    """Return *answer* with some fields of its JSON document replaced."""
+    """Return *answer* with some replaced fields in its JSON document."""
     if not fields:
         return answer
     document: dict[str, Any] = json_module.loads(answer.content)
