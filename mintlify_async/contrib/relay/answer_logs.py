@@ -1,7 +1,7 @@
-"""The log of one answer: what its page gets, from the first byte on, for any number of readers.
+"""The log of one answer. It has all bytes for the web page, from the first one on, for any number of readers.
 
-The task that reads the answer from the service appends; each response reads from the beginning at its own
-speed. A reader that is slow holds the writer back, so that memory stays bounded.
+The task that reads the answer from the service appends to the log. Each response reads it from the start at
+its own speed. A slow reader slows the writer down, so memory stays bounded.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LEAD_BYTES = 256 * 1024
 
 
 class Log(Protocol):
-    """What a response reads: the log of an answer here, or of one on another worker."""
+    """The log that a response reads, of an answer here or on another worker."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Return a context manager: while its block runs, the log has a reader more."""
+        """Return a context manager. While its block runs, the log has one more reader."""
         ...
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return what follows *place*, and the place after it, for the next read; the first place is 0.
+        """Return the bytes after *place*, and the place for the next read. The first place is 0.
 
         No bytes mean that nothing has come yet, and None is the end.
         """
@@ -85,7 +85,7 @@ class MemoryLog:
                 self._left()
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return what follows *place*; see :meth:`Log.read`. Here a place is a number of pieces."""
+        """Return the bytes after *place*; see :meth:`Log.read`. Here a place is a number of pieces."""
         if place == len(self._pieces) and not self.ended:
             await self._change()
         size, end = 0, place

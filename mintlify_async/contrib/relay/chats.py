@@ -1,6 +1,6 @@
-"""The chat that a question belongs to: kept by the page, or kept in the app's store.
+"""The chat that a question belongs to. Either the web page or the app's store keeps it.
 
-Both say which messages are sent, in which thread, and what the page gets to know of the thread.
+Both choose the messages to send, their thread, and the data of the thread that the web page gets.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mintlify_async.relay")
 
-STORE_SECONDS = 4.0  # how long a step of a store may take; the first comment, after 5 s, settles the status
+STORE_SECONDS = 4.0  # how long a store's step may take; the first comment, after 5 s, sets the status
 _SENT = ("text", "file", "source-url")  # the parts of earlier messages that a conversation sends again
-_SITE = "mintlifySite"  # in the metadata of a stored answer: the site of its thread, if not the session's
+_SITE = "mintlifySite"  # in the metadata of a stored answer, the site of its thread if not the session's
 _SEALED = ("start", "finish")  # the events whose metadata carries the sealed thread
 
 
 class Chat:
-    """What the page of one question gets, and how the question is asked.
+    """Asks one question, and builds the events for its web page.
 
     Attributes:
         messages: The messages that are sent, as JSON objects.
         thread: The thread that the question is asked in, or None.
         answer_id: The id under which a store keeps the answer; "" for that of the service.
         hider: Removes what no page may see.
-        progress: What a history needs to show while this is being answered: the question, the id of the
-            message whose turn it replaces, or None, and the id of the last message before it, or None.
+        progress: A history's data while this is being answered. It has the question, the id of the message
+            whose turn it replaces, or None, and the id of the last message before it, or None.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Chat:
         self.progress: Wire = {}
 
     async def begin(self) -> None:
-        """Find out what is to be sent. Raises RelayRefusal."""
+        """Prepare the messages to send. Raises RelayRefusal."""
 
     def ask(self, thread: Thread | None) -> Reply:
         """Return the reply to the question, asked in *thread*."""
@@ -71,11 +71,11 @@ class Chat:
             self.hider.learn(thread.id, thread.key)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
-        """Return what the page gets for *wire*, an event of an answer in *thread*."""
+        """Return the web page's event for *wire*, an event of an answer in *thread*."""
         return [frame(event, self.hider) for event in self.events.page(wire)]
 
     def ending(self, thread: Thread | None) -> list[bytes]:
-        """Return what the page still needs when the answer has ended without its last event."""
+        """Return the missing events for the web page if the answer ended without its last event."""
         return []
 
 
@@ -111,13 +111,13 @@ class PageChat(Chat):
         return self._session.ask(self.messages, thread=thread, fp=fp, **self._options)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
-        """Return what the page gets for *wire*, with the sealed thread in the metadata of two events."""
+        """Return the web page's event for *wire*. The metadata of two events has the sealed thread."""
         if wire["type"] not in _SEALED:
             return super().frames(wire, thread)
         return [frame(self._with_seal(self.hider.hide(event), thread)) for event in self.events.page(wire)]
 
     def ending(self, thread: Thread | None) -> list[bytes]:
-        """Return the thread, unless the page has it."""
+        """Return the thread, or None if the web page has it."""
         if thread is None or thread == self._sealed:
             return []
         return [frame(self._with_seal({"type": "message-metadata"}, thread))]
@@ -131,7 +131,7 @@ class PageChat(Chat):
 
 
 class StoredChat(Chat):
-    """A chat that the app's store keeps: of what the page sent, the newest message counts."""
+    """A chat in the app's store. Of the messages that the web page sent, only the newest counts."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class StoredChat(Chat):
             self._replacing = history[place].id
             history = history[: _turn_start(history, place)]
         else:
-            # The thread remembers what is replaced: then a new one begins, and gets the history before it.
+            # The old thread contains the replaced turns. So a new thread starts with the history before them.
             self.thread = self._conversation.thread
         sent = [message for message in (*history, *self._asked) if message.role != "system"]
         self.messages = [_sendable(message) for message in sent[-self._limits.messages :]]
@@ -195,7 +195,7 @@ class StoredChat(Chat):
         return super().refusal(error)
 
     def frames(self, wire: Wire, thread: Thread | None) -> list[bytes]:
-        """Return what the page gets for *wire*; the first is a ``start`` with an id that stays."""
+        """Return the web page's event for *wire*. The first is a ``start`` with the final id."""
         if wire["type"] == "start":
             if not self.answer_id:
                 given: str = wire.get("messageId") or ""
@@ -207,7 +207,7 @@ class StoredChat(Chat):
         return super().frames(wire, thread)
 
     def _kept(self, message: Message) -> Message:
-        """Return what the store keeps of *message*: with the id that the page has, without the thread."""
+        """Return *message* for the store, with its id in the web page and without the thread."""
         message = evolve(message, id=self.answer_id or message.id)
         if self._site is not None:
             metadata = message.metadata if is_object(message.metadata) else {}
@@ -306,7 +306,7 @@ class StoredChats:
                 id=id or "",
                 owner=user,
                 store=self._store,
-                commit="partial",  # after Stop or a cut, the page shows what had arrived
+                commit="partial",  # after Stop or an interruption, the web page shows the partial answer
                 max_messages=self._limits.messages,
                 **settings,
             )
@@ -326,7 +326,7 @@ async def _loaded(conversation: Conversation) -> Sequence[Message]:
 
 
 def unreadable(error: StateError) -> RelayRefusal:
-    """Return the refusal for a store that cannot be used; the log gets the error."""
+    """Return the refusal for a store that cannot be used. The log gets the error."""
     log.error("a conversation cannot be read: %s", masked(str(error)))
     return RelayRefusal(503, UNREADABLE)
 
@@ -336,7 +336,7 @@ def _site_of(message: Message) -> object:
 
 
 def _shown(message: Message) -> Wire:
-    """Return *message* as JSON, without what the relay has noted in its metadata."""
+    """Return *message* as JSON, without the relay's own metadata."""
     if _site_of(message) is not None:
         rest = {name: value for name, value in message.metadata.items() if name != _SITE}
         message = evolve(message, metadata=rest or None)
@@ -362,7 +362,7 @@ def _question_of(history: Sequence[Message], target: str | None) -> list[Message
 
 
 def _with_question(history: Sequence[Message], progress: Wire) -> Sequence[Message]:
-    """Return *history* with the question that is being answered, unless its turn is saved."""
+    """Return *history*. If the turn of the running question is not saved yet, add the question."""
     if (history[-1].id if history else None) != progress["last"]:
         return history
     places = [at for at, message in enumerate(history) if message.id == progress["replacing"]]

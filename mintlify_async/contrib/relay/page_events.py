@@ -48,7 +48,7 @@ def _objects(value: object) -> bool:
 
 @frozen
 class _Shape:
-    """The fields of one event type: without a valid required one, the event is dropped."""
+    """The fields of one event type. Without a valid required field, the event is dropped."""
 
     required: Mapping[str, Check] = {}
     optional: Mapping[str, Check] = {}
@@ -56,7 +56,7 @@ class _Shape:
     def fit(self, wire: Wire) -> Wire | None:
         event: Wire = {"type": wire["type"]}
         for name, check in self.required.items():
-            value = wire.get(name)  # the service may omit input, output and data; the page needs them
+            value = wire.get(name)  # the service may omit input, output and data, but the page needs them
             if not check(value):
                 return None
             event[name] = value
@@ -109,7 +109,7 @@ _INPUT_ERROR = _Shape(
 
 
 class SafeEvents:
-    """Makes one answer acceptable to every ``useChat`` from ai 5.0.0 on; tracks the open parts and calls."""
+    """Makes one answer valid for every ``useChat`` from ai 5.0.0 on. Tracks the open parts and calls."""
 
     __slots__ = ("_dynamic", "_named", "_open")
 
@@ -165,7 +165,7 @@ class SafeEvents:
         return [event]
 
     def _part_delta(self, event: Wire) -> list[Wire]:
-        # A part may continue after finish-step, where ai 5 and 6 forget all open parts: open it again.
+        # A part may continue after finish-step. There ai 5 and 6 drop all open parts, so open it again.
         part, opened = _part(event), self._open[_part(event)]
         if event["id"] in opened:
             return [event]
@@ -227,7 +227,7 @@ def _part(event: Wire) -> str:
 # --- What no page may see -----------------------------------------------------------------------------
 
 HIDDEN = "[hidden]"
-MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is in every text: it is hidden as a whole string only
+MIN_HIDDEN_CHARACTERS = 6  # a shorter id, such as "1", is hidden only as a complete string
 _THREAD_NAMES = frozenset({"threadid", "threadkey", "xthreadid", "xthreadkey"})
 _THREAD_NAME = re.compile(r'"(?:x[-_]?)?thread[-_]?(?:id|key)"', re.IGNORECASE)
 
@@ -255,7 +255,7 @@ class ThreadHider:
             self.shortest = min(map(len, self._values))
 
     def hide(self, wire: Wire) -> Wire:
-        """Return *wire* without thread ids and keys; the same object when it has none."""
+        """Return *wire* without thread ids and keys. If it has none, return the same object."""
         return self._without(wire) if self.concerns(json.dumps(wire)) else wire
 
     def concerns(self, text: str) -> bool:
@@ -302,7 +302,7 @@ _DELTAS = (TextDelta, ReasoningDelta)
 def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> bytes | None:
     """Return what *events* and :func:`frame` make of a delta, in a tenth of the time.
 
-    None means that *event* needs a further look: it is no delta, has another field, or something to hide.
+    None means that *event* needs another check. It is no delta, has another field, or contains a secret.
     """
     if not isinstance(event, _DELTAS) or not events.passes(event):
         return None
@@ -315,7 +315,7 @@ def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> b
 
 
 def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
-    """Return *event* as one server-sent event: ASCII and strict JSON that the page's parser accepts.
+    """Return *event* as one server-sent event, in ASCII and strict JSON for the page's parser.
 
     The thread that *hider* knows is hidden. Keys of the service, for instance in an error's text, are masked.
     Deltas of the model's text are left alone, since documentation shows such keys as examples.
@@ -338,7 +338,7 @@ def message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes
 
 
 def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
-    """Return what a page gets of a stored part; None if *events* drops the event that made it."""
+    """Return a stored part for the web page; None if *events* drops the event that made it."""
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
         if not isinstance(part.get("errorText"), str):

@@ -28,9 +28,9 @@ Wire = dict[str, Any]
 ID_CHARACTERS = 200  # useChat makes ids of 16 characters, the service of fewer than 100
 ADDRESS_CHARACTERS = 2_000  # browsers and servers take little more
 NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
-MOST_PARTS = 1_500  # of all messages that are sent; the session looks at each
-MOST_VALUES = 50_000  # of the request's JSON, names included: parsing them takes some 20 ms
-MOST_ESCAPES = 500_000  # backslashes; parsing them takes some 10 ms
+MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each
+MOST_VALUES = 50_000  # of the request's JSON, names included (about 20 ms to parse)
+MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
 BODY_SECONDS = 30.0  # for the whole body to arrive
 ARRIVING_BYTES = 64 * 1024 * 1024  # of all bodies that are arriving
 LINGER = 1.0  # seconds in which the rest of a refused body is read
@@ -67,7 +67,7 @@ class PageQuestion:
         messages: The history as JSON objects, with allowed roles and parts only.
         seal: The sealed thread that the page sent, not opened yet, or None.
         chat_id: The id that the page gave the chat, or None.
-        message_id: The message that is to be edited or answered again; None if there is none, or no store.
+        message_id: The message to edit or to answer again; None if there is none, or no store.
         current_path: The page of the site that the reader is on, or None.
         fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
     """
@@ -101,7 +101,7 @@ class BodyReader:
         """Return the JSON object in the body of *request*.
 
         Raises:
-            RelayRefusal: It is not sent as JSON, too large or too slow, or not a JSON object.
+            RelayRefusal: It was not sent as JSON, is too large, arrives too slowly, or is not a JSON object.
             ClientDisconnect: The reader left before the whole request had arrived.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0]
@@ -156,7 +156,7 @@ def _too_large() -> RelayRefusal:
 
 
 async def _check_values(raw: bytes) -> None:
-    """Refuse a body that takes long to parse: that depends on the number of its values, not of its bytes."""
+    """Refuse a body that takes long to parse. The time depends on the number of values, not of bytes."""
     if raw.count(b"\\") > MOST_ESCAPES:
         raise _too_large()
     plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -187,7 +187,7 @@ async def _parsed(raw: bytes) -> Wire:
             gc.enable()
     if not is_object(body):
         raise RelayRefusal(400, "The question must be a JSON object.")
-    await asyncio.sleep(0)  # what is made of it takes its time, too
+    await asyncio.sleep(0)  # the objects made from it also take time
     return body
 
 
@@ -268,7 +268,7 @@ def _message(message: object) -> Wire:
 
 
 def _asks(message: Wire) -> bool:
-    """Return whether the last message says something; an answer may be asked to go on."""
+    """Return whether the last message has content. An answer may be continued."""
     if message["role"] == "assistant":
         return any(part["type"] != "step-start" for part in message["parts"])
     return any(part["type"] == "file" or part.get("text", "").strip() for part in message["parts"])
@@ -325,7 +325,7 @@ def is_id(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= ID_CHARACTERS and value.isprintable()
 
 
-_CONTROL = [*map(chr, range(0x20)), "\x7f"]  # browsers leave some out: java\nscript: is a script
+_CONTROL = [*map(chr, range(0x20)), "\x7f"]  # browsers drop some of them, so java\nscript: is a script
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -354,7 +354,7 @@ def is_name(value: object) -> bool:
     return isinstance(value, str) and len(value) <= NAME_CHARACTERS
 
 
-# The parts that the service documents, with their fields; True marks a required field.
+# The parts that the service documents, with their fields. True marks a required field.
 _FIELDS: Mapping[str, Mapping[str, bool]] = {
     "text": {"text": True},
     "reasoning": {"text": True},
@@ -368,7 +368,7 @@ _OR_DATA = {"source-url": "", "file": " or a data: URL"}
 
 
 def read_part(part: object) -> Wire | None:
-    """Return the allowed fields of a part; None for tools, data, and types of later releases.
+    """Return the allowed fields of a part. Return None for tools, data, and types of later releases.
 
     Raises:
         RelayRefusal: It is not a part, a field is missing or too long, or an address is not

@@ -1,4 +1,4 @@
-"""The relay's one response: sends a log to a page as it grows, until its end or until the page leaves."""
+"""The relay's response. It sends a growing log to a web page until the log ends or the client disconnects."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from .answer_logs import Log
 
-FIRST_COMMENT = 5.0  # seconds without a first event; most refusals have come by then
-SILENCE = 15.0  # seconds between two comments while an answer is silent: proxies close silent connections
+FIRST_COMMENT = 5.0  # seconds without a first event (most refusals have come by then)
+SILENCE = 15.0  # seconds between two comments in a silent answer, because proxies close silent connections
 STALL = 60.0  # seconds that a page may take to accept a piece of the answer
 
 BODY = {"type": "http.response.body", "body": b"", "more_body": True}
@@ -35,11 +35,11 @@ EVENT_STREAM = [
 
 @frozen
 class PageSource:
-    """What a response sends.
+    """The log that a response sends.
 
     Attributes:
         log: The bytes.
-        begun: Done when there is something to send; it may raise a refusal. None: at once.
+        begun: Done when the first data is there. It may raise a refusal. None: start immediately.
         headers: The headers of the response.
     """
 
@@ -102,7 +102,7 @@ class PageStream(Response):
 
 
 class Watch:
-    """Watches one response for silence, and for a page that accepts nothing; an event moves no timer.
+    """Watches one response for silence, and for a client that accepts no data. An event moves no timer.
 
     Args:
         wake: Called when nothing was sent for :attr:`silence` seconds.
@@ -149,9 +149,9 @@ async def gone(receive: Receive) -> None:
 
 
 async def first_of(*steps: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run *steps* at once, each in a task, until the first has ended; raise its error.
+    """Run *steps* at the same time, each in a task, until the first has ended. Raise its error.
 
-    Waking a task of its own for an event does not resume the frames of server and framework.
+    An event wakes a separate task, so the frames of server and framework are not resumed.
     """
     tasks = [asyncio.create_task(step()) for step in steps]
     try:

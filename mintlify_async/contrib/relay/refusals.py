@@ -44,7 +44,7 @@ UNSAVED = "This answer could not be saved, so it will be gone after a reload. Pl
 
 
 class RelayRefusal(HTTPException):
-    """Refuses a page's request; FastAPI and Starlette turn it into a response.
+    """Refuses a web page's request. FastAPI and Starlette turn it into a response.
 
     Attributes:
         status_code: The HTTP status.
@@ -56,16 +56,16 @@ class RelayRefusal(HTTPException):
         super().__init__(status_code, detail, dict(headers) if headers else None)
 
     def response(self, method: str = "POST") -> Response:
-        """Return the refusal as plain text, which ``useChat`` shows unchanged; the log gets a line."""
+        """Return the refusal as plain text, which ``useChat`` shows unchanged. The log gets a line."""
         log.warning("a page's %s is refused with %d: %s", method, self.status_code, self.detail)
         headers = {"cache-control": "no-store", "x-content-type-options": "nosniff", **(self.headers or {})}
         return PlainTextResponse(self.detail, self.status_code, headers)
 
 
 def refusal_for(error: MintlifyError) -> RelayRefusal:
-    """Return the refusal for an error before the answer; the log gets the error."""
+    """Return the refusal for an error before the answer. The log gets the error."""
     if isinstance(error, ConfigurationError) and (error.field or "").startswith("messages"):
-        # The page sent them; the app set all other fields.
+        # The web page sent them. The app set all other fields.
         return RelayRefusal(400, "The assistant does not accept this question.")
     refusal = _refusal_for(error)
     level = logging.ERROR if refusal.status_code in (500, 502) else logging.WARNING
@@ -103,13 +103,13 @@ _ANSWERS_BY_STATUS = {
 
 
 def _for_status(error: APIStatusError) -> RelayRefusal:
-    # For every other status our key or domain is wrong, or the service failed: the reader cannot fix either.
+    # For every other status, our key or domain is wrong or the service failed. The user cannot fix either.
     status, text = _ANSWERS_BY_STATUS.get(error.status, (502, AT_FAULT))
     return RelayRefusal(status, text, retry_after(error.retry_after) if status in (429, 503) else None)
 
 
 def retry_after(seconds: float | None) -> dict[str, str]:
-    """Return the ``Retry-After`` header for *seconds*, rounded up; no header when the time is unknown."""
+    """Return the ``Retry-After`` header for *seconds*, rounded up, or no header if the time is unknown."""
     if seconds is None or not math.isfinite(seconds):
         return {}
     return {"retry-after": str(max(1, math.ceil(seconds)))}

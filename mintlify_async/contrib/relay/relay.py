@@ -1,4 +1,4 @@
-"""The relay: checks who asks and how often, reads the question, and hands over the response.
+"""The relay checks the user and the rate, reads the question, and hands over the response.
 
 It uses Starlette only; :meth:`Relay.router` adds the parts for FastAPI.
 """
@@ -48,7 +48,7 @@ AskArguments = Mapping[str, Any] | Callable[[Request, Mapping[str, Any]], Any] |
 RateHook = Callable[[str, Request], "float | Awaitable[float | None] | None"]
 Handler = Callable[[Request, str], Awaitable[Response]]
 
-MAX_RETRYING = 2.0  # seconds; a page that is told to come back in 30 s is better off than one that waits
+MAX_RETRYING = 2.0  # seconds; a refusal with "retry in 30 s" is better for a web page than a long wait
 USER_CHARACTERS = 200  # stores take no longer owner
 JSON = [
     (b"content-type", b"application/json"),
@@ -58,9 +58,9 @@ JSON = [
 
 
 class Relay:
-    """Answers ``useChat`` pages with the assistant; all keys stay on the server.
+    """Answers ``useChat`` pages with the assistant. All keys stay on the server.
 
-    :meth:`router` (FastAPI) and :meth:`routes` (Starlette) add it to an app; any ASGI app mounts
+    :meth:`router` (FastAPI) and :meth:`routes` (Starlette) add it to an app. Any ASGI app can mount
     ``Starlette(routes=relay.routes())``.
 
     The functions of your app may be plain or async. A plain one runs in a thread, as FastAPI runs it, so that
@@ -69,32 +69,31 @@ class Relay:
     Args:
         session: The session that asks the assistant. The relay never closes it. A refusal of the service, or
             of a quota in the mode ``"wait"``, reaches the page within 2 seconds, with its ``Retry-After``.
-        secrets: Random strings of at least 32 characters that encrypt threads for pages. The first one
-            encrypts; all of them decrypt. The first one also makes the pseudonym by which the service knows a
-            user.
+        secrets: Random strings of at least 32 characters that encrypt threads for web pages. The first one
+            encrypts. All of them decrypt. The first one also makes the pseudonym of a user at the service.
         user: A plain or async function that takes the request and returns an id of one person or, for people
-            without an account, of one browser: at most 200 characters, and not ``"anonymous"``, which all of
-            them would share. The id stays in your app: the service gets a pseudonym as ``fp``. To refuse the
-            request, raise an ``HTTPException`` or return an empty string. Not needed with
-            ``relay.router(user=Depends(...))``.
-        store: Where conversations are kept, each named by its chat's id and owned by the user. A page then
-            posts its newest message only (of a whole history, only that counts), and gets the history by
-            ``GET``. None: pages keep their history and their sealed thread.
-        streams: Where running answers are kept, so that a page can go on after a reload: a
+            without an account, of one browser. An id has at most 200 characters and is not ``"anonymous"``,
+            because all of them would share it. The id stays in your app. The service gets a pseudonym as
+            ``fp``. To refuse the request, raise an ``HTTPException`` or return an empty string. Not needed
+            with ``relay.router(user=Depends(...))``.
+        store: Where conversations are kept, each named by its chat id and owned by the user. A web page then
+            posts only its newest message (of a full history, only that counts), and gets the history by
+            ``GET``. None: web pages keep their history and their sealed thread.
+        streams: Where running answers are kept, so that a web page can continue after a reload: a
             ``MemoryStreamStore`` for one worker, a ``RedisStreamStore`` for several. Only Stop or the next
-            question of the chat ends an answer at once; at most two answers of a user go on while nobody
-            reads them. None: an answer ends when its last reader leaves.
+            question of the chat ends an answer immediately. At most two answers of a user continue without a
+            reader. None: an answer ends when its last reader disconnects.
         rate: A plain or async function that takes the user and the request, before the body is read. It
             returns None to continue, or the seconds after which the user may ask again (429). Questions are
-            ``POST``; ``request.method`` is ``GET`` for a history or an answer to go on with. A Stop is not
-            asked about, and never refused.
-        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``; or a plain or async
-            function that returns them, given the request and the fields that the page sent besides its
-            messages, unchecked. They cannot contain ``fp`` or ``thread``. A page chooses ``current_path``
-            unless they contain it.
-        on_end: A plain or async function that takes each answer that has begun and ended, a
-            :class:`RelayedAnswer`, for instance to store it, before the page is told that the answer has
-            ended. Its errors are logged and do not reach the page.
+            ``POST``. For a history or a resumed answer, ``request.method`` is ``GET``. The function is not
+            called for a Stop, which is never refused.
+        ask: Arguments for every question, such as ``{"retrieval_page_size": 8}``. Or a plain or async
+            function that returns them. It takes the request and the unchecked fields that the web page sent
+            besides its messages. The arguments cannot contain ``fp`` or ``thread``. If they do not contain
+            ``current_path``, the web page chooses it.
+        on_end: A plain or async function that takes each answer that has started and ended, a
+            :class:`RelayedAnswer`, for instance to store it. It runs before the web page gets the end of the
+            answer. Its errors are logged and do not reach the web page.
         max_body_bytes: The size of a whole request, in bytes. ``useChat`` sends the whole history each time,
             with tool results.
         max_characters: The length of the texts, addresses and names of all messages of a conversation, files
@@ -102,9 +101,10 @@ class Relay:
         max_messages: The number of messages that a page may send, or that are sent of a stored conversation.
         max_file_characters: The length of the addresses of all files of a conversation; a ``data:`` URL holds
             the file.
-        max_concurrent: How many answers may run at once in this process; the next request gets 503, unless
-            an answer that nobody reads can be ended for it. One network address may have a quarter.
-        max_per_user: How many answers may run at once for one user; the next request gets 429.
+        max_concurrent: How many answers may run at the same time in this process. For the next request, the
+            relay ends an answer without a reader. If there is none, the request gets 503. One IP address may
+            have a quarter.
+        max_per_user: How many answers may run at the same time for one user. The next request gets 429.
 
     Raises:
         ConfigurationError: An argument is missing or invalid; ``.field`` names it.
@@ -165,9 +165,9 @@ class Relay:
         """Return a FastAPI router: ``app.include_router(relay.router())``.
 
         Args:
-            path: The path that pages post their questions to; the other paths are below it.
-            user: ``Depends(current_user)``, with a dependency of yours that returns the user's id; the
-                relay's user hook by default.
+            path: The path for questions. The other paths are below it.
+            user: ``Depends(current_user)``, with your own dependency that returns the user's id; the relay's
+                user hook by default.
 
         Raises:
             ConfigurationError: *path* has no slash in front, or nothing says who the user is.
@@ -244,7 +244,7 @@ class Relay:
         except RelayRefusal as refusal:
             return refusal.response(request.method)
         except ClientDisconnect:
-            return Response(status_code=499)  # for logs: the reader has left
+            return Response(status_code=499)  # for logs, the client has disconnected
 
     async def _question(self, request: Request, user: str) -> Response:
         """Ask the question in the request, and stream the answer."""
@@ -272,8 +272,8 @@ class Relay:
     async def _resume(self, request: Request, user: str) -> Response:
         """Stream the chat's answer from its beginning; 204 when there is none.
 
-        A page says in its query what it has: ``after`` is the id of the last message that it has whole. Then
-        it gets the answer to that message only, also when that has ended meanwhile.
+        A web page may send the query field ``after``, the id of its last complete message. Then it gets only
+        the answer to that message, even if the answer has ended meanwhile.
         """
         key = chat_key(user, request.path_params["chat_id"])
         found = await self._answers.find(key, request.query_params.get("after") or None)
@@ -334,7 +334,7 @@ class Relay:
         raise RelayRefusal(429, TOO_MANY, retry_after(wait))
 
     async def _tell(self, answer: RelayedAnswer) -> None:
-        """Call the app's hook; an error in the app's code must not break the answer."""
+        """Call the app's hook. An error in the app's code must not break the answer."""
         if self._on_end is not None:
             try:
                 await _call(self._on_end, answer)
@@ -344,7 +344,7 @@ class Relay:
     # Shutdown ---------------------------------------------------------------------------------
 
     async def drain(self, seconds: float) -> None:
-        """End all answers, because the app shuts down; new questions get 503 from now on.
+        """End all answers, because the app shuts down. New questions get 503 from now on.
 
         Returns when no answer runs any more. Give it less time than the server gives its connections. It
         must run before or while the server waits for them: :meth:`drain_on_signal` sees to that.
@@ -364,8 +364,8 @@ class Relay:
         """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
 
         A server runs the end of the lifespan only when its connections have ended, which is too late to
-        drain. The signal still reaches the server's own handler. Where there is none, as in a worker process
-        of hypercorn, and outside the main thread, the signal is left alone; the block's end drains, too.
+        drain. The signal still reaches the server's own handler. Without such a handler (in a worker process
+        of hypercorn), and outside the main thread, the signal does not change. The block's end also drains.
 
         Args:
             seconds: As for :meth:`drain`.
@@ -377,7 +377,7 @@ class Relay:
 async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
     """Return what *hook* of the app returns. A plain function runs in a thread, as FastAPI runs it.
 
-    The thread sees the context variables of the request; what it sets there does not come back.
+    The thread sees the context variables of the request. Its changes to them are not copied back.
     """
     if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(getattr(hook, "__call__", None)):  # noqa: B004 - an object whose call is async
         return await hook(*arguments)

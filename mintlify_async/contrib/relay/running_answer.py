@@ -1,7 +1,7 @@
-"""One running answer: a task that asks the question and writes what the page gets to a log.
+"""One running answer. A task asks the question and writes the web page's events to a log.
 
-It ends when the answer has ended, when a reader pressed Stop, when the chat's next question came, or when it
-had no reader for the grace period. What is sent to pages reads the log, and may come and go.
+It ends when the answer has ended, when a user pressed Stop, when the chat's next question came, or when it
+had no reader for the grace period. Responses to web pages read the log and may come and go.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ EndHook = Callable[["RelayedAnswer"], object]
 TellHook = Callable[["RelayedAnswer"], Awaitable[None]]
 
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
-TURN_BYTES = 32 * 1024  # in one turn of the event loop; then other tasks get theirs, and readers are awaited
+TURN_BYTES = 32 * 1024  # in one cycle of the event loop; then other tasks run, and readers are awaited
 STOPPED = frame({"type": "abort"})
 INTERRUPTED = frame({"type": "error", "errorText": CUT})
 
 
 @frozen(kw_only=True)
 class RelayedAnswer:
-    """Describes an answer that has ended; the argument of the relay's ``on_end``.
+    """Describes an answer that has ended. It is the argument of the relay's ``on_end``.
 
     Attributes:
         outcome: ``finished``; ``failed`` when the service aborted the answer or it was interrupted; ``left``
@@ -50,7 +50,7 @@ class RelayedAnswer:
         user: The user's id, as your ``user`` function returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects.
-        message: The answer, or the part of it that arrived; None when nothing did.
+        message: The answer or the partial answer; None if nothing arrived.
         thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.
         error: The error that interrupted the answer, or for which a finished answer is not in the relay's
@@ -85,7 +85,7 @@ class Asker:
 
 
 class Home(Protocol):
-    """Where answers run: knows the other answers of the chat, and the other workers."""
+    """The place where answers run. It has the other answers of the chat, and the other workers."""
 
     async def make_way(self, answer: RunningAnswer) -> None:
         """Return when *answer* may be asked, because those before it in its chat have ended."""
@@ -114,14 +114,14 @@ class RunningAnswer:
 
     Args:
         asker: Who asks.
-        chat: Asks the question, and knows what the page may see.
+        chat: Asks the question, and filters the events for the web page.
         home: Where it runs.
 
     Attributes:
         id: A random name.
         log: What pages read.
-        begun: Done when there is something to read; raises the refusal if there is none. None at the end.
-        stopping: Whether the answer was told to end.
+        begun: Done when there is something to read. If nothing comes, it raises the refusal. None at the end.
+        stopping: Whether the answer was asked to stop.
         read_at: When it had a reader last, by the loop's time.
         read_elsewhere: Whether it has a reader on another worker.
         question_id: The id of the message that it answers; "" until that is known.
@@ -152,7 +152,7 @@ class RunningAnswer:
 
     @property
     def unread(self) -> bool:
-        """Whether nobody reads the answer now."""
+        """Whether the answer has no reader now."""
         return not self.log.readers and not self.read_elsewhere
 
     def stop(self, outcome: Outcome = "left") -> None:
@@ -166,7 +166,7 @@ class RunningAnswer:
         self._home.unread(self)
 
     async def _run(self) -> None:
-        outcome: Outcome = "interrupted"  # when the task is cancelled: the app is shutting down
+        outcome: Outcome = "interrupted"  # when the task is cancelled, because the app shuts down
         try:
             outcome = await self._answer()
         except RelayRefusal as refusal:
@@ -194,7 +194,7 @@ class RunningAnswer:
                 self.chat = Chat()
 
     async def _answer(self) -> Outcome:
-        """Ask, and write the answer; return how it ended."""
+        """Ask, and write the answer. Return its outcome."""
         # A stop does not end this: the chat's next answer waits for this one, and so for those before it.
         await self._home.make_way(self)
         try:
@@ -249,7 +249,7 @@ class RunningAnswer:
                 return reply
 
     async def _read(self, reply: Reply) -> None:
-        """Write what the page gets for each event."""
+        """Write each event in the web page's form."""
         events, hider, writing = self.chat.events, self.chat.hider, self.log
         turn_end = TURN_BYTES
         async for event in reply:
@@ -271,7 +271,7 @@ class RunningAnswer:
         await reply.run()  # raises if the reply was closed early, for instance with the session
 
     def _ending(self) -> Outcome:
-        """Write what the page still needs, and return how the answer ended."""
+        """Write the web page's missing events, and return the answer's outcome."""
         reply, stopped = self._reply, self.stopping and not self._finished
         if reply is not None and self.log.size:
             for made in self.chat.ending(reply.thread):
@@ -287,7 +287,7 @@ class RunningAnswer:
         return self._stop_outcome
 
     async def _close(self) -> None:
-        """Close the answer at the service, which saves what arrived and lets the next question begin."""
+        """Close the answer at the service. This saves the partial answer and lets the next question start."""
         if self._reply is not None:
             try:
                 await self._reply.close()
@@ -313,7 +313,7 @@ class RunningAnswer:
             self.begun.exception()  # the page may have left
 
     def _refuse(self, refusal: RelayRefusal) -> None:
-        """Tell the page that waits, and those that resumed meanwhile, that there is no answer."""
+        """Report to the waiting web page, and to pages that resumed meanwhile, that there is no answer."""
         self.log.append(frame({"type": "error", "errorText": refusal.detail}))
         self._begin(refusal)
 

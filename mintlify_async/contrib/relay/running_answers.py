@@ -1,7 +1,7 @@
-"""The running answers of one relay: how many there may be, who finds them, and how they end together.
+"""The running answers of one relay. It limits their number, finds them, and ends them together.
 
 An answer belongs to a user and a chat. Other users do not find it. With a shared store, every worker finds
-it: the worker that reads the answer copies its log there, and learns there of Stop and of readers.
+it: the worker that reads the answer copies its log there, and gets Stop and readers from there.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ log = logging.getLogger("mintlify_async.relay")
 MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
 LAST_WORDS = 2.0  # seconds for cut answers to send their error and to run the app's hook
 TICK = 0.1  # seconds between two writes of an answer, and between two looks of a reader on another worker
-BEAT = 0.5  # seconds after which a silent answer is written, too: its worker lives, and learns of Stop
+BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
 PATIENCE = 5.0  # seconds for which a reader on another worker waits for a store that cannot be reached
-UNREAD_PER_USER = 2  # answers of one user that may go on while nobody reads them
+UNREAD_PER_USER = 2  # answers of one user that may continue without a reader
 ADDRESS_SHARE = 4  # one network address may have this part of all places
 
 
@@ -54,14 +54,14 @@ class SharedLog:
 
     @contextmanager
     def reading(self) -> Generator[None]:
-        """Do nothing: each look says that there is a reader."""
+        """Do nothing, because each look reports that there is a reader."""
         yield
 
     def wake(self) -> None:
         """Do nothing: a read returns soon."""
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return what follows *place*; see :meth:`Log.read`. Here a place is a number of bytes."""
+        """Return the bytes after *place*; see :meth:`Log.read`. Here a place is a number of bytes."""
         now = asyncio.get_running_loop().time
         self._seen_at = self._seen_at or now()
         if not self._over:
@@ -89,7 +89,7 @@ class RunningAnswers:
     """Starts, finds and stops the answers of one relay.
 
     Args:
-        streams: Where they outlive their readers; None for nowhere.
+        streams: Where they outlive their readers, or None.
         most: How many may run at once.
         per_user: How many may run at once for one user.
         tell: Calls the app's hook. It raises nothing.
@@ -111,8 +111,8 @@ class RunningAnswers:
         self.tell = tell
         self._running: dict[RunningAnswer, None] = {}  # the oldest first
         self._newest: dict[str, RunningAnswer] = {}  # by chat
-        self._readers: list[dict[str, str]] = []  # of what is there
-        self._tasks: set[asyncio.Task[Any]] = set()  # of responses, and those that write to the shared store
+        self._readers: list[dict[str, str]] = []  # of existing logs
+        self._tasks: set[asyncio.Task[Any]] = set()  # of responses, and of writers to the shared store
         self._draining = self._cutting = False
 
     @property
@@ -151,7 +151,7 @@ class RunningAnswers:
 
     @asynccontextmanager
     async def reader(self, user: str, address: str) -> AsyncGenerator[None]:
-        """Take a place for one who reads what is there while the block runs; as many as answers.
+        """While the block runs, take a place for a reader of a log. There are as many places as answers.
 
         Raises:
             RelayRefusal: There is none.
@@ -169,12 +169,12 @@ class RunningAnswers:
             self._readers.remove(names)
 
     async def find(self, chat_key: str, after: str | None) -> Log | None:
-        """Return the log of the chat's answer; None when there is nothing to read.
+        """Return the log of the chat's answer; None if there is none.
 
         Args:
             chat_key: The chat.
-            after: The id of the last message that the page has whole. Only the answer to that message is
-                read, also one that has ended. None: any answer that runs.
+            after: The id of the last complete message in the web page. Only the answer to that message is
+                read, even if it has ended. None: any running answer.
         """
         answer = self._newest.get(chat_key)
         if answer is not None and _wanted(answer.question_id, after, not answer.log.ended):
@@ -189,7 +189,7 @@ class RunningAnswers:
         """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""
         answers = self._of_chat(chat_key)
         if ending := [answer.task for answer in answers if answer.stopping]:
-            await asyncio.wait(ending, timeout=MAKE_WAY)  # what arrived is being saved
+            await asyncio.wait(ending, timeout=MAKE_WAY)  # the answer is being saved
         running = [answer for answer in answers if not (answer.stopping or answer.log.ended)]
         if running:
             return running[-1].chat.progress or None
@@ -230,7 +230,7 @@ class RunningAnswers:
     # Places -----------------------------------------------------------------------------------
 
     def _make_place(self, asker: Asker) -> None:
-        """Make sure that one more answer of *asker* may run, at the cost of one that nobody reads."""
+        """Make sure that one more answer of *asker* may run. If needed, stop an answer without a reader."""
         too_many = RelayRefusal(429, TOO_MANY, retry_after(1))
         self._make_one(self._alive(), self._most, RelayRefusal(503, BUSY, retry_after(1)))
         self._make_one(self._alive(user=asker.user), self._per_user, too_many)
@@ -249,7 +249,7 @@ class RunningAnswers:
         return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
 
     def _alive(self, *, user: str | None = None, address: str | None = None) -> list[RunningAnswer]:
-        """Return the answers that were not told to stop, of one user or address."""
+        """Return the answers of one user or IP address that were not asked to stop."""
         return [
             answer
             for answer in self._running
@@ -259,7 +259,7 @@ class RunningAnswers:
         ]
 
     def unread(self, answer: RunningAnswer) -> None:
-        """The last reader of *answer* has left: it may go on for the grace, if there are few such answers."""
+        """*answer* has no reader left. If there are few such answers, it may continue for the grace."""
         if answer.log.ended or answer.stopping:
             return
         if not (self._grace and answer.resumable):  # no page can find it again
@@ -281,7 +281,7 @@ class RunningAnswers:
             answer.stop()
 
     def ended(self, answer: RunningAnswer) -> None:
-        """The place of *answer* is free; its log stays for a while."""
+        """The place of *answer* is free. Its log stays for a while."""
         del self._running[answer]
         if key := answer.asker.chat_key:
             asyncio.get_running_loop().call_later(self._keep, self._forget, key, answer)
@@ -295,7 +295,7 @@ class RunningAnswers:
     async def make_way(self, answer: RunningAnswer) -> None:
         """Return when the answers before *answer* in its chat have ended, here and on other workers.
 
-        They were told to end. An answer that waits here ends after them, so that the next one waits for all.
+        They were asked to stop. An answer that waits here ends after them, so the next one waits for all.
         """
         before = takewhile(lambda one: one is not answer, self._of_chat(answer.asker.chat_key))
         if tasks := [one.task for one in before]:
@@ -329,7 +329,7 @@ class RunningAnswers:
             await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
 
     async def _copy(self, shared: SharedStreams, answer: RunningAnswer) -> None:
-        """Copy the log of *answer* to *shared*, and do what that says, until the answer has ended."""
+        """Copy the log of *answer* to *shared*, and follow its reports, until the answer has ended."""
         now = asyncio.get_running_loop().time
         key, place, size, written, away = answer.asker.chat_key, 0, 0, now(), False
         while True:

@@ -22,14 +22,14 @@ from mintlify_async.runtime.dates import now
 
 VALID_SECONDS = 30 * 24 * 60 * 60.0  # of a token
 MIN_SECRET_CHARACTERS = 32  # secrets.token_urlsafe(32) gives 43; a password is shorter
-MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of ours; limits the work that a page can cause
-# Each use of a secret has a key of its own, so that nothing made for another use is accepted.
+MAX_TOKEN_CHARACTERS = 16_384  # longer than any token of the relay; limits the work that a web page can cause
+# Each use of a secret has its own key, so a token for another use is refused.
 _SEALING = b"mintlify-async relay thread v2"
 _NAMING = b"mintlify-async relay user v1"
 
 
 class SealError(Exception):
-    """A token is refused: it was changed, it expired, or it belongs to another user or site.
+    """A token is refused, because it was changed, it expired, or it belongs to another user or site.
 
     Attributes:
         reason: ``"changed"``, ``"expired"`` or ``"foreign"``.
@@ -44,8 +44,8 @@ class ThreadSeal:
     """Encrypts threads into tokens that one user can use for 30 days at one site, and gives users pseudonyms.
 
     Args:
-        secrets: Random strings of at least 32 characters, from your secret store. The first one encrypts, and
-            makes the pseudonyms; all of them decrypt, so that a new one can be put in front of the old.
+        secrets: Random strings of at least 32 characters, from your secret store. The first one encrypts and
+            makes the pseudonyms. All of them decrypt, so you can put a new one in front of the old.
 
     Raises:
         ConfigurationError: There is no secret, or a secret is too short.
@@ -72,7 +72,7 @@ class ThreadSeal:
     def pseudonym(self, user: str) -> str:
         """Return the pseudonym of *user* for the service: 43 characters, the same each time.
 
-        Another first secret makes another pseudonym: the service then takes each user for a new one.
+        Another first secret makes another pseudonym, so the service then sees each user as new.
         """
         naming = self._naming.copy()
         naming.update(user.encode("utf-8", "surrogatepass"))
@@ -106,7 +106,7 @@ class ThreadSeal:
 
 
 def _canonical(token: str) -> bool:
-    """Return whether *token* is exactly what was encoded: Base64 decoders skip stray characters."""
+    """Return whether *token* is exactly the encoded text, because Base64 decoders skip stray characters."""
     if len(token) > MAX_TOKEN_CHARACTERS or not token.isascii():
         return False
     try:
@@ -126,5 +126,5 @@ def _derived(secret: object, purpose: bytes) -> bytes:
 
 
 def _digest(user: str, site: str) -> str:
-    """Return the user's id and the site as a hash: its length does not depend on the app's ids."""
+    """Return the user's id and the site as a hash, whose length does not depend on the app's ids."""
     return hashlib.sha256(json.dumps([user, site]).encode("ascii")).hexdigest()

@@ -1,4 +1,4 @@
-"""Begins a relay's shutdown at a signal, beside the server's own handler."""
+"""Starts a relay's shutdown at a signal, in addition to the server's own handler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 @asynccontextmanager
 async def on_signal(drain: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[None]:
-    """Run *drain* when the process is told to end, beside the server's own handler; or at the block's end."""
+    """Run *drain* at the block's end or at a signal to exit. The server's handler still runs."""
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[None]] = []
 
@@ -30,9 +30,9 @@ async def on_signal(drain: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGene
 
 
 def _hook(number: int, begin: Callable[[], object]) -> Callable[[], object]:
-    """Call *begin* at the signal *number*, then the handler that is there; return what undoes it."""
+    """At the signal *number*, call *begin*, then the present handler. Return a function that undoes it."""
     earlier = signal.getsignal(number)
-    if not callable(earlier):  # no server handles it: the process ends at once, or never
+    if not callable(earlier):  # no server handles it, so the process ends immediately or never
         return lambda: None
 
     def handle(number: int, frame: Any) -> None:
