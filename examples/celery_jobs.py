@@ -1,4 +1,4 @@
-"""Agent jobs in Celery's synchronous tasks: one creates a job, one looks until it has ended.
+"""Agent jobs in Celery's synchronous tasks. One task creates a job, another looks until it has ended.
 
 pip install 'mintlify-async[redis]' 'celery[redis]'; set REDIS_URL and the agent's settings;
 celery -A celery_jobs worker, as often as you like; python celery_jobs.py NAME INSTRUCTION creates a job.
@@ -18,13 +18,13 @@ from mintlify_async import APIConnectionError, JobTimeoutError, MintlifySession,
 from mintlify_async.contrib.redis import RedisStore
 
 URL = os.environ["REDIS_URL"]
-LOOK = 25.0  # seconds that one task waits for a job; then it makes room for another
+LOOK = 25.0  # seconds that one task waits for a job before it makes room for another
 PAUSE = int(os.environ.get("PAUSE", "20"))  # seconds until the next look
 LOST_AFTER = int(os.environ.get("LOST_AFTER", "120"))  # longer than any task and any pause
 
 app = Celery("jobs", broker=URL, backend=URL)
 app.conf.update(
-    task_acks_late=True,  # a task counts as done at its end, so a dead worker's task is done again
+    task_acks_late=True,  # a task counts as done at its end, so a dead worker's task runs again
     task_reject_on_worker_lost=True,
     worker_prefetch_multiplier=1,
     broker_transport_options={"visibility_timeout": LOST_AFTER},
@@ -33,7 +33,7 @@ app.conf.update(
 
 @asynccontextmanager
 async def new_session() -> AsyncGenerator[MintlifySession]:
-    """One session per task: each task has an event loop of its own."""
+    """One session per task, because each task has its own event loop."""
     async with Redis.from_url(URL) as redis, MintlifySession(ledger=RedisStore(redis)) as session:
         yield session
 
@@ -50,7 +50,7 @@ async def ended(ref: str) -> dict[str, Any]:
 
 @app.task(bind=True, max_retries=None)
 def create(self: "Task[Any, Any]", name: str, instruction: str) -> None:
-    """Create a job, and hand its reference to :func:`look`; the name makes every repetition harmless."""
+    """Create a job, and hand its reference to :func:`look`. The name makes every repetition harmless."""
     try:
         ref = asyncio.run(created(name, instruction))
     except (APIConnectionError, RateLimitError) as error:  # no job exists
@@ -60,10 +60,10 @@ def create(self: "Task[Any, Any]", name: str, instruction: str) -> None:
 
 @app.task(bind=True, max_retries=None)
 def look(self: "Task[Any, Any]", name: str, ref: str) -> dict[str, Any]:
-    """Return the job's record when it has ended; come back later while it goes on."""
+    """Return the job's record when it has ended. While it runs, come back later."""
     try:
         return asyncio.run(ended(ref))
-    except JobTimeoutError as error:  # error.ref also holds what was seen of the job
+    except JobTimeoutError as error:  # error.ref also contains the last record of the job
         raise self.retry(args=(name, str(error.ref)), countdown=PAUSE) from error
     except (APIConnectionError, RateLimitError, ServerError) as error:
         raise self.retry(exc=error, countdown=PAUSE) from error

@@ -1,7 +1,7 @@
-"""A Discord bot that answers from your documentation: mentions in channels and threads, and direct messages.
+"""A Discord bot that answers mentions in channels and threads, and direct messages, from your documentation.
 
 pip install discord.py; set DISCORD_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
-MINTLIFY_SITE (such as https://docs.acme.com, so that links are whole); python discord_bot.py
+MINTLIFY_SITE (such as https://docs.acme.com, so that links are complete); python discord_bot.py
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_m
 
 
 class Bot(discord.Client):
-    """Answers questions; a channel, a thread or a direct chat is one conversation."""
+    """Answers questions. A channel, a thread or a direct chat is one conversation."""
 
     def __init__(self, session: MintlifySession) -> None:
         intents = discord.Intents(guilds=True, messages=True, message_content=True)
@@ -40,7 +40,7 @@ class Bot(discord.Client):
             self.answering[deleted.message_id].cancel()
 
     async def answer(self, message: discord.Message) -> None:
-        """Show the answer while it grows; a long one continues in the next message."""
+        """Show the answer while it grows. A long one continues in the next message."""
         where, question = f"discord-{message.channel.id}", re.sub(r"<@[!&]?\d+>", "", message.content)
         fp, store = f"discord-{message.author.id}", self.store
         chat = self.session.conversation(
@@ -61,7 +61,7 @@ class Bot(discord.Client):
             await message.reply("Sorry, I could not answer that. Please ask again in a moment.")
 
     async def close(self) -> None:
-        """Stop the answers under way, and disconnect."""
+        """Stop the running answers, and disconnect."""
         for task in self.answering.values():
             task.cancel()
         await super().close()
@@ -75,6 +75,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # exits like Ctrl-C
     with suppress(KeyboardInterrupt):
         asyncio.run(main())

@@ -1,10 +1,10 @@
-"""In CI, after each merge: an agent job updates the documentation for what the change did to the code.
+"""In CI, after each merge, an agent job updates the documentation for the change of the code.
 
-It looks at the newest commit: a merge commit, or a squashed change. A commit has one job. A re-run of the
+It reads the newest commit, a merge commit or a squashed change. A commit has one job. A re-run of the
 workflow creates no second job, because the ledger file in the cache has the commit. On GitHub:
 
     on: {push: {branches: [main]}}
-    concurrency: docs-drift             # one run at a time has the ledger file
+    concurrency: docs-drift             # one run at a time uses the ledger file
     jobs:
       docs:
         runs-on: ubuntu-latest
@@ -24,7 +24,7 @@ workflow creates no second job, because the ledger file in the cache has the com
 import subprocess
 import sys
 
-LONGEST = 60_000  # characters of the diff that the agent is shown
+LONGEST = 60_000  # characters of the diff that the agent gets
 PROMPT = """\
 The change below was merged. Update the documentation where it is no longer true, or where it says too little,
 and nothing else. If nothing has to be said, change no file.

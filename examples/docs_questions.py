@@ -1,9 +1,9 @@
-"""In CI: questions that the documentation must answer. It fails when an answer or its cited page is lost.
+"""Asks questions in CI that the documentation must answer. It fails if an answer or its cited page is lost.
 
 pip install mintlify-async pyyaml
 python docs_questions.py docs_questions.yaml
 
-The file has a list; `says` and `cites` are optional. Each question costs an answer's credits:
+The file has a list. `says` and `cites` are optional. Each question costs the credits of one answer:
 
     - ask: How do I log in?
       says: [password]                # words of the answer, in any case
@@ -21,7 +21,7 @@ from attrs import field, frozen, validators
 
 from mintlify_async import Answer, MintlifyError, MintlifySession
 
-AT_ONCE = 4  # answers under way
+AT_ONCE = 4  # running answers
 
 
 @frozen
@@ -32,7 +32,7 @@ class Expected:
 
 
 def read(path: Path) -> list[Expected]:
-    """Read the questions; what is misspelt, or is no list, is an error and does not count as answered."""
+    """Read the questions. A misspelt name, or a value that is no list, is an error, not an answer."""
     found = cast("list[dict[str, object]] | None", yaml.safe_load(path.read_text("utf-8")))
     if not found:
         raise SystemExit(f"{path} has no questions")
@@ -40,12 +40,12 @@ def read(path: Path) -> list[Expected]:
 
 
 def page(address: str) -> str:
-    """Return the path of a page: without the site, the section and the slash at its end."""
+    """Return the path of a page, without the site, the section and the slash at its end."""
     return urlsplit(address).path.rstrip("/") or "/"
 
 
 def lost(answer: Answer, expected: Expected) -> list[str]:
-    """Return what *answer* no longer has."""
+    """Return the expected words and pages that *answer* lacks."""
     if answer.aborted or not answer.text:
         return ["was ended early" if answer.aborted else "has no text"]
     cited = {page(source.url) for source in answer.sources if source.url}

@@ -22,7 +22,7 @@ log = logging.getLogger("uvicorn.error")
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
     async with MintlifySession(ledger=SQLiteStore("jobs.sqlite")) as app.state.session:
-        app.state.session.check()  # the app does not start without its settings; the error names all of them
+        app.state.session.check()  # the app does not start without its settings, and the error names them
         yield
 
 
@@ -40,7 +40,7 @@ Key = Annotated[str, Header(alias="Idempotency-Key")]
 @app.exception_handler(MintlifyError)
 async def refused(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, ConfigurationError) and error.field in ("messages", "prompt", "dedupe_key"):
-        return JSONResponse({"error": str(error)}, 422)  # the caller's words; all other fields are ours
+        return JSONResponse({"error": str(error)}, 422)  # from the caller's text, as other fields are ours
     if isinstance(error, NotFoundError) and error.operation == "get_job":
         return JSONResponse({"error": "no such job"}, 404)
     log.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
@@ -52,7 +52,7 @@ async def refused(request: Request, error: Exception) -> JSONResponse:
 
 async def opened(q: str, session: Session) -> AsyncIterator[Reply]:
     async with session.ask(q) as reply:  # a refusal is raised here, in time for a status
-        yield reply  # closed when the answer was sent, or its reader has left
+        yield reply  # closed when the answer is sent, or the client disconnects
 
 
 @app.get("/ask")

@@ -1,4 +1,4 @@
-"""One program that asks many customers' documentation, each with a domain, an address and a key of its own.
+"""One program that asks many customers' documentation, each with its own domain, site URL and key.
 
 Put each customer's key into CUSTOMER_KEY_<NAME>, such as CUSTOMER_KEY_ACME, and change the list below; then
 python many_customers.py How do I log in?
@@ -32,18 +32,18 @@ CUSTOMERS = [  # your database
 
 
 async def ask(session: MintlifySession, customer: Customer, question: str, user: str) -> Answer:
-    """Ask a customer's documentation; connections, retries and settings are shared by all customers."""
+    """Ask a customer's documentation. All customers share connections, retries and settings."""
     theirs = session.with_options(
-        assistant_key=os.environ.get(f"CUSTOMER_KEY_{customer.name.upper()}"),  # None: no key
+        assistant_key=os.environ.get(f"CUSTOMER_KEY_{customer.name.upper()}"),  # None means no key
         domain=customer.domain,
         site=customer.site,
-        fp=f"{customer.name}-{user}",  # two customers' users with the same number are not the same
+        fp=f"{customer.name}-{user}",  # users of two customers may have the same number
     )
     return await theirs.ask(question)
 
 
 async def report(session: MintlifySession, customer: Customer, question: str) -> bool:
-    """Print a customer's answer. What goes wrong for one does not concern the others."""
+    """Print a customer's answer. An error for one customer does not affect the others."""
     try:
         answer = await ask(session, customer, question, user="1")
     except MintlifyError:
@@ -61,6 +61,6 @@ async def main(question: str) -> int:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # exits like Ctrl-C
     with suppress(KeyboardInterrupt):
         sys.exit(asyncio.run(main(" ".join(sys.argv[1:]))))

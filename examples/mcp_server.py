@@ -1,8 +1,8 @@
-"""An MCP server with two tools: ask the documentation, and have an agent change it.
+"""An MCP server with two tools, one to ask the documentation, one to have an agent change it.
 
 pip install mintlify-async 'mcp>=2'
 In your agent's settings, the command of this stdio server is: python mcp_server.py (keys, project and domain
-in its environment). Each session of the agent starts a process of its own, so it has a thread of its own.
+in its environment). Each session of the agent starts its own process, so it has its own thread.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from mintlify_async import Conversation, JobTimeoutError, MintlifyError, MintlifySession, SQLiteStore
 
 LEDGER = Path(__file__).with_name("mcp-jobs.sqlite")
-WEEK = 7 * 86_400.0  # how long the same instruction means the same job
-PATIENCE = 40.0  # seconds; many clients give up a call after a minute
+WEEK = 7 * 86_400.0  # seconds in which the same instruction means the same job
+PATIENCE = 40.0  # seconds, because many clients give up a call after a minute
 
 
 @frozen
@@ -41,7 +41,7 @@ server = MCPServer[Docs]("documentation", lifespan=lifespan)
 
 class Answer(BaseModel):
     text: str
-    sources: dict[str, str]  # titles by address
+    sources: dict[str, str]  # titles by URL
 
 
 @server.tool()

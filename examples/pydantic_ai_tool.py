@@ -1,4 +1,4 @@
-"""A pydantic-ai agent with two tools: ask the documentation, and have an agent job change it.
+"""A pydantic-ai agent with two tools, one to ask the documentation, one to have an agent job change it.
 
 pip install mintlify-async 'pydantic-ai-slim[openai]'
 mintlify-async serve                  # prints `export` lines; or set your own keys, project and domain
@@ -19,12 +19,12 @@ from mintlify_async.errors import ConfigurationError
 
 @frozen
 class Request:
-    """What one run of the agent works on.
+    """The dependencies of one run of the agent.
 
     Args:
         id: The name of the request, which stays the same when a run is repeated.
         session: The session, shared by all runs.
-        chat: The conversation with the documentation, in a thread of its own.
+        chat: The conversation with the documentation, in its own thread.
     """
 
     id: str
@@ -50,7 +50,7 @@ async def change_docs(context: RunContext[Request], instruction: str) -> str:
     """Have an agent job change the documentation, in a pull request, once per request. It takes minutes."""
     deps = context.deps
     try:
-        # A run or a call that is repeated, by the framework, a queue or the model, gets the same job.
+        # If the framework, a queue or the model repeats a run or a call, it gets the same job.
         handle = await deps.session.create_job(instruction, dedupe_key=deps.id)
         job = await handle.wait(timeout=900, check=False)
     except JobTimeoutError as error:
@@ -59,7 +59,7 @@ async def change_docs(context: RunContext[Request], instruction: str) -> str:
         if error.field == "dedupe_key":
             return "nothing was done: this request has a job already, with another instruction"
         return f"nothing was done: {error}"
-    except MintlifyError as error:  # it may have been created: that is for a person to find out
+    except MintlifyError as error:  # the job may exist, and a person has to find out
         return f"failed, do not repeat it: {error}"
     return f"{job.status}: {job.pr_link or 'without a pull request'}"
 

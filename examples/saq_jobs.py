@@ -18,7 +18,7 @@ from saq.queue.redis import RedisQueue
 from mintlify_async import JobRef, MintlifySession, Quota
 from mintlify_async.contrib.redis import RedisStore
 
-BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a sign of life: the worker is dead
+BEAT = int(os.environ.get("HEARTBEAT", "30"))  # seconds without a heartbeat until a worker counts as dead
 
 
 class Queue(RedisQueue):
@@ -33,7 +33,7 @@ session = MintlifySession(ledger=RedisStore(redis), quota=quota)
 
 
 async def hand_over(ctx: Any = None) -> None:
-    """Enqueue the wait for each open job. SAQ ignores a key that it has; a lost wait is enqueued again."""
+    """Enqueue the wait for each open job. SAQ ignores a key that it has. A lost wait is enqueued again."""
     for entry in await redis.smembers("open-jobs"):
         ref = JobRef.parse(entry.decode() if isinstance(entry, bytes) else entry)
         await queue.enqueue("wait", ref=str(ref), key=f"wait:{ref.id}", timeout=0, heartbeat=BEAT, retries=99)
@@ -43,7 +43,7 @@ async def wait(ctx: Any, *, ref: str) -> None:
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(session.job(ref).wait(timeout=None, check=False))
         while not (await asyncio.wait([waiting], timeout=BEAT / 3))[0]:
-            await ctx["job"].update()  # a sign of life
+            await ctx["job"].update()  # a heartbeat
     done = waiting.result()
     await redis.hset("job-results", done.id, json.dumps(done.to_wire()))
     await redis.srem("open-jobs", ref)

@@ -1,6 +1,6 @@
-"""The reschedule style with SAQ: a task looks once and comes back later, so that none runs for long.
+"""The reschedule style with SAQ. A task looks once and comes back later, so that none runs for long.
 
-For queues that do not recover long tasks, and for waits of hours. The web handler is that of ``saq_jobs.py``,
+For queues that do not recover long tasks, and for waits of hours. The web handler is from ``saq_jobs.py``,
 but with this ``hand_over``. Set REDIS_URL and the agent's settings; saq saq_looks.settings
 """
 
@@ -21,13 +21,13 @@ PAUSE = int(os.environ.get("PAUSE", "20"))  # seconds between two looks
 
 
 async def hand_over(ref: str, looks: int = 0) -> None:
-    """Remember the next look, and enqueue it."""
+    """Store the next look, and enqueue it."""
     await redis.hset("open-looks", JobRef.parse(ref).id, f"{looks} {ref}")
     await enqueue_look(ref, looks)
 
 
 async def enqueue_look(ref: str, looks: int) -> None:
-    """Enqueue a look, once: its number is in the key, and SAQ ignores a key that it already has."""
+    """Enqueue a look once. Its number is in the key, and SAQ ignores a key that it already has."""
     later = int(time.time()) + PAUSE if looks else 0
     key = f"look:{JobRef.parse(ref).id}:{looks}"
     await queue.enqueue("look", ref=ref, looks=looks, key=key, scheduled=later, timeout=PAUSE, retries=10_000)
@@ -44,7 +44,7 @@ async def look(ctx: Any, *, ref: str, looks: int) -> None:
 
 
 async def look_again(ctx: Any) -> None:
-    """Enqueue what SAQ has lost: a worker that is killed while it sweeps takes that task with it."""
+    """Enqueue lost tasks. If a worker is killed while it sweeps, SAQ loses that task."""
     for entry in await redis.hvals("open-looks"):
         looks, ref = (entry.decode() if isinstance(entry, bytes) else entry).split()
         await enqueue_look(ref, int(looks))

@@ -1,4 +1,4 @@
-"""A Slack bot that answers from your documentation: mentions, direct messages, one channel if you like.
+"""A Slack bot that answers mentions, direct messages and, if you like, one channel from your documentation.
 
 pip install slack-bolt; set SLACK_BOT_TOKEN, SLACK_APP_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN,
 MINTLIFY_SITE and, for a channel whose every message is a question, SLACK_CHANNEL; python slack_bot.py
@@ -26,7 +26,7 @@ from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_m
 app = AsyncApp(token=os.environ["SLACK_BOT_TOKEN"])
 app.client.retry_handlers.append(AsyncRateLimitErrorRetryHandler(max_retry_count=3))
 session, store = MintlifySession(), SQLiteStore("slack.sqlite")
-ENDED = "message_not_in_streaming_state"  # Slack ends a streamed message by itself after about five minutes
+ENDED = "message_not_in_streaming_state"  # Slack ends a streamed message after about five minutes
 answering: dict[str, asyncio.Task[None]] = {}  # by the question's time stamp
 
 
@@ -47,7 +47,7 @@ async def on_event(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStr
 
 
 async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStream) -> None:
-    """Answer in the question's thread; all people in it share one conversation."""
+    """Answer in the question's thread. All people in it share one conversation."""
     thread, question = event.get("thread_ts", event["ts"]), unescape(re.sub(r"<@\w+>", "", event["text"]))
     fp, owner, where = f"slack-{event['user']}", f"slack-{event.get('team')}", f"{event['channel']}-{thread}"
     chat = session.conversation(fp=fp, owner=owner, id=where, store=store, busy="queue", max_messages=20)
@@ -63,7 +63,7 @@ async def answer(event: dict[str, Any], say: AsyncSay, say_stream: AsyncSayStrea
                 except SlackApiError as error:
                     if error.response["error"] != ENDED:
                         raise
-                    stream = await say_stream(buffer_size=1)  # the rest goes into a new message
+                    stream = await say_stream(buffer_size=1)  # a new message gets the remaining text
                     await stream.append(markdown_text=edit.delta)
     except MintlifyError:
         logging.exception("no answer in %s", where)
@@ -91,6 +91,6 @@ async def main() -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # exits like Ctrl-C
     with suppress(KeyboardInterrupt):
         asyncio.run(main())

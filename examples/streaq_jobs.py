@@ -26,8 +26,8 @@ async def new_session() -> AsyncGenerator[MintlifySession]:
             yield session
 
 
-# The workers: the lifespan makes one session for each. After idle_timeout, another worker gets the
-# tasks of a dead one; that counts as a try, so max_tries is off.
+# The workers. The lifespan makes one session for each. After idle_timeout, another worker gets the
+# tasks of a dead one. This counts as a try, so max_tries is off.
 
 worker: Worker[MintlifySession] = Worker(
     redis_url=os.environ["REDIS_URL"],
@@ -43,7 +43,7 @@ async def wait_for_job(ref: str) -> dict[str, Any]:
     return done.to_wire()
 
 
-# The web side: create, hand over. Repeating the request is safe at every point.
+# The web side creates and hands over. Repeating the request is safe at every point.
 
 
 @asynccontextmanager

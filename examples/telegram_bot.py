@@ -1,7 +1,7 @@
-"""A Telegram bot that answers from your documentation, and remembers each chat.
+"""A Telegram bot that answers from your documentation, and continues each chat.
 
 pip install aiogram markdown-it-py; set TELEGRAM_TOKEN, MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and
-MINTLIFY_SITE (such as https://docs.acme.com, so that links are whole); python telegram_bot.py
+MINTLIFY_SITE (such as https://docs.acme.com, so that links are complete); python telegram_bot.py
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from mintlify_async import MintlifyError, MintlifySession, SQLiteStore, extras_m
 dispatcher = Dispatcher()
 answering: set[asyncio.Task[Any]] = set()
 RULES = ["autolink", "backticks", "emphasis", "escape", "fence", "heading", "link", "strikethrough"]
-MARKDOWN = MarkdownIt("zero").enable(RULES)  # what Telegram can show; lists and tables stay as they are
+MARKDOWN = MarkdownIt("zero").enable(RULES)  # Telegram can show these, but no lists and tables
 
 
 def telegram_html(markdown: str) -> str:
-    """Return *markdown* in Telegram's HTML, valid and never empty, however the text was cut."""
+    """Return *markdown* in Telegram's HTML. It is valid and never empty, even if the text was cut."""
     html = re.sub(r"<(/?)h\d>", r"<\1b>", MARKDOWN.render(markdown))
     html = html.replace("<p>", "").replace("</p>", "\n").strip()
     return html if re.sub("<[^>]+>", "", html).strip() else escape(markdown)
 
 
-# Commands, /start among them, and anonymous senders get no answer: each answer costs.
+# Commands such as /start and anonymous senders get no answer, because each answer costs money.
 @dispatcher.message(F.text.regexp("[^/]"), F.from_user.is_bot.is_(False), F.sender_chat.is_(None))
 async def answer(message: Message, session: MintlifySession, store: SQLiteStore) -> None:
-    """Show the answer while it grows; a long one continues in the next message."""
+    """Show the answer while it grows. A long one continues in the next message."""
     if not ((user := message.from_user) and (task := asyncio.current_task())):
         return
     answering.add(task)
@@ -62,7 +62,7 @@ async def answer(message: Message, session: MintlifySession, store: SQLiteStore)
 
 @dispatcher.shutdown()
 async def stop() -> None:
-    """Stop the answers under way, here and at the service."""
+    """Stop the running answers, here and at the service."""
     for task in answering:
         task.cancel()
     await asyncio.gather(*answering, return_exceptions=True)

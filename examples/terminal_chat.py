@@ -1,7 +1,7 @@
-"""A chat with your documentation in the terminal, kept under a name. Ctrl-C stops an answer, Ctrl-D ends.
+"""A chat with your documentation in the terminal, kept under a name. Ctrl-C stops an answer, Ctrl-D exits.
 
 Set MINTLIFY_ASSISTANT_API_KEY, MINTLIFY_DOMAIN and MINTLIFY_SITE (such as https://docs.acme.com, so that
-links are whole); python terminal_chat.py NAME
+links are complete); python terminal_chat.py NAME
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def answer(chat: Conversation, question: str) -> None:
 
 
 def read_question() -> str | None:
-    """Return the next question; None at the end. Outside the event loop, so that line editing works."""
+    """Return the next question, or None at the end. Outside the event loop, so that line editing works."""
     try:
         return input("> ").strip()
     except KeyboardInterrupt:
@@ -63,7 +63,7 @@ def talk(runner: asyncio.Runner, chat: Conversation) -> None:
 def main(name: str) -> None:
     logging.basicConfig(filename="terminal_chat.log", level=logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with suppress(ImportError):  # Python may be built without it
+    with suppress(ImportError):  # Python may be built without readline
         importlib.import_module("readline")  # makes input() edit lines
     store = SQLiteStore("terminal_chat.sqlite")
     with asyncio.Runner() as runner:

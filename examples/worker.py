@@ -1,10 +1,10 @@
-"""A worker that creates agent jobs and waits for them; it may be stopped and started again at any time.
+"""A worker that creates agent jobs and waits for them. It may be stopped and started again at any time.
 
 mintlify-async serve                  # prints `export` lines; or set your own key and project
 python worker.py TASKS                # each line of the file TASKS is: NAME: INSTRUCTION
 
-SIGTERM and Ctrl-C end it as soon as no request is on its way, with the references of the jobs that go on.
-The next start creates none of them again: the ledger knows each name's job, and the worker waits for it.
+SIGTERM and Ctrl-C stop it as soon as no request is on its way. It prints the references of running jobs.
+The next start creates none of them again. The ledger has each name's job, and the worker waits for it.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from mintlify_async import (
     Timeouts,
 )
 
-AT_ONCE = 20  # jobs under way
+AT_ONCE = 20  # running jobs
 
 log = logging.getLogger("worker")
 
@@ -37,7 +37,7 @@ class Worker:
         self.paid = True  # until the credits are used up
 
     def end(self) -> None:
-        """Create no further job, and stop waiting. A creation on its way is finished: it costs money."""
+        """Create no more jobs, and stop waiting. A creation on its way is finished, as it costs money."""
         self.ending = True
         for wait in self.waits:
             wait.cancel()
@@ -85,7 +85,7 @@ def tasks_in(path: Path) -> dict[str, str]:
 
 async def main(path: Path) -> None:
     ledger = SQLiteStore(path.with_suffix(".sqlite"))
-    limits = Timeouts(request=20)  # less than the time that is left to a process after SIGTERM
+    limits = Timeouts(request=20)  # less than the time that a process has after SIGTERM
     async with MintlifySession(ledger=ledger, timeouts=limits, poll=PollPolicy(per_second=20)) as session:
         session.check("agent")
         worker = Worker(session)

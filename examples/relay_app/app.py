@@ -1,4 +1,4 @@
-"""Serves the page and answers its questions; README.md says how to run it. Every secret stays here."""
+"""Serves the page and answers its questions. README.md says how to run it. Every secret stays here."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from mintlify_async.contrib.relay import Relay
 
 PAGE = Path(__file__).parent / "page" / "dist"
 COOKIE, YEAR = "browser", 365 * 24 * 3600
-QUESTIONS, MINUTE = 20, 60.0  # one network address may ask so many questions a minute
-# Nothing but the page's own files may run in it, and no other page may frame it. Pictures of an answer come
-# from the documentation alone: the address of any other could carry away what the reader asked.
+QUESTIONS, MINUTE = 20, 60.0  # one IP address may ask so many questions a minute
+# Only the page's own files may run in it, and no other page may frame it. Pictures of an answer come only
+# from the documentation, because the URL of another picture could carry away the user's question.
 POLICY = (
     "default-src 'self'; img-src 'self' data: {site}; "
     "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"
@@ -37,7 +37,7 @@ log = logging.getLogger("uvicorn.error")
 
 
 class Feedback(BaseModel):
-    """A reader's verdict on an answer, as the page sends it: anybody can, so compare the ids with yours."""
+    """A user's verdict on an answer. Anybody can send one, so compare its ids with yours."""
 
     chatId: str | None = Field(None, max_length=200)  # noqa: N815 - the page's name
     messageId: str = Field(min_length=1, max_length=200)  # noqa: N815
@@ -50,7 +50,7 @@ def store_feedback(user: str, feedback: Feedback) -> None:
 
 
 def per_address(most: int, seconds: float) -> Callable[[str, Request], Awaitable[float | None]]:
-    """Return a ``rate=`` that counts questions by network address, in the memory of this process."""
+    """Return a ``rate=`` that counts questions by IP address, in the memory of this process."""
     asked: dict[str, list[float]] = {}
 
     async def rate(user: str, request: Request) -> float | None:
@@ -83,7 +83,7 @@ def create_app(
     if not (page / "index.html").exists():
         raise SystemExit(f"{page} is missing: npm --prefix page install && npm --prefix page run build")
     session = session or MintlifySession()
-    session.check("assistant")  # the app does not start without its key and domain; nothing is sent
+    session.check("assistant")  # the app does not start without its key and domain
     index = (page / "index.html").read_text("utf-8")
     index = index.replace('name="docs-site" content=""', f'name="docs-site" content="{html.escape(site)}"')
     address = urlsplit(site)
@@ -91,7 +91,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        async with session, relay.drain_on_signal(20):  # seconds for answers that run at a deployment
+        async with session, relay.drain_on_signal(20):  # seconds for the running answers at a deployment
             yield
 
     def signed(browser: str) -> str:
@@ -99,7 +99,7 @@ def create_app(
         return f"{browser}.{mark}"
 
     def user(request: Request) -> str:
-        """Return who asks. Here every browser is a user; an app with accounts returns the account's id."""
+        """Return the user's id. Here every browser is a user. With accounts, return the account's id."""
         cookie = request.cookies.get(COOKIE, "")
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
@@ -111,7 +111,7 @@ def create_app(
 
     @app.post("/api/chat/feedback", status_code=204)
     def rate(request: Request, feedback: Feedback) -> None:
-        """Take a reader's verdict on an answer."""
+        """Take a user's verdict on an answer."""
         if not (reader := user(request)):
             raise HTTPException(401, "Please sign in first.")
         store_feedback(reader, feedback)

@@ -2,11 +2,11 @@
 
 Two things changed in aiohttp 3.14: ``ClientResponse`` needs a ``stream_writer``,
 and a body over the reader's limit pauses a parser, which a made-up response does
-not have. The bridge supplies both, without a change to what a test sees; on an
+not have. The bridge supplies both, and tests see no difference. On an
 older aiohttp it only does the second.
 
 aioresponses replaces ``ClientSession._request``. Use it for the shape of requests
-and answers; tests of timing, of the wire and of cancellation need the local service.
+and responses. Tests of timing, of the wire and of cancellation need the local service.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEEDS_STREAM_WRITER = "stream_writer" in inspect.signature(ClientResponse.__init
 
 
 class BridgedResponse(ClientResponse):
-    """A response whose request was "already sent", in the way that the installed aiohttp wants it told."""
+    """A response whose request was "already sent", in the form of the installed aiohttp."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if NEEDS_STREAM_WRITER:
@@ -50,7 +50,7 @@ def _build_response(self: Any, *args: Any, **kwargs: Any) -> ClientResponse:
 
 @pytest.fixture(scope="session", autouse=True)
 def aioresponses_bridge() -> Any:
-    """Mend aioresponses for the whole run; tests that do not use it see no difference."""
+    """Fix aioresponses for the complete run. Tests that do not use it see no difference."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aioresponses.core, "stream_reader_factory", _stream_reader)
         patch.setattr(aioresponses.core.RequestMatch, "_build_response", _build_response)

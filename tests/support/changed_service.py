@@ -1,4 +1,4 @@
-"""A service that differs from the local one in one thing: a server in front of it changes what passes."""
+"""A server in front of the local service that changes requests or responses in one thing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOP = {"connection", "content-length", "transfer-encoding", "host", "date", "ser
 
 @define
 class Wire:
-    """A request, or an answer, on its way."""
+    """A request, or a response, on its way."""
 
     path: str
     headers: dict[str, str]
@@ -41,7 +41,7 @@ async def changed(
     request: ChangeRequest = lambda request: request,
     answer: ChangeAnswer = lambda request, answer: answer,
 ) -> AsyncIterator[str]:
-    """Yield the address of a service that answers as *service*, but for the changes."""
+    """Yield the URL of a service that answers like *service*, except for the changes."""
 
     async def handle(http: web.BaseRequest) -> web.Response:
         headers = {name.lower(): value for name, value in http.headers.items() if name.lower() not in HOP}

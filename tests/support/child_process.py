@@ -1,4 +1,4 @@
-"""The command line and programs of users in processes of their own: the environment in which they run."""
+"""The environment of the command line and of users' programs in their own processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def child_environment(service: LocalService | None = None, **changes: str | None) -> dict[str, str]:
-    """Return what ``serve`` tells its user to export, and no other setting of ours.
+    """Return the variables that ``serve`` prints for export, and no other setting of ours.
 
-    Warnings are errors in the child, too.
+    Warnings are also errors in the child.
 
     Args:
-        service: Whose settings; None for none.
-        changes: Further variables; None leaves one out.
+        service: The service of the settings. None means none.
+        changes: Additional variables. None leaves one out.
     """
     ours = ("MINTLIFY_", "PYTEST_")
     env: dict[str, str | None] = {

@@ -15,7 +15,7 @@ from tests.support.child_process import child_environment
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
     out: str

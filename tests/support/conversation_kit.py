@@ -1,4 +1,4 @@
-"""What the tests of conversations share: answers to script, and what the service was sent."""
+"""Shared by the tests of conversations, for scripted answers and the service's requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def body(service, index: int = -1) -> dict:
 
 
 def sent(service, index: int = -1) -> list[tuple[str, str]]:
-    """Return role and text of the messages that a request carried."""
+    """Return role and text of the messages in a request."""
     return [
         (message["role"], "".join(part.get("text", "") for part in message["parts"]))
         for message in body(service, index)["messages"]

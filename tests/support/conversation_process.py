@@ -1,4 +1,4 @@
-"""Another process that goes on with a stored conversation: asks one question, prints what came as JSON."""
+"""Another process that continues a stored conversation with one question and prints the result as JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mintlify_async import MintlifySession, SQLiteStore, StoreConflictError
 
 
 async def main(path: str, id: str, owner: str, question: str) -> None:
-    """Say what was loaded, wait for a line, ask, say what was answered."""
+    """Print the loaded turns, wait for a line, ask, print the answer."""
     async with MintlifySession() as session:
         chat = session.conversation(fp=owner, store=SQLiteStore(path), id=id)
         await chat.load()

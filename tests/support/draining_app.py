@@ -1,6 +1,6 @@
-"""An app with the relay whose service is silent in mid-answer; servers run it in a process of their own.
+"""An app with the relay whose service is silent in mid-answer. Servers run it in their own process.
 
-DRAIN says how many seconds running answers get when the process is told to end.
+DRAIN is the number of seconds for running answers when the process gets a signal to stop.
 """
 
 from __future__ import annotations

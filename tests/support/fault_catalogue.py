@@ -104,12 +104,12 @@ async def call(session, operation):
 
 
 def script(service, operation, **answer):
-    """Queue *answer* for *operation*, for as long as it is asked."""
+    """Queue *answer* for every request of *operation*."""
     return getattr(service.script, operation)(times=None, **answer)
 
 
 async def failure(session, service, operation):
-    """Return the error of *operation* and how often it was sent."""
+    """Return the error of *operation* and the number of its requests."""
     before = sum(request.operation == operation for request in service.requests)
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the caller looks at its type
         await call(session, operation)

@@ -1,4 +1,4 @@
-"""A scripted agent API in place of a session's: it plays statuses, and records when it was polled."""
+"""A scripted agent API in place of a session's. It plays statuses, and records the times of polls."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def answered_with(status: str, headers: dict[str, str]) -> Job:
 
 
 def at_times(*steps: tuple[float, Seen]) -> Script:
-    """Show each thing from its time on; the first from the beginning."""
+    """Show each thing from its time on, and the first from the start."""
 
     def show(now: float) -> Seen:
         current = steps[0][1]
@@ -69,7 +69,7 @@ def at_times(*steps: tuple[float, Seen]) -> Script:
 
 
 def in_turn(*seen: Seen) -> Script:
-    """Show one thing per poll, then the last one for good."""
+    """Show one thing per poll, then always the last one."""
     left = list(seen)
 
     def show(now: float) -> Seen:
@@ -79,9 +79,9 @@ def in_turn(*seen: Seen) -> Script:
 
 
 class FakeAgent:
-    """The agent API for handles; ``scripts`` says what a poll of each job shows.
+    """The agent API for handles. ``scripts`` has the results of each job's polls.
 
-    Its times count from 0 at the first use. ``date`` gives the ``Date`` of a poll's answer, or None.
+    Its times count from 0 at the first use. ``date`` gives the ``Date`` of a poll's response, or None.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class FakeAgent:
         return created_handle(self, "docs", record("active"))
 
     def elsewhere(self, named: JobRef | str = "job_1") -> JobHandle:
-        """Return a handle in another process, which knows only what *named* says."""
+        """Return a handle in another process, which has only the text of *named*."""
         self.states = JobStates()
         return self.job(named)
 
@@ -190,7 +190,7 @@ class FakeAgent:
 
 
 def tasks_left() -> list[asyncio.Task[Any]]:
-    """Return the tasks besides the one that asks."""
+    """Return the tasks other than the current one."""
     return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 

@@ -1,7 +1,7 @@
 """A worker that creates one job with a key and sends one keyed follow-up. Run by test_killed_workers.
 
-``python keyed_worker.py LEDGER KEY``: LEDGER is the path of a file, or the URL of a Redis. The service's
-address and keys come from the environment.
+In ``python keyed_worker.py LEDGER KEY``, LEDGER is the path of a file, or the URL of a Redis. The service's
+URL and keys come from the environment.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mintlify_async import MintlifyError, MintlifySession, OutcomeUnknownError, 
 from mintlify_async.jobs import claims
 from mintlify_async.storage.store import Store
 
-LIMIT = 2.0  # seconds: how long a call lasts
-claims.SENDING_SECONDS = 3.0  # seconds longer: nobody retries a recording here for a minute
+LIMIT = 2.0  # seconds per call
+claims.SENDING_SECONDS = 3.0  # seconds longer, because no recording is retried here for a minute
 
 
 @asynccontextmanager
@@ -34,7 +34,7 @@ async def opened(ledger: str) -> AsyncIterator[Store]:
 
 
 async def main(ledger: str, key: str) -> None:
-    """Say ``ready`` and wait for a line, so that all workers of a round begin together."""
+    """Print ``ready`` and wait for a line, so that all workers of a round start together."""
     async with opened(ledger) as store, MintlifySession(ledger=store) as session:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)

@@ -1,4 +1,4 @@
-"""Fails a test that leaves something open: a task, a descriptor, an aiohttp session, connector or connection.
+"""Fails a test that leaves a task, a descriptor, an aiohttp session, connector or connection open.
 
 A test that leaves something on purpose says so, with its reason:
 ``@pytest.mark.leaves_open("what and why")``.
@@ -28,7 +28,7 @@ _live: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def open_descriptors() -> set[str]:
-    """Return what ``/proc/self/fd`` shows, as ``number target``; devices and deleted files left out."""
+    """Return the entries of ``/proc/self/fd`` as ``number target``, without devices and deleted files."""
     seen = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
@@ -41,7 +41,7 @@ def open_descriptors() -> set[str]:
 
 
 def _settle(before: set[str]) -> set[str]:
-    """Return the descriptors that stay open; give peers in other threads a moment to close theirs."""
+    """Return the descriptors that stay open. Peers in other threads get a moment to close theirs."""
     left = open_descriptors() - before - _shared
     if not left:
         return left
@@ -54,12 +54,12 @@ def _settle(before: set[str]) -> set[str]:
 
 
 def _is_open(thing: Any) -> bool:
-    """Return whether *thing* would warn when the collector finds it, be it in a later test."""
+    """Return whether *thing* would warn when the collector finds it, even in a later test."""
     return thing._protocol is not None if isinstance(thing, Connection) else not thing.closed
 
 
 def _watch(cls: type) -> None:
-    """Remember each new object of *cls*, so that one left open is found without the collector."""
+    """Store each new object of *cls*, so that an open one is found without the collector."""
     original = cls.__init__
 
     @functools.wraps(original)
@@ -100,7 +100,7 @@ async def no_task_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: Any) -> Iterator[Any]:
-    """What a module's or the session's fixture opens is no leak of one test."""
+    """The resources of a module's or the session's fixture are no leak of one test."""
     if fixturedef.scope == "function":
         return (yield)
     before = open_descriptors()

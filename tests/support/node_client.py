@@ -1,4 +1,4 @@
-"""Questions in; what the published JavaScript client makes of a service's answers out."""
+"""Gives questions to the published JavaScript client, and returns its history."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUIET = ("--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error")
 
 @functools.cache
 def installed() -> Path:
-    """Return a folder with the script and its packages; made once, kept over runs, no lock file anywhere."""
+    """Return a folder with the script and its packages. It is made once and kept, without a lock file."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.skip("node and npm are not installed")
@@ -36,7 +36,7 @@ def installed() -> Path:
 
 
 def _install(npm: str, sources: tuple[str, ...], folder: Path) -> None:
-    """Install in a folder aside, and put it into place when it is whole."""
+    """Install in a temporary folder, and move it into place when it is complete."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as aside:
         work = Path(aside) / "js"
@@ -58,7 +58,7 @@ def _install(npm: str, sources: tuple[str, ...], folder: Path) -> None:
 
 
 async def chat(base_url: str, domain: str, assistant_key: str, *questions: str) -> dict[str, Any]:
-    """Ask *questions* one after the other; return the client's whole history, and the thread."""
+    """Ask *questions* one after the other. Return the client's complete history, and the thread."""
     settings = {
         "BASE_URL": base_url,
         "DOMAIN": domain,

@@ -1,4 +1,4 @@
-"""An observer for tests: it keeps what it is told."""
+"""An observer for tests that keeps all its calls."""
 
 from __future__ import annotations
 

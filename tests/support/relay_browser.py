@@ -33,11 +33,11 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 INSTALL_SECONDS = 240
-AXE = "4.14.1"  # axe-core, which finds what people with disabilities would stumble over
+AXE = "4.14.1"  # axe-core, which finds obstacles for people with disabilities
 
 
 def chromium() -> str:
-    """Return where the browser is; skip without one."""
+    """Return the path of the browser. Skip without one."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         path = shutil.which(name)
         if path is not None:
@@ -47,7 +47,7 @@ def chromium() -> str:
 
 @functools.cache
 def installed(release: str) -> Path:
-    """Return a folder with the packages of *release*; made once, kept over runs."""
+    """Return a folder with the packages of *release*. It is made once and kept over runs."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         pytest.skip("node and npm are not installed")
@@ -103,7 +103,7 @@ def _digest(content: bytes) -> str:
 
 
 def _made(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Make *folder* aside, unless it is there, and put it into place when it is whole."""
+    """If *folder* is missing, make it under another name, and move it into place when it is complete."""
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 @asynccontextmanager
 async def browser() -> AsyncIterator[Any]:
-    """Start a browser; yield Playwright's object for it."""
+    """Start a browser. Yield Playwright's object for it."""
     api = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     path = chromium()
     async with api.async_playwright() as playwright:
@@ -143,7 +143,7 @@ async def browser() -> AsyncIterator[Any]:
 
 
 class Traffic:
-    """An ASGI app around another that remembers every byte between the page and the app."""
+    """An ASGI app around another that records every byte between the page and the app."""
 
     def __init__(self, app: Any) -> None:
         self.app = app

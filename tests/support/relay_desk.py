@@ -66,7 +66,7 @@ class Desk:
         return Page(self.page.http, self.page.address, user)
 
     async def all_closed(self) -> None:
-        """Return when nothing is being answered any more, on either side."""
+        """Return when no answer runs any more, on either side."""
         await until(lambda: not self.service.answering and not self.relay.streaming)
         await until(
             lambda: not any("RunningAnswers._copy" in str(task.get_coro()) for task in asyncio.all_tasks())
@@ -77,7 +77,7 @@ class Desk:
 async def desk(
     *, session: dict[str, Any] | None = None, service: dict[str, Any] | None = None, **settings: Any
 ) -> AsyncIterator[Desk]:
-    """Put everything up, and check at the end that the page never saw a secret."""
+    """Start everything, and check at the end that the page never got a secret."""
     settings = {"secrets": [SECRET], "user": x_user, **settings}
     async with LocalService(**(service or {})) as local, local.session(**(session or {})) as asking:
         relay = Relay(asking, **settings)

@@ -1,4 +1,4 @@
-"""What the relay's tests share: an app on loopback, a page without a browser, the events of an answer."""
+"""Shared by the relay's tests. Has an app on loopback, a page without a browser, the events of an answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 @asynccontextmanager
 async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
-    """Serve *app* by uvicorn, on this loop and a free port; yield its address."""
+    """Serve *app* by uvicorn, on this loop and a free port. Yield its URL."""
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
@@ -51,7 +51,7 @@ async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
     server = uvicorn.Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
-    await server.startup(sockets=[sock])  # what serve() does, without its signals and its ticking
+    await server.startup(sockets=[sock])  # like serve(), without its signals and its ticking
     assert server.started
     try:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -60,7 +60,7 @@ async def serving(app: Any, **settings: Any) -> AsyncIterator[str]:
 
 
 async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:
-    """Wait until *true* returns something true; fail after half a minute."""
+    """Wait until *true* returns something true. Fail after half a minute."""
     for _ in range(turns):
         if true():
             return
@@ -69,24 +69,24 @@ async def until(true: Callable[[], Any], *, turns: int = 3000) -> None:
 
 
 def pseudonym(user: str) -> str:
-    """Return what the service is told of *user*."""
+    """Return the service's pseudonym of *user*."""
     return ThreadSeal([SECRET]).pseudonym(user)
 
 
 def user_message(text: str, id: str = "u1", **fields: Any) -> dict[str, Any]:
-    """Return a message as ``useChat`` makes it."""
+    """Return a message in the form of ``useChat``."""
     return {"parts": [{"type": "text", "text": text}], "id": id, "role": "user", **fields}
 
 
 def events(body: bytes) -> list[dict[str, Any]]:
-    """Return the events of a relayed answer; it must end with ``[DONE]``."""
+    """Return the events of a relayed answer, which must end with ``[DONE]``."""
     datas = [line[6:] for line in body.decode("ascii").split("\n") if line.startswith("data: ")]
     assert datas[-1] == "[DONE]"
     return [json.loads(data) for data in datas[:-1]]
 
 
 def thread_token(body: bytes) -> str:
-    """Return the sealed thread that the answer's last metadata carries."""
+    """Return the sealed thread in the answer's last metadata."""
     tokens = [
         event["messageMetadata"]["threadId"]
         for event in events(body)
@@ -96,15 +96,15 @@ def thread_token(body: bytes) -> str:
 
 
 class Page:
-    """What ``useChat`` does, without a browser: it posts the whole history and folds nothing."""
+    """Works like ``useChat`` without a browser. It posts the complete history and folds nothing."""
 
     def __init__(self, http: aiohttp.ClientSession, address: str, user: str = "ada") -> None:
         """Talk to the app at *address* as *user*."""
         self.http, self.address, self.user = http, address, user
-        self.seen = b""  # all that ever came or went
+        self.seen = b""  # all received and sent bytes
 
     def request(self, body: Any = ..., **settings: Any) -> Any:
-        """Return the request, to be entered: a question, or exactly *body*."""
+        """Return the request with a question, or with exactly *body*, as a context manager."""
         if body is ...:
             body = {
                 "id": "chat-1",
@@ -117,7 +117,7 @@ class Page:
         return self.http.post(f"{self.address}/api/chat", data=io.BytesIO(data), headers=headers, **settings)
 
     async def post(self, body: Any = ..., **settings: Any) -> tuple[int, bytes, Any]:
-        """Return the status, the whole body and the headers of the answer."""
+        """Return the status, the complete body and the headers of the response."""
         async with self.request(body, **settings) as response:
             content = await response.read()
             self.seen += content + repr(dict(response.headers)).encode()
@@ -137,14 +137,14 @@ class Page:
         return self.http.request(method, url, headers={"x-user": self.user}, **settings)
 
     async def resume(self, **settings: Any) -> tuple[int, bytes]:
-        """Return the status and the whole body of the chat's answer."""
+        """Return the status and the complete body of the chat's answer."""
         async with self.stream(**settings) as response:
             content = await response.read()
             self.seen += content + repr(dict(response.headers)).encode()
             return response.status, content
 
     async def stop(self, **settings: Any) -> int:
-        """Stop the chat's answer; return the status."""
+        """Stop the chat's answer. Return the status."""
         async with self.stream("DELETE", **settings) as response:
             return response.status
 
@@ -164,7 +164,7 @@ async def answered(relay: Relay, request: Request) -> Response:
 def request_of(
     body: Any, *, user: str = "ada", client: str = "203.0.113.7", receive: Any = None, **headers: str
 ) -> Request:
-    """Return a page's request without a connection: its *body* has arrived, or comes from *receive*."""
+    """Return a page's request without a connection. Its *body* has arrived, or comes from *receive*."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     pieces = iter([{"type": "http.request", "body": data, "more_body": False}])
 

@@ -27,7 +27,7 @@ HEAD = [
     {"type": "text-delta", "id": "0", "delta": "Hello "},
 ]
 SITE = "https://docs.example"
-# What the page shows and what a screen reader is told, in the order of their changes.
+# The page's texts and the screen reader's texts, in the order of their changes.
 WATCH = """
 window.texts = [];
 window.spoken = [];
@@ -62,7 +62,7 @@ class Shop:
         await self.page.get_by_text(text, exact=True).first.wait_for(timeout=15_000)
 
     async def drafts(self, text: str) -> None:
-        """Wait until the box for a question holds *text*."""
+        """Wait until the box for a question contains *text*."""
         await expect(self.page.get_by_label("Your question")).to_have_value(text, timeout=15_000)
 
     async def answers(self) -> list[str]:
@@ -76,10 +76,10 @@ class Shop:
         return await self.page.get_by_role("alert").locator("span").inner_text()
 
     async def look(self, state: str) -> None:
-        """Check the page in light and dark, on a phone and wide; SCREENSHOTS=folder keeps pictures."""
+        """Check the page in light and dark, on a phone and wide. SCREENSHOTS=folder keeps pictures."""
         for scheme in ("light", "dark"):
             await self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            await self.page.evaluate(axe(self.release))  # not added as a script: the page allows its own only
+            await self.page.evaluate(axe(self.release))  # no script tag, as the page allows only its own
             found = await self.page.evaluate(AXE)
             assert found == [], f"{state}, {scheme}"
             for width in (390, 1280):
@@ -101,9 +101,9 @@ AXE = """async () => {
 
 @asynccontextmanager
 async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
-    """Put everything up, and check at the end that the page's traffic held no secret and no script failed."""
+    """Start everything, and check at the end that the traffic has no secret and no script failed."""
     with tempfile.TemporaryDirectory() as folder:
-        async with browser() as started, LocalService() as service:  # the browser first: it may skip
+        async with browser() as started, LocalService() as service:  # the browser first, because it may skip
             dist = built(release)
             env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/", "CHATS": f"{folder}/chats.sqlite"}
             app = create_app(service.session(), env, dist, **settings)
@@ -126,6 +126,6 @@ async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
 
 
 def _is_failure(said: Any) -> bool:
-    """Return whether the page complains, other than about a refusal or a cut of ours."""
+    """Return whether the page logs an error that is not about our refusal or our cut."""
     expected = "net::ERR" in said.text or "the server responded" in said.text
     return said.type in ("error", "warning") and not expected

@@ -1,4 +1,4 @@
-"""What pages with a store on the server post, and what they get back."""
+"""The requests of pages with a store on the server, and the responses to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ USER = "ada@private.example"
 
 
 def form(text: str | None, id: str = "u1", **fields: Any) -> dict[str, Any]:
-    """Return what prepareSendMessagesRequest makes: the newest message alone."""
+    """Return the body that prepareSendMessagesRequest makes, with only the newest message."""
     body: dict[str, Any] = {"id": fields.pop("chat", "chat-1"), "trigger": "submit-message", **fields}
     return body if text is None else {**body, "message": user_message(text, id)}
 
@@ -25,7 +25,7 @@ def again(text: str | None = None, id: str = "u1", **fields: Any) -> dict[str, A
 
 
 async def say(here: Desk, body: dict[str, Any]) -> str:
-    """Post *body* as USER; return the id of the answer that the page saw."""
+    """Post *body* as USER. Return the id of the page's answer."""
     here.page.user = USER
     status, content, _ = await here.page.post(body)
     assert status == 200, content

@@ -1,4 +1,4 @@
-"""One worker of an app with the relay, as a process of its own.
+"""One worker of an app with the relay, as its own process.
 
 ``python relay_worker.py REDIS STORE PAGE LISTENER``: the URL of a Redis, or ""; whether that has the
 conversations, too, or ""; the folder of a page, or ""; the number of an open listening socket, which workers

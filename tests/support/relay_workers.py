@@ -1,4 +1,4 @@
-"""Workers of an app with the relay and pages of the AI SDK, each in processes of their own."""
+"""Workers of an app with the relay and pages of the AI SDK, each in its own process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LASTS = 1000 * (0.1 + PAUSE * len(ANSWER))  # milliseconds
 
 
 class Worker:
-    """One worker, which may be killed and started again; with a *listener*, at the same address."""
+    """One worker, which may be killed and started again. With a *listener*, its URL stays the same."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Worker:
         self.address = f"http://127.0.0.1:{int(await self._process.stdout.readline())}"
 
     async def kill(self) -> None:
-        """End it at once, as ``kill -9`` does."""
+        """End it immediately, like ``kill -9``."""
         if self._process is not None:
             self._process.kill()
             await self._process.communicate()
@@ -83,9 +83,9 @@ class Worker:
 async def workers(
     service: LocalService, *, redis: str, store: bool = False, page: str = "", shared: bool = False
 ) -> AsyncIterator[list[Worker]]:
-    """Start two workers, or one if there is no *redis*; end them afterwards.
+    """Start two workers, or one if there is no *redis*. Stop them afterwards.
 
-    With *store*, Redis has the conversations, too. *shared*: the workers have one address.
+    With *store*, Redis also has the conversations. With *shared*, the workers have one URL.
     """
     listener = socket.create_server(("127.0.0.1", 0)) if shared else None
     made = [
@@ -101,7 +101,7 @@ async def workers(
 
 
 class Pages:
-    """Pages of one release of ai; tells stories to them, and returns what each shows at its end."""
+    """Pages of one release of ai, which play stories and return their state at the end."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -117,7 +117,7 @@ class Pages:
             return await told
 
     async def note_arrivals(self, service: LocalService) -> None:
-        """Tell the pages which questions the service has: a page that leaves before may not have sent its."""
+        """Tell the pages the service's questions. A page that leaves earlier may not have sent its own."""
         assert self._process.stdin is not None
         seen = 0
         while True:
@@ -141,7 +141,7 @@ class Pages:
 
 @asynccontextmanager
 async def pages(release: str, service: LocalService) -> AsyncIterator[Pages]:
-    """Start the pages; end them afterwards."""
+    """Start the pages. Stop them afterwards."""
     folder = installed(release)
     program = folder / "relay_pages.mjs"
     shutil.copyfile(HERE / program.name, program)

@@ -1,6 +1,6 @@
 """Fails a test in which the text of a key was logged, raised, warned of, printed or pickled.
 
-Every key that a test makes up begins with one of :data:`PREFIXES`; that is how
+Every key that a test makes up starts with one of :data:`PREFIXES`, so that
 it is found again. A test that shows a key on purpose says so, with its reason:
 ``@pytest.mark.shows_secrets("what and why")``.
 """
@@ -32,7 +32,7 @@ _seen: list[tuple[str, str]] = []
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys that tests use; none of them may ever be seen in an output."""
+    """The keys of tests. None of them may ever be in an output."""
 
     admin: str = "mint_test_a1B2c3D4e5F6g7H8"
     assistant: str = "mint_dsc_test_z9Y8x7W6v5U4t3S2"
@@ -41,12 +41,12 @@ class Keys:
 
 
 def note(where: str, text: str) -> None:
-    """Remember each key found in *text*, said in *where*."""
+    """Store each key found in *text*, with its place *where*."""
     _seen.extend((where, found) for found in _SECRET.findall(text))
 
 
 def examine(error: BaseException) -> None:
-    """Look at all that a log, a report or a worker's queue could show of *error*."""
+    """Check every text that a log, a report or a worker's queue could show of *error*."""
     name = type(error).__name__
     seen: set[int] = set()
     todo: list[BaseException | None] = [error]
@@ -58,7 +58,7 @@ def examine(error: BaseException) -> None:
         note(f"{name}: repr, str or attributes of {type(link).__name__}", f"{link!r} {link} {link.args!r}")
         note(f"{name}: attributes of {type(link).__name__}", repr(vars(link)))
         for frame, _ in traceback.walk_tb(link.__traceback__):
-            # The frames through which keys travel; a test's own may hold them.
+            # The frames through which keys travel. A test's own frames may contain them.
             if WATCHED_FRAMES.match(frame.f_globals.get("__name__", "")):
                 note(f"{name}: locals of {frame.f_code.co_name}", reprs(frame.f_locals))
         todo += [link.__cause__, link.__context__]
@@ -68,7 +68,7 @@ def examine(error: BaseException) -> None:
 
 
 def reprs(values: dict[str, Any]) -> str:
-    """Return what a debugger, Sentry or loguru shows of a frame's variables."""
+    """Return the text of a frame's variables in a debugger, Sentry or loguru."""
     return " ".join(f"{name}={_repr(value)}" for name, value in values.items())
 
 
@@ -80,7 +80,7 @@ def _repr(value: object) -> str:
 
 
 class _Listener(logging.Handler):
-    """Reads each record as a formatter would, and its arguments and extras as a collector would."""
+    """Reads each record like a formatter, and its arguments and extras like a collector."""
 
     def emit(self, record: logging.LogRecord) -> None:
         note(f"log of {record.name}", f"{record.getMessage()} {vars(record)!r}")
@@ -95,7 +95,7 @@ def _tree(cls: type[BaseException]) -> Iterator[type[BaseException]]:
 
 
 def _listen_to_errors(patch: pytest.MonkeyPatch) -> None:
-    """See each of our errors as it is made, caught by a test or not."""
+    """Check each of our errors when it is made, caught by a test or not."""
     for cls in {*_tree(errors.MintlifyError), errors.CauseSummary}:
         original = cls.__init__
 
@@ -109,7 +109,7 @@ def _listen_to_errors(patch: pytest.MonkeyPatch) -> None:
 
 
 def _listen_to_pytest(patch: pytest.MonkeyPatch) -> None:
-    """See what a test catches on purpose: an error, output, a warning."""
+    """Check the errors, output and warnings that a test catches on purpose."""
     leave, read, warned = (
         pytest.RaisesExc.__exit__,
         pytest.CaptureFixture.readouterr,
@@ -141,7 +141,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def secret_listeners() -> Iterator[None]:
-    """Listen everywhere, for the whole run; the root logger lets everything through."""
+    """Listen everywhere, for the complete run. The root logger lets everything through."""
     listener = _Listener(level=1)
     root = logging.getLogger()
     level = root.level
@@ -149,7 +149,7 @@ def secret_listeners() -> Iterator[None]:
     root.setLevel(1)
     logging.getLogger("markdown_it").setLevel(
         logging.WARNING
-    )  # a line for each rule it tries; it sees answers only
+    )  # a line for each rule it tries, although it gets only answers
     with pytest.MonkeyPatch.context() as patch:
         _listen_to_errors(patch)
         _listen_to_pytest(patch)
@@ -160,13 +160,13 @@ def secret_listeners() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def keys() -> Keys:
-    """Keys that the guard knows."""
+    """Keys of the guard."""
     return Keys()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
-    """Turn a passed test into a failed one when a key was seen in it."""
+    """If a key was seen in a passed test, turn it into a failed one."""
     report: pytest.TestReport = yield
     if report.passed:  # a failing test's own report may quote its source
         for title, text in report.sections:

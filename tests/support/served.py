@@ -9,7 +9,7 @@ from mintlify_async.testing import LocalService
 
 
 class Served:
-    """A local service on a loop and thread of its own, for tests that start loops themselves."""
+    """A local service on its own loop and thread, for tests that start loops themselves."""
 
     def __enter__(self):
         self._ready = threading.Event()

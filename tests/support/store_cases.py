@@ -1,4 +1,4 @@
-"""The cases that every store passes: the test class of a store inherits them, and has a fixture ``store``."""
+"""The cases that every store passes. A store's test class inherits them, and has a fixture ``store``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BLOCK = "room/blocks/all"
 
 
 async def put(store: Store, key: str, value: bytes = b"1", *, keep: float | None = None) -> str:
-    """Write a record whatever it was, and return its version."""
+    """Write a record without a condition, and return its version."""
     version = new_version()
     assert await store.write({key: value}, expected={}, version=version, keep=keep)
     return version
@@ -29,10 +29,10 @@ def windows(**limits: tuple[int, float]) -> list[Window]:
 
 
 class StoreCases:
-    """What :class:`mintlify_async.storage.Store` promises."""
+    """The promises of :class:`mintlify_async.storage.Store`."""
 
     async def test_a_record_is_read_as_it_was_written(self, store: Store):
-        """Any bytes; the version is the writer's; the store stamps its own time."""
+        """Any bytes are kept. The version is the writer's, and the time is the store's."""
         value = bytes(range(256))
         early = (await store.read([A])).now
         assert await store.write({A: value}, expected={A: None}, version="v1")
@@ -43,7 +43,7 @@ class StoreCases:
         assert early <= record.since <= snapshot.now
 
     async def test_nothing_is_read_of_nothing(self, store: Store):
-        """No keys, no records; the time is told all the same."""
+        """No keys give no records, but the time is still returned."""
         snapshot = await store.read([])
         assert not snapshot.records
         assert snapshot.now > 1_700_000_000
@@ -70,7 +70,7 @@ class StoreCases:
         assert await values(store, A, B) == {B: b"2"}
 
     async def test_expected_without_change(self, store: Store):
-        """A write may depend on a record that it leaves alone."""
+        """A write may depend on a record that it does not change."""
         await store.write({A: b"1"}, expected={}, version="v1")
         assert not await store.write({B: b"2"}, expected={A: "v0"}, version="v2")
         assert await store.write({B: b"2"}, expected={A: "v1", C: None}, version="v2")
@@ -78,7 +78,7 @@ class StoreCases:
         assert (await store.read([A])).records[A].version == "v1"
 
     async def test_a_repeated_write_is_true(self, store: Store):
-        """A writer whose answer was lost writes again, and learns that it had won."""
+        """A writer that lost the response writes again, and sees that its first write succeeded."""
         for _ in range(2):
             assert await store.write({A: b"1", B: b"2"}, expected={A: None, B: None}, version="v1")
         await store.write({B: b"3"}, expected={B: "v1"}, version="v2")
@@ -91,7 +91,7 @@ class StoreCases:
             assert await store.write({A: None, C: b"1"}, expected={A: "v1", C: None}, version="v2")
 
     async def test_a_repeated_deletion_is_not_recognized(self, store: Store):
-        """Nothing is left that could carry its version."""
+        """No record is left that could have its version."""
         await store.write({A: b"1"}, expected={A: None}, version="v1")
         assert await store.write({A: None}, expected={A: "v1"}, version="v2")
         assert not await store.write({A: None}, expected={A: "v1"}, version="v2")
@@ -110,7 +110,7 @@ class StoreCases:
         assert await store.keys("room/done/") == []
 
     async def test_a_record_with_keep_expires(self, store: Store):
-        """It is gone for reading, listing and writing; one that may live longer stays."""
+        """It is gone for reading, listing and writing. A record with a longer life stays."""
         await put(store, A, keep=0.01)
         await put(store, B, keep=3600)
         await asyncio.sleep(0.05)
@@ -119,7 +119,7 @@ class StoreCases:
         assert await store.write({A: b"2"}, expected={A: None}, version="v2")
 
     async def test_writing_again_ends_or_renews_the_life(self, store: Store):
-        """The newest keep counts, and None is for good."""
+        """The newest keep counts, and None means forever."""
         for key in (A, B):
             await put(store, key, keep=0.05)
         await put(store, A, b"2")
@@ -146,7 +146,7 @@ class StoreCases:
         assert await store.keys("room/open/") == [A]
 
     async def test_a_clock_that_was_ahead_forgets_nothing(self, store: Store):
-        """Two days ahead for 300 writes, and then set right: a key of a minute ago is still known."""
+        """After 300 writes two days ahead, the clock is corrected. A key of a minute ago is still found."""
         await put(store, A, keep=86_400)
         with dates.read_from(lambda: time.time() + 2 * 86_400):
             for number in range(300):
@@ -154,7 +154,7 @@ class StoreCases:
         assert await values(store, A) == {A: b"1"}
 
     async def test_change_by_a_rule(self, store: Store):
-        """Twenty tasks add one each; none is lost."""
+        """Twenty tasks add one each, and none is lost."""
 
         def more(snapshot: Snapshot) -> tuple[Mapping[str, bytes | None], int]:
             number = int(snapshot.records[A].value) + 1 if A in snapshot.records else 1
@@ -180,7 +180,7 @@ class StoreCases:
         assert seen == [False, False, True]
 
     async def test_slots_are_counted(self, store: Store):
-        """The third of two is refused, and says when the next is free."""
+        """The third of two is refused, with the time of the next free slot."""
         hour = windows(a=(2, 3600))
         first = await store.take(hour, slot=new_version(), block=BLOCK)
         assert (first.taken, first.blocked, first.usage[0].used, first.usage[0].opens_in) == (True, 0, 1, 0)
@@ -190,7 +190,7 @@ class StoreCases:
         assert 3590 < third.usage[0].opens_in <= 3600
 
     async def test_a_slot_in_all_windows_or_in_none(self, store: Store):
-        """A refusal of one limit leaves the others as they were."""
+        """A refusal of one limit does not change the others."""
         both = windows(a=(5, 60), b=(1, 3600))
         assert (await store.take(both, slot=new_version(), block=BLOCK)).taken
         assert not (await store.take(both, slot=new_version(), block=BLOCK)).taken
@@ -215,7 +215,7 @@ class StoreCases:
         assert (await store.take(short, slot=new_version(), block=BLOCK)).taken
 
     async def test_no_window_of_any_position_has_more(self, store: Store):
-        """Ten tasks take what they can for a second; each sliding window is checked afterwards."""
+        """Ten tasks take as many slots as they can for a second. Then each sliding window is checked."""
         loop, stamps = asyncio.get_running_loop(), list[float]()
         limits = windows(a=(5, 0.3), b=(8, 0.6))
         end = loop.time() + 1.2
@@ -236,14 +236,14 @@ class StoreCases:
             assert all(late - early > seconds - 0.05 for early, late in pairs)
 
     async def test_a_taken_slot_may_be_asked_for_again(self, store: Store):
-        """A caller whose answer was lost repeats the step and takes no second slot."""
+        """A caller that lost the response repeats the step and takes no second slot."""
         one, slot = windows(a=(1, 60), b=(3, 60)), new_version()
         for _ in range(3):
             result = await store.take(one, slot=slot, block=BLOCK)
             assert (result.taken, [usage.used for usage in result.usage]) == (True, [1, 1])
 
     async def test_a_refund(self, store: Store):
-        """It frees the slot in each window, once; an unknown slot is nothing."""
+        """It frees the slot in each window, once. An unknown slot changes nothing."""
         both, slot = windows(a=(1, 60), b=(2, 60)), new_version()
         await store.take(both, slot=slot, block=BLOCK)
         for _ in range(2):
@@ -254,7 +254,7 @@ class StoreCases:
         assert (await store.take(both, slot=slot, block=BLOCK)).taken
 
     async def test_a_block_refuses_all(self, store: Store):
-        """Until it is deleted or expires; it says how long."""
+        """Until it is deleted or expires, with the time left."""
         limits = windows(a=(5, 60))
         await put(store, BLOCK, b"", keep=3600)
         result = await store.take(limits, slot=new_version(), block=BLOCK)
@@ -268,7 +268,7 @@ class StoreCases:
         assert (await store.take(limits, slot=new_version(), block=BLOCK)).taken
 
     async def test_without_a_limit(self, store: Store):
-        """An operation that nothing limits is stopped by a block alone."""
+        """Only a block stops an operation without limits."""
         assert (await store.take([], slot=new_version(), block=BLOCK)).taken
         await put(store, BLOCK, b"", keep=60)
         assert not (await store.take([], slot=new_version(), block=BLOCK)).taken
@@ -282,7 +282,7 @@ class StoreCases:
         assert 50 < result.usage[0].opens_in <= 60
 
     async def test_use_after_close(self, store: Store):
-        """Closing ends nothing that is stored."""
+        """Closing deletes no stored record."""
         await put(store, A)
         await store.close()
         assert await store.keys("room/open/") == [A]

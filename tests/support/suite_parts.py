@@ -1,7 +1,7 @@
-"""Divides the suite in three: the default cases, those that need a real part, and the long sweeps.
+"""Divides the suite into the default cases, the cases that need a real part, and the long sweeps.
 
 ``@pytest.mark.real``: the case needs Redis, a browser, node, another process, or a package that only examples
-use. A case that takes a fixture of such a part is marked by itself. ``@pytest.mark.sweep``: it runs for long.
+use. A case that takes a fixture of such a part is marked automatically. ``@pytest.mark.sweep``: it runs long.
 All others are the default suite, whose cases may take at most ten seconds of real time each.
 """
 
@@ -21,7 +21,7 @@ LONGEST_SECONDS = 10.0
 
 REAL_FIXTURES = {
     *("browser", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"),
-    "pytester",  # a whole run of pytest
+    "pytester",  # a complete run of pytest
 }
 
 PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"}
@@ -47,7 +47,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the collector what lives as long as the run: a ``gc.collect()`` in a case is quick then."""
+    """Hide long-living objects from the collector, so that a ``gc.collect()`` in a case is quick."""
     gc.collect()
     gc.freeze()
 
@@ -58,7 +58,7 @@ def is_default(item: pytest.Item) -> bool:
 
 
 def seconds_on_a_quiet_machine() -> float:
-    """Return the time, without that in which this thread was ready and others had the processors."""
+    """Return the time, without the time in which this thread was ready and others had the processors."""
     try:
         waited = int(Path("/proc/thread-self/schedstat").read_text().split()[1])
     except OSError:  # not Linux
@@ -68,7 +68,7 @@ def seconds_on_a_quiet_machine() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[object]:
-    """Fail a default case that started a process or took too long; a run for the debugger has no limit."""
+    """Fail a default case that started a process or took too long. A run for the debugger has no limit."""
     _processes.clear()
     started = seconds_on_a_quiet_machine()
     result = yield

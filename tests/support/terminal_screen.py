@@ -1,4 +1,4 @@
-"""Terminals for tests: a command on a pseudo-terminal, and the lines that its output leaves on a screen."""
+"""Runs a command on a pseudo-terminal, and returns the lines of its output on a screen."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ HEIGHT = 24
 
 
 def lines_left(output: str, width: int) -> list[str]:
-    """Return the lines that a terminal of *width* columns shows, and those that it has scrolled away.
+    """Return the lines that a terminal of *width* columns shows, and the lines that it has scrolled away.
 
-    It knows what rich sends: colours, the cursor's moves upward and the erasing of lines.
+    It supports rich's output, with colours, the cursor's moves upward and the erasing of lines.
     """
     lines: list[list[str]] = [[]]
     row = column = 0
@@ -49,7 +49,7 @@ def lines_left(output: str, width: int) -> list[str]:
 
 
 class Screen:
-    """A command on a real terminal: what it shows, and keys for it."""
+    """A command on a real terminal, with its screen and its keys."""
 
     def __init__(self, process: asyncio.subprocess.Process, descriptor: int) -> None:
         self.process = process
@@ -66,7 +66,7 @@ class Screen:
         self._arrived.set()
 
     async def ended(self) -> int:
-        """Wait until the command has ended and all of its output is here; return its status."""
+        """Wait until the command has ended and all of its output is here. Return its status."""
         status = await self.process.wait()
         os.set_blocking(self.descriptor, False)
         with contextlib.suppress(BlockingIOError):
@@ -75,7 +75,7 @@ class Screen:
         return status
 
     async def until(self, text: str, seconds: float = 20) -> None:
-        """Wait until *text* is on the screen, and forget what stands before its end."""
+        """Wait until *text* is on the screen, and drop everything before its end."""
         async with asyncio.timeout(seconds):
             while text not in self.shown:
                 self._arrived.clear()
@@ -89,8 +89,8 @@ class Screen:
     async def press_until(self, keys: str, text: str) -> None:
         """Type *keys*, and again each second, until *text* is on the screen.
 
-        For Ctrl-C at the prompt: Python's ``readline`` does not see one that comes
-        between its showing the prompt and its waiting for keys; the next one it sees.
+        This is for Ctrl-C at the prompt. Python's ``readline`` does not see one that comes
+        after it shows the prompt and before it waits for keys. It sees the next one.
         """
         for _ in range(20):
             self.press(keys)
@@ -100,13 +100,13 @@ class Screen:
         raise TimeoutError(f"{text!r} is not on the screen")
 
     def shows_keys(self) -> bool:
-        """Return whether the terminal shows what is typed."""
+        """Return whether the terminal shows typed keys."""
         return bool(termios.tcgetattr(self.descriptor)[3] & termios.ECHO)
 
 
 @contextlib.asynccontextmanager
 async def on_terminal(*arguments: str, env: dict[str, str], width: int = 80) -> AsyncIterator[Screen]:
-    """Run Python with *arguments* on a terminal of its own, for both of its streams."""
+    """Run Python with *arguments* on its own terminal, for both of its streams."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (HEIGHT, width))
     process = await asyncio.create_subprocess_exec(
@@ -121,4 +121,4 @@ async def on_terminal(*arguments: str, env: dict[str, str], width: int = 80) -> 
             await process.wait()
         asyncio.get_running_loop().remove_reader(ours)
         os.close(ours)
-        os.close(theirs)  # not before: what the terminal shows last could be lost
+        os.close(theirs)  # not before, because the last output could be lost

@@ -1,4 +1,4 @@
-"""What tests that look at requests in aioresponses share."""
+"""Shared by tests that check requests in aioresponses."""
 
 from __future__ import annotations
 
