@@ -8,7 +8,7 @@ Install with ``pip install "mintlify-async[otel]"`` and give the session an obse
 
 The names, and the structure of messages, follow version 0.1.0 of OpenTelemetry's semantic conventions for
 generative AI (``semantic-conventions-genai``). They are still in development. Attributes that these
-conventions do not have for an ``invoke_agent`` client span begin with ``mintlify.``. Prompts, answers and the
+conventions do not have for an ``invoke_agent`` client span start with ``mintlify.``. Prompts, answers and the
 texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
 has ``error.type`` = ``CancelledError``; a reply that you leave before its end has no error. The spans of
 aiohttp's instrumentation become children of the span, which is not the current one while your code handles an

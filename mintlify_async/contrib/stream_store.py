@@ -101,7 +101,7 @@ class SharedStreams(Protocol):
         ...
 
     async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
-        """Append *frames*, which begin at *at*; the same frames twice count once."""
+        """Append *frames*, which start at *at*; the same frames twice count once."""
         ...
 
     async def runs(self, chat: str, answer: str) -> bool:

@@ -32,7 +32,7 @@ __all__ = ["Conversation", "ConversationSettings", "MakesConversations", "ask_wi
 
 
 class MakesConversations(Protocol):
-    """What :meth:`Conversation.from_dict` needs of a session."""
+    """The part of a session that :meth:`Conversation.from_dict` needs."""
 
     def conversation(self, *args: Any, **settings: Any) -> Conversation:
         """Return a new conversation."""
@@ -75,7 +75,7 @@ class Conversation:
 
         chat = session.conversation(fp="user-42")
         answer = await chat.ask("How do I log in?")
-        answer = await chat.ask("And by SSO?")  # asked with what was said before
+        answer = await chat.ask("And by SSO?")  # sent with the first question and answer
 
     With a *store*, it survives restarts. The store is read when the first reply is entered (or by
     :meth:`load`). Each finished turn is saved before it becomes part of the history. If another process has
@@ -300,7 +300,7 @@ class Conversation:
         *,
         thread: Thread | str | None = None,
     ) -> Self:
-        """Begin with this history, in this thread. Return this conversation.
+        """Start with this history, in this thread. Return this conversation.
 
         If the store has the conversation's id, its data replaces both.
 
@@ -321,7 +321,7 @@ class Conversation:
         return self
 
     def forget_thread(self) -> None:
-        """Begin a new thread with the next question, and carry the history there.
+        """Start a new thread with the next question, and send the history there.
 
         For a thread that the service no longer knows (404). Saved with the next turn.
 
@@ -401,7 +401,7 @@ class Conversation:
 
         Args:
             session: Sends its questions.
-            stored: What ``to_dict`` returned.
+            stored: The result of ``to_dict``.
             settings: Arguments of ``session.conversation``. They replace the stored settings.
 
         Raises:
@@ -422,7 +422,7 @@ def ask_with(
     replacing: str | None = None,
     **options: Unpack[TurnOptions],
 ) -> Reply:
-    """Ask as :meth:`Conversation.ask` does, and commit what *finish* makes of the answer. For the relay."""
+    """Ask as :meth:`Conversation.ask` does, and commit the answer that *finish* returns. For the relay."""
     turn_question = TurnQuestion(
         question=_checked(question), options=options, replacing=replacing, finish=finish
     )

@@ -64,7 +64,7 @@ class Contents:
         return (message for turn in reversed(self.turns) for message in reversed(turn.messages))
 
     def with_messages(self, messages: Sequence[Message]) -> Contents:
-        """Return these contents with *messages* at the end. A turn begins with each question."""
+        """Return these contents with *messages* at the end. A turn starts with each question."""
         starts = [at for at in range(len(messages)) if at == 0 or _begins_turn(messages, at)]
         new_turns = tuple(
             FinishedTurn(number=number, messages=tuple(messages[start:stop]))

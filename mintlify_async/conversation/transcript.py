@@ -269,7 +269,7 @@ class Transcript:
         try:
             return await finish_shielded(run(), patience=patience, hurry=hurry, limit=CANCELLED_STORE_SECONDS)
         except BaseException:
-            given_up = True  # the step may go on, and end when the next turn has begun
+            given_up = True  # the step may continue, and end when the next turn has started
             raise
 
     def _fields(self, contents: Contents) -> dict[str, Any]:
@@ -325,7 +325,7 @@ class Transcript:
 
 
 def seed_messages(messages: object) -> tuple[Message, ...]:
-    """Return the messages that a conversation begins with."""
+    """Return the messages that a conversation starts with."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise ConfigurationError("messages must be a list of messages", field="messages")
     items = cast("Sequence[object]", messages)

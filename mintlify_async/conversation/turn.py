@@ -1,7 +1,7 @@
 """ConversationTurn: the turn that a reply of a conversation belongs to.
 
-A turn waits until it may begin, is committed before its ``Finish`` is handed out, and is rolled back
-when the answer ends in any other way. Until it is over, no other turn of the conversation begins.
+A turn waits until it may start, is committed before its ``Finish`` is handed out, and is rolled back
+when the answer ends in any other way. Until it is over, no other turn of the conversation starts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ConversationTurn:
         transcript: The transcript that the turn is committed to.
         turn_question: Its question.
         prepare: Returns the question to send, after the contents that it is given.
-        first: What *prepare* returned when the reply was made.
+        first: The result of *prepare* when the reply was made.
         before: The contents at that moment.
         partial: Whether an answer that was broken off is committed when it has text.
         queue: Whether to wait in line while another turn is under way.
@@ -157,12 +157,12 @@ class ConversationTurn:
         if self._gave_up and cancel_requests() > 0:  # else only one step of the reply was cancelled
             return False
         has_text = message is not None and bool(message.text)
-        # A part of an answer never takes the place of a whole one.
+        # A part of an answer never takes the place of a complete one.
         partial = self.partial and has_text and self.turn_question.replacing is None
         return self._committed is not None or whole or partial
 
     def left(self) -> None:
-        """Let the next turn begin."""
+        """Let the next turn start."""
         if self._under_way:
             self._under_way = self.transcript.active = False
             self._task = None

@@ -109,7 +109,7 @@ class TurnLock:
 
 
 def busy_error() -> StateError:
-    """Return the error for a turn that cannot begin now."""
+    """Return the error for a turn that cannot start now."""
     return StateError(
         "this conversation is busy with another turn; read that reply to its end or close it first, "
         'or make the conversation with busy="queue"'

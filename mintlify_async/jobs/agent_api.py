@@ -51,7 +51,7 @@ class LoopResources:
         return scheduler
 
     async def close(self) -> None:
-        """End every wait, stream and request, and finish what must be recorded; even if cancelled."""
+        """End every wait, stream and request, and finish all pending records, even if cancelled."""
         await finish_shielded(self._close())
 
     async def _close(self) -> None:
@@ -67,7 +67,7 @@ class LoopResources:
 
 @define(frozen=True, kw_only=True, eq=False, repr=False, match_args=False)
 class AgentAPI:
-    """What job handles and the poll scheduler call.
+    """The agent API for job handles and the poll scheduler.
 
     Args:
         http: Sends the requests.

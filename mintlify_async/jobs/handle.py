@@ -80,7 +80,7 @@ class JobHandle(JobFlags):
 
     @property
     def pr_link(self) -> str | None:
-        """The pull request's address, as last seen."""
+        """The pull request's URL at the last poll."""
         return None if self._state.job is None else self._state.job.pr_link
 
     @property
@@ -130,7 +130,7 @@ class JobHandle(JobFlags):
             JobFailedError: The job has failed, and *check* is true.
             JobTimeoutError: The timeout has passed. The job continues at the service. If a final status was
                 seen, ``certain_in`` is the time until it can be accepted.
-            AuthenticationError: 401. Other refusals, such as 403, also end the wait at once.
+            AuthenticationError: 401. Other refusals, such as 403, also end the wait immediately.
             NotFoundError: The job does not exist. Tolerated for 30 s after its creation, and
                 of a job that was seen before like an outage.
             APIConnectionError: The service could not be reached for five minutes. The same limit applies to
@@ -211,7 +211,7 @@ class JobHandle(JobFlags):
             on_active: Behavior while the job is active. ``"send"`` sends immediately, without a poll.
                 ``"wait"`` waits until the job has ended, at most 30 minutes. ``"raise"`` polls once and
                 raises.
-            timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default. With
+            timeout: Limits the complete call, in seconds; ``timeouts.request`` (60) by default. With
                 ``on_active="raise"`` at most half of it is for the poll.
             dedupe_key: A name for this follow-up in the session's ledger. The same key never sends a second
                 follow-up, in this process or in another one that shares the ledger. It always returns the
@@ -360,7 +360,7 @@ def created_handle(calls: AgentAPI, project_id: str, created: Job | str) -> JobH
 
 
 def handle_over(handle: JobHandle, calls: AgentAPI) -> JobHandle:
-    """Return another handle of the same job that shares what *handle* knows, and uses *calls*."""
+    """Return another handle of the same job that shares the state of *handle* and uses *calls*."""
     return JobHandle(calls, handle._state)  # pyright: ignore[reportPrivateUsage] - for this module, not for users
 
 

@@ -1,6 +1,6 @@
 """One scheduler of polls for all waits of a session on an event loop.
 
-A wait asks for one thing: a look at its job that begins from now on. Waits for the same job share its looks.
+A wait asks only for a look at its job that starts from now on. Waits for the same job share its looks.
 No job is polled twice at the same time, and no task and no timer is left when the last wait has ended.
 """
 
@@ -68,7 +68,7 @@ class Ask:
     """A wait that asks for a look.
 
     Args:
-        due: When the look should begin, by the loop's time.
+        due: When the look should start, by the loop's time.
         deadline: When it must start; infinity for no limit.
         first: The number of a wait that had no look yet, from 1; newer waits have higher numbers. Else 0.
         outcome: Becomes the look.
@@ -101,7 +101,7 @@ class PolledJob:
     first: int = 0
 
     def plan(self) -> None:
-        """Set when the next poll should begin."""
+        """Set when the next poll should start."""
         if self.task is not None:
             self.due = math.inf
             return
@@ -140,11 +140,11 @@ class PollScheduler:
         return len(self._jobs)
 
     async def look(self, state: JobState, due: float, deadline: float, *, first: bool) -> Look | None:
-        """Return a look at a job that begins from now on: at *due*, or sooner if another wait needs one.
+        """Return a look at a job that starts from now on: at *due*, or sooner if another wait needs one.
 
         Args:
             state: The job; a successful look is noted there before any wait gets it.
-            due: When the look should begin, by the loop's time.
+            due: When the look should start, by the loop's time.
             deadline: When it must start. It may then take a second.
             first: Whether the wait had no look yet. It then gets one even after its deadline.
 
@@ -206,14 +206,14 @@ class PollScheduler:
                     ask.outcome.set_exception(_closed())
         await _end([job.task for job in jobs if job.task is not None])
 
-    # When polls begin
+    # When polls start
 
     def _paused_until(self, job: PolledJob) -> float:
         key = job.state.key
         return max(self._pauses.get(key, 0.0), self._pauses.get(key[0], 0.0))
 
     def _wake_at(self, at: float) -> None:
-        """Look for a poll to begin at *at*, or sooner if that is planned already."""
+        """Look for a poll to start at *at*, or sooner if that is planned already."""
         if self._timer is not None:
             if self._timer.when() <= at:
                 return
@@ -223,7 +223,7 @@ class PollScheduler:
         self._timer = loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
-        """Begin the most urgent poll, if one may begin now; only one, to leave the loop to other tasks."""
+        """Start the most urgent poll, if one may start now; only one, to leave the loop to other tasks."""
         self._timer = None
         now = asyncio.get_running_loop().time()
         job, at = self._most_urgent(now)
@@ -234,7 +234,7 @@ class PollScheduler:
             self._wake_at(at)
 
     def _most_urgent(self, now: float) -> tuple[PolledJob | None, float]:
-        """Return the job whose poll may begin now; or None, and when to look again."""
+        """Return the job whose poll may start now; or None, and when to look again."""
         best_job, best_rank = None, (3, 0.0)
         at = next_deadline = math.inf
         for job in self._jobs.values():
@@ -292,7 +292,7 @@ class PollScheduler:
         job.asks = [ask for ask in job.asks if not ask.served]
         job.plan()
         if self._jobs and not self._closed:
-            self._wake_at(loop.time())  # a poll beyond per_second may begin in the place of this one
+            self._wake_at(loop.time())  # a poll beyond per_second may start in the place of this one
 
     def _keep_pause(self, key: Key, look: Look) -> None:
         """Keep the service's pause for these and later waits. The pause of a 429 is for the project."""
@@ -315,7 +315,7 @@ class PollScheduler:
 async def _end(tasks: list[asyncio.Task[None]]) -> None:
     """Cancel *tasks* and wait for their end, even if the caller is cancelled."""
     if tasks:
-        import anyio  # loaded when it is used: a tenth of what importing the session takes
+        import anyio  # loaded on use, because it takes a tenth of the session's import time
 
         for task in tasks:
             task.cancel()

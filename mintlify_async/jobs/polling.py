@@ -1,4 +1,4 @@
-"""When jobs are polled, and what polling needs of the agent API. No I/O."""
+"""The times of polls, and the agent API that polling needs. No I/O."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class PollPolicy:
     Intervals vary by a fifth to either side, and are never below 1 s.
 
     Args:
-        initial: Seconds from the first poll of a wait to the second. The first begins at once.
-        factor: What each interval is multiplied by for the next.
+        initial: Seconds from the first poll of a wait to the second. The first starts immediately.
+        factor: The factor from each interval to the next.
         cap: Longest interval, in seconds.
         timeout: Limits one poll, in seconds.
         outage: Lost connections, 408, 425, 429, 5xx and unreadable answers are tolerated until they have
@@ -72,7 +72,7 @@ class PollPolicy:
 
 
 class PollCalls(Protocol):
-    """What waits and the scheduler need of the agent API."""
+    """The agent API that waits and the scheduler need."""
 
     @property
     def poll(self) -> PollPolicy:

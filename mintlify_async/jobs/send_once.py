@@ -107,7 +107,7 @@ class OnceSender:
 
     Args:
         store: Where the claims are.
-        recordings: Finishes what must be written.
+        recordings: Finishes the pending ledger writes.
         unless_closed: Ends a pause when the session is closed.
     """
 
@@ -131,7 +131,8 @@ class OnceSender:
         Raises:
             ConfigurationError: The key belongs to another request.
             OutcomeUnknownError: Another call may have sent the request, and its outcome is not known.
-            MintlifyError: What *post* or the store raises. The key is free again when nothing was started.
+            MintlifyError: The error of *post* or of the store. The key is free again when nothing was
+                started.
         """
         call: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.recordings.follow(call)

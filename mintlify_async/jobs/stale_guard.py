@@ -2,7 +2,7 @@
 
 After a follow-up the service may show the result of the turn before it, because polls may be answered by
 replicas that are behind. The only evidence is time: a final status is accepted when the poll that read it
-began long enough after the follow-up. No I/O.
+started long enough after the follow-up. No I/O.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Look:
     """One poll and its outcome.
 
     Args:
-        began: When it began; its ``date`` is that of the response.
+        began: When it started; its ``date`` is that of the response.
         ended: When it ended, by the loop's time, in seconds.
         job: The record, or None when the poll failed.
         error: Why it failed, or None.
@@ -67,7 +67,7 @@ class Look:
 
 
 def elapsed(since: Moment, look: Look, known_since: float) -> float:
-    """Return for how many seconds *since* has certainly been past when *look* began.
+    """Return for how many seconds *since* has certainly been past when *look* started.
 
     On the loop that noted *since*, its own time counts. Elsewhere, two clocks count: the loop's time since
     the moment was read there, and the service's ``Date``. The machines' clocks, which may be hours apart,
@@ -152,7 +152,7 @@ class JobState:
     """
 
     def __init__(self, ref: JobRef, window: float) -> None:
-        """Start with what *ref* says."""
+        """Start with the data of *ref*."""
         self.key = ref.project_id, ref.id
         self.job: Job | None = None
         self.raw: ResponseInfo | None = None
@@ -166,7 +166,7 @@ class JobState:
         self.join(ref, window)
 
     def join(self, ref: JobRef, window: float) -> None:
-        """Add what *ref* says and is not known yet: a creation, a final status, a newer follow-up."""
+        """Add the new data of *ref*, such as a creation, a final status, a newer follow-up."""
         if self.created is None and ref.created is not None:
             self.created = Moment(ref.created)
         if ref.sent is None:
@@ -266,7 +266,7 @@ class JobState:
         """Note how the sending of a follow-up has ended.
 
         Args:
-            state_before: What :meth:`begin_sending` returned.
+            state_before: The result of :meth:`begin_sending`.
             sent_at: When its response arrived, or when it failed without a response; None if it started
                 nothing.
             window: For how long a final status may then be an old one, in seconds.
@@ -297,7 +297,7 @@ class JobStates:
         self._lock = threading.Lock()  # a session may serve several threads
 
     def of(self, ref: JobRef, window: float) -> JobState:
-        """Return the state of the job that *ref* names, with what *ref* adds to it."""
+        """Return the state of the job that *ref* names, with the additional data of *ref*."""
         with self._lock:
             state = self._states.get((ref.project_id, ref.id))
             if state is None:

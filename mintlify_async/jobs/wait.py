@@ -56,7 +56,7 @@ def check_wait(timeout: float | None, pr_grace: float, on_change: OnChange | Non
 
 
 class JobWait:
-    """One wait for one job, with its own deadline. It begins when it is made.
+    """One wait for one job, with its own deadline. It starts when it is made.
 
     Args:
         calls: The agent API, with its poll policy and its random numbers.

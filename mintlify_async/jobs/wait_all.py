@@ -95,7 +95,7 @@ class _Waits:
         self.tasks = [self._loop.create_task(wait) for wait in waits]
 
     def cancel(self) -> None:
-        """Cancel all waits that go on."""
+        """Cancel all running waits."""
         for task in self.tasks:
             task.cancel()
 
@@ -108,7 +108,7 @@ class _Waits:
         """Cancel all waits, and return when each has ended, even if the caller is cancelled."""
         self.cancel()
         if not all(task.done() for task in self.tasks):
-            import anyio  # loaded when it is used: a tenth of what importing the session takes
+            import anyio  # loaded on use, because it takes a tenth of the session's import time
 
             with anyio.CancelScope(shield=True):
                 await asyncio.wait(self.tasks)

@@ -158,7 +158,7 @@ def gate_of(
         operation: The operation.
         scope: The scope of the attempt.
         limits: The limits by name. If one is named ``agent``, creates and follow-ups share it.
-        address: The IP address that this process calls from.
+        address: The IP address of this process.
     """
     if operation == "ask":
         holders = {
@@ -180,5 +180,5 @@ def gate_of(
 
 
 def _fingerprint(*texts: str) -> str:
-    """Return the hash under which a project, domain, key or address is counted: a store has no names."""
+    """Return the hash under which a project, domain, key or IP address is counted. A store has no names."""
     return hashlib.sha256("\0".join(["mintlify-async quota", *texts]).encode()).hexdigest()[:20]

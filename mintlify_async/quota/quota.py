@@ -64,7 +64,7 @@ back, or have ended a block."""
 
 
 class Lease:
-    """A slot that was taken for one attempt.
+    """The slot of one attempt.
 
     Attributes:
         waited: How long the call waited for it, in seconds.
@@ -114,7 +114,7 @@ class Quota:
         mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot as long as the call's deadline
             allows.
         store: Where slots are counted; by default in this process. The time of the store counts.
-        on_store_error: What happens to a call when the store cannot be reached: ``"raise"`` refuses it,
+        on_store_error: The result of a call if the store cannot be reached: ``"raise"`` refuses it,
             ``"allow"`` sends it without counting.
 
     Raises:

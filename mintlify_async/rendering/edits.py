@@ -214,7 +214,7 @@ class _Reading:
     async def run(self) -> None:
         """Read the answer to its end, and keep its block open until everything was shown."""
         try:
-            # In a conversation, the next turn begins only when this block is left.
+            # In a conversation, the next turn starts only when this block is left.
             async with self.answer:
                 await self._read()
                 await self.shown.wait()

@@ -1,4 +1,4 @@
-"""Markdown of whole answers: text, sources and suggestions as plain lists. No I/O."""
+"""Markdown of complete answers: text, sources and suggestions as plain lists. No I/O."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class HasAnswer(Protocol):
 
     @property
     def site(self) -> str | None:
-        """The documentation's address, or None."""
+        """The site URL, or None."""
         ...
 
 
 def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> str:
-    """Return a whole answer as plain Markdown: its text, then its sources and suggestions as lists.
+    """Return a complete answer as plain Markdown: its text, then its sources and suggestions as lists.
 
     Args:
         answer: An answer, a reply, or an assistant's message.
@@ -34,7 +34,7 @@ def answer_markdown(answer: HasAnswer | Message, *, site: str | None = None) -> 
             session's by default.
 
     Raises:
-        ConfigurationError: *site* is not a whole address.
+        ConfigurationError: *site* is not a full URL.
 
     Example::
 
@@ -61,7 +61,7 @@ def extras_markdown(
         suggestions: The heading of the suggestions. None leaves them out.
 
     Raises:
-        ConfigurationError: *site* is not a whole address.
+        ConfigurationError: *site* is not a full URL.
     """
     message, site = _message(answer, site)
     if message is None:
@@ -76,7 +76,7 @@ def extras_markdown(
 
 
 def _message(answer: HasAnswer | Message, site: str | None) -> tuple[Message | None, str | None]:
-    """Return the message, and the checked address of its documentation."""
+    """Return the message and its checked site URL."""
     check_site(site)
     if isinstance(answer, Message):
         return answer, site

@@ -47,7 +47,7 @@ def shorten(message: Message, characters: int, site: str | None = None) -> Messa
     Args:
         message: An assistant's message.
         characters: How many characters of its text stay.
-        site: The documentation's address, as for the text.
+        site: The site URL, as for the text.
     """
     for at, part in enumerate(message.parts):
         if not isinstance(part, TextPart):
@@ -180,11 +180,11 @@ class ReadableText:
 
     def _begin_part(self) -> None:
         self._half = ""
-        self._line = ""  # the beginning of the present line
+        self._line = ""  # the start of the present line
         self._held = ""  # the hidden start of this line, which may open a suggestions block
-        self._in_line = False  # whether text without a line end is shown as it is
+        self._in_line = False  # whether text without a line ending is shown as it is
         self._blocks = _Blocks()
-        self._space: list[str] = []  # the line ends held back, and the blanks after them
+        self._space: list[str] = []  # the line endings held back, and the blanks after them
         self._apart = True  # whether a blank line belongs between the text before and the next text
 
     def feed(self, piece: str) -> str:
@@ -220,7 +220,7 @@ class ReadableText:
         self._begin_part()
 
     def _rest_of_line(self, piece: str) -> str:
-        """Return what to show of *piece*, which belongs to one line and has no line end."""
+        """Return the text to show from *piece*, which belongs to one line and has no line ending."""
         if len(self._line) < _FENCE_CHARACTERS:
             self._line += piece[:_FENCE_CHARACTERS]
             if self._blocks.inside:

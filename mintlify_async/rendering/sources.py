@@ -24,7 +24,7 @@ class AnswerSource(WireValue):
     """A source of an answer: a page, a section of one, or a document.
 
     Args:
-        type: ``url`` (a page's address), ``document``, or ``page`` (found by the ``search`` tool).
+        type: ``url`` (a page's URL), ``document``, or ``page`` (found by the ``search`` tool).
         url: The full URL if it is known, else the path relative to the site; None for a document.
         title: Its title, or None.
         id: The source's id in the stream, or None.
@@ -44,7 +44,7 @@ class AnswerSource(WireValue):
 
 
 def check_site(site: object) -> str | None:
-    """Return *site* if it is None or a whole address.
+    """Return *site* if it is None or a full URL.
 
     Raises:
         ConfigurationError: It is neither.
@@ -58,7 +58,7 @@ def check_site(site: object) -> str | None:
 
 
 def whole_address(url: str, site: str | None) -> str:
-    """Return the whole address of a path on *site*; *url* as it is when it is whole or there is no site."""
+    """Return the full URL of a path on *site*; an unchanged *url* if it is full or there is no site."""
     if site is None or _is_whole(url):
         return url
     return f"{site.rstrip('/')}/{url.lstrip('/')}"
@@ -67,16 +67,16 @@ def whole_address(url: str, site: str | None) -> str:
 def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSource]:
     """Return the sources of *message* in the order of its parts, each page once, its sections under it.
 
-    Sources are parts of their own, or results of the ``search`` tool. Addresses that differ only in their
-    anchor are sections of one page; a path, and a whole address with that path, are one page. A page has
-    the first title that was given for it.
+    Sources are parts of their own, or results of the ``search`` tool. URLs that differ only in their anchor
+    are sections of one page. A path, and a full URL with that path, are one page. A page has the first title
+    that was given for it.
 
     Args:
         message: An assistant's message.
         site: The site URL. Paths become full URLs.
 
     Raises:
-        ConfigurationError: *site* is not a whole address.
+        ConfigurationError: *site* is not a full URL.
     """
     check_site(site)
     sources = list(_all_sources(message))
@@ -131,14 +131,14 @@ def _is_whole(url: str) -> bool:
 
 
 def _path(page: str) -> str:
-    """Return the path of an address, or of a path, as it is compared."""
+    """Return the path of a URL, or of a path, for comparison."""
     _, scheme_mark, host_and_path = page.partition("://")
     path = host_and_path.partition("/")[2] if scheme_mark else page
     return path.strip("/")
 
 
 def _key(address: str) -> str:
-    """Return what two addresses of one page have in common."""
+    """Return the common key of all URLs of one page."""
     _, scheme_mark, host_and_path = address.partition("://")
     host = host_and_path.partition("/")[0].lower() if scheme_mark else ""
     return f"{host}/{_path(address)}"
@@ -176,8 +176,8 @@ class Suggestion(WireValue):
     """A page that an answer suggests.
 
     Args:
-        title: What to show.
-        path: The page's whole address where it is known, else its path on the site.
+        title: The text to show.
+        path: The page's full URL if it is known, else its path on the site.
     """
 
     title: str

@@ -37,7 +37,7 @@ class Edit:
     Args:
         index: The message's number, from 0: an answer that is longer than the limit continues in the next.
         text: The message's complete text now: never empty, no longer than the limit, no code block left open.
-        delta: What to append to the message, for services that can append; never empty. The deltas of a
+        delta: The text to append to the message, for services that can append; never empty. The deltas of a
             complete message together are its text.
         final: Whether this message is complete. If a pause of the answer showed all of a message before its
             end was known, it gets no final edit. Then the next index, or the end, completes it.
@@ -130,7 +130,7 @@ ANYWHERE, WORD, CODE_LINE, LINE, PARAGRAPH = range(5)
 
 
 class _Place(NamedTuple):
-    """A place where a message may end: at *end*; the next one begins at *following*."""
+    """A place where a message may end: at *end*; the next one starts at *following*."""
 
     end: int
     following: int
@@ -163,7 +163,7 @@ class MarkdownSplitter:
                 field="limit",
             )
         self._limit = limit
-        self._late = limit - limit // 3  # where the last third of a message begins
+        self._late = limit - limit // 3  # where the last third of a message starts
         self._text: str = ""
         self._offset: int = 0  # of this text in all that was fed
         self._undecided: str = ""  # follows this text
@@ -223,7 +223,7 @@ class MarkdownSplitter:
     # Inside ---------------------------------------------------------------------------------
 
     def _begin_message(self, at: int, fence: _Fence | None) -> None:
-        """Begin a message with the text from *at* on; *fence* is the code block that is open there."""
+        """Start a message with the text from *at* on; *fence* is the code block that is open there."""
         if at > len(self._text) // 2:  # not each time, because the rest may be long
             self._text, self._offset, at = self._text[at:], self._offset + at, 0
         self._index += 1
@@ -256,7 +256,7 @@ class MarkdownSplitter:
         if self._read == self._floor == self._begin:
             self._skip_blanks()
         while True:
-            line = _end(_BLANK_LINES, text, self._read)  # where the line begins
+            line = _end(_BLANK_LINES, text, self._read)  # where the line starts
             longest_line: int = self._limit + LONG_WORD + 2  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an int
             body = text[line : line + longest_line].partition("\n")[0].rstrip()
             end = line + len(body)
@@ -292,7 +292,7 @@ class MarkdownSplitter:
                 return self._best or _Place(at, at, ANYWHERE, fence, fence)
 
     def _skip_blanks(self) -> None:
-        """Begin the message after blank lines, and after more indentation than a quarter of a message."""
+        """Start the message after blank lines, and after more indentation than a quarter of a message."""
         at = _end(_BLANK_LINES, self._text, self._read)
         word = _end(_BLANKS, self._text, at)
         self._begin = self._read = self._floor = word if word - at > self._limit // 4 else at
@@ -313,7 +313,7 @@ class MarkdownSplitter:
     ) -> None:
         """Add the last places up to *end*, between *words*. With *cut*, add places inside a long word.
 
-        *line* is where the line of the words begins, *units* the length of the message up to there.
+        *line* is where the line of the words starts, *units* the length of the message up to there.
         """
         text = self._text
         starts = [

@@ -13,7 +13,7 @@ def caller(depth: int = 1) -> Place:
     """Return the nearest place outside this package that led to this call.
 
     Args:
-        depth: How many callers up to begin; nearer ones, which are this package's, are not looked at.
+        depth: How many callers up to start; nearer ones, which are this package's, are not looked at.
     """
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage] - documented; inspect.stack reads files
     ours = "mintlify_async."

@@ -43,7 +43,7 @@ class Closable(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Close what can be closed without waiting, from any thread."""
+        """Close all that can be closed without waiting, from any thread."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What outlives a process: claims, conversations and quotas. Each step happens completely or not at all.
+"""Lasting storage for claims, conversations and quotas. Each step happens completely or not at all.
 
 A store of your own implements :class:`Store`.
 """

@@ -85,7 +85,7 @@ class MemoryStore(NothingToClose):
             return True
 
     async def keys(self, prefix: str) -> list[str]:
-        """Return the keys that begin with *prefix*, sorted."""
+        """Return the keys that start with *prefix*, sorted."""
         with self._lock:
             now = self._now()
             return sorted(k for k, entry in self._entries.items() if k.startswith(prefix) and entry.end > now)

@@ -41,7 +41,7 @@ _VERSIONS: Final = (
 
 
 class _Step:
-    """A function on the database, and what became of it."""
+    """A function on the database, and its result."""
 
     def __init__(self, function: Callable[[sqlite3.Connection], Any]) -> None:
         self.function = function

@@ -109,7 +109,7 @@ class SQLiteStore(NothingToClose):
         return await self._file.run(step)
 
     async def keys(self, prefix: str) -> list[str]:
-        """Return the keys that begin with *prefix*, sorted."""
+        """Return the keys that start with *prefix*, sorted."""
         question = f"SELECT key FROM records WHERE key >= ? AND key < ? AND {_LIVE} ORDER BY key"
 
         def step(db: sqlite3.Connection) -> list[str]:

@@ -90,7 +90,7 @@ class Usage:
 
 @frozen(kw_only=True)
 class TakeResult:
-    """What :meth:`Store.take` did.
+    """The result of :meth:`Store.take`.
 
     Args:
         taken: Whether the slot was taken in all windows. If not, it was taken in none.
@@ -154,7 +154,7 @@ class Store(Protocol):
         ...
 
     async def keys(self, prefix: str) -> list[str]:
-        """Return the keys that begin with *prefix*, sorted.
+        """Return the keys that start with *prefix*, sorted.
 
         Args:
             prefix: ``room/folder/``, or more.
@@ -205,7 +205,7 @@ async def change(
 
     Args:
         store: Where the records are.
-        keys: What *rule* reads and may change, of one room.
+        keys: The keys that *rule* reads and may change, of one room.
         rule: Gets a snapshot, and returns the changes and a result.
         keep: If a record of *keys* was changed: how long all of them are kept, in seconds; None keeps them
             for good.

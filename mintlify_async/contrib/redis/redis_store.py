@@ -29,7 +29,7 @@ __all__ = ["RedisStore"]
 
 MICROSECONDS: Final = 1_000_000
 
-# KEYS: records. Returns the time, and what each record has.
+# KEYS: records. Returns the time, and the data of each record.
 _READ: Final = RedisScript(
     """
 local t = redis.call('TIME')
@@ -197,7 +197,7 @@ class RedisStore(RedisScripts, NothingToClose):
         return bool(await self._run(_WRITE, keys, args))
 
     async def keys(self, prefix: str) -> list[str]:
-        """Return the keys that begin with *prefix*, sorted."""
+        """Return the keys that start with *prefix*, sorted."""
         room, folder, _ = prefix.split("/", 2)
         names = await self._run(_KEYS, [self._index(prefix)])
         keys = [f"{room}/{folder}/{text(name)}" for name in names]

@@ -1,8 +1,8 @@
 """Lua scripts on a Redis client. Each runs within a time limit, on any event loop.
 
-Redis runs a script whole or not at all. Scripts take the time from the server, so that computers whose clocks
-differ by minutes agree. All keys of one script have the same hash tag (the part in braces), so that a cluster
-keeps them on one node.
+Redis runs a script completely or not at all. Scripts take the time from the server, so that computers whose
+clocks differ by minutes agree. All keys of one script have the same hash tag (the part in braces), so that a
+cluster keeps them on one node.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RedisClient(Protocol):
         """Run *script*, and let the server cache it."""
 
     def pipeline(self, *, transaction: bool) -> Any:
-        """Return what collects the commands of one round trip."""
+        """Return the pipeline for the commands of one round trip."""
 
 
 @frozen
@@ -175,7 +175,7 @@ class RedisScripts:
         self._namespace = _check_namespace(namespace)
 
     def __repr__(self) -> str:
-        """Show the namespace; the client's address may contain a password."""
+        """Show the namespace; the client's URL may contain a password."""
         return f"{type(self).__name__}(namespace={self._namespace!r})"
 
     async def _run(self, script: RedisScript, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:

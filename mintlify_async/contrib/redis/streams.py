@@ -78,7 +78,7 @@ class RedisStreamStore(RedisScripts, NothingToClose):
         await self._all(lambda pipe: pipe.xadd(key, {"about": about}, id="0-1"))
 
     async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
-        """Append *frames*, which begin at *at*; the same frames twice count once."""
+        """Append *frames*, which start at *at*; the same frames twice count once."""
         stream, newest = self._key(chat, "bytes", answer), self._key(chat, "newest")
         alive = self._key(chat, "alive", answer)
 

@@ -60,7 +60,7 @@ class MemoryLog:
         self._waiting: list[asyncio.Future[None]] = []
 
     def append(self, piece: bytes) -> None:
-        """Append *piece*. A reader gets all pieces of one turn of the event loop at once."""
+        """Append *piece*. A reader gets all pieces of one cycle of the event loop together."""
         self._pieces.append(piece)
         self.size += len(piece)
         self._unread += len(piece)
@@ -103,7 +103,7 @@ class MemoryLog:
         return frames, end
 
     def since(self, place: int) -> tuple[bytes, int]:
-        """Return all that follows *place*, and the place after it, at once."""
+        """Return all bytes after *place*, and the place for the next read, without waiting."""
         return b"".join(self._pieces[place:]), len(self._pieces)
 
     @property

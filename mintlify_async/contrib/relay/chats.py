@@ -41,7 +41,7 @@ class Chat:
         messages: The messages that are sent, as JSON objects.
         thread: The thread that the question is asked in, or None.
         answer_id: The id under which a store keeps the answer; "" for that of the service.
-        hider: Removes what no page may see.
+        hider: Removes text that no web page may see.
         progress: A history's data while this is being answered. It has the question, the id of the message
             whose turn it replaces, or None, and the id of the last message before it, or None.
     """
@@ -106,7 +106,7 @@ class PageChat(Chat):
                 log.info("a page's sealed thread is %s: the question is asked without it", error.reason)
 
     def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply; with None, a new thread begins."""
+        """Return the reply; with None, a new thread starts."""
         fp = self._seal.pseudonym(self._user)
         return self._session.ask(self.messages, thread=thread, fp=fp, **self._options)
 
@@ -182,7 +182,7 @@ class StoredChat(Chat):
         self.learn(self._conversation.thread)
 
     def ask(self, thread: Thread | None) -> Reply:
-        """Return the reply; with None, a new thread begins."""
+        """Return the reply; with None, a new thread starts."""
         if thread is None and self._replacing is None:
             self._conversation.forget_thread()
         replacing, options = self._replacing, self._options

@@ -23,7 +23,7 @@ from .page_question import Wire, is_file_address, is_list, is_name, is_object, i
 from .refusals import STEP_FAILED, masked
 
 Check = Callable[[object], bool]
-OUR_DATA = "data-mintlify-"  # begins the names of data parts that are ours and not the service's
+OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
 
 
 # --- What ai 5.0.0 accepts, field by field ------------------------------------------------------------
@@ -300,7 +300,7 @@ _DELTAS = (TextDelta, ReasoningDelta)
 
 
 def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> bytes | None:
-    """Return what *events* and :func:`frame` make of a delta, in a tenth of the time.
+    """Return a delta as *events* and :func:`frame` make it, in a tenth of the time.
 
     None means that *event* needs another check. It is no delta, has another field, or contains a secret.
     """
@@ -329,7 +329,7 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
 
 
 def message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes:
-    """Return a stored message as JSON for a page, without what *events* and *hider* keep from pages."""
+    """Return a stored message as JSON for a page, without the data that *events* and *hider* remove."""
     rest = dict(hider.hide(message))
     parts = [kept for part in rest.pop("parts") if (kept := _page_part(part, events)) is not None]
     texts = [(part["type"], _strict_json(part)) for part in parts]

@@ -31,7 +31,7 @@ NAME_CHARACTERS = 1_000  # a title, a file's name, a media type, a source's id
 MOST_PARTS = 1_500  # of all messages that are sent, because the session checks each
 MOST_VALUES = 50_000  # of the request's JSON, names included (about 20 ms to parse)
 MOST_ESCAPES = 500_000  # backslashes (about 10 ms to parse)
-BODY_SECONDS = 30.0  # for the whole body to arrive
+BODY_SECONDS = 30.0  # for the complete body to arrive
 ARRIVING_BYTES = 64 * 1024 * 1024  # of all bodies that are arriving
 LINGER = 1.0  # seconds in which the rest of a refused body is read
 TOO_LONG = "This conversation is too long. Please start a new one."
@@ -102,7 +102,7 @@ class BodyReader:
 
         Raises:
             RelayRefusal: It was not sent as JSON, is too large, arrives too slowly, or is not a JSON object.
-            ClientDisconnect: The reader left before the whole request had arrived.
+            ClientDisconnect: The reader left before the complete request had arrived.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0]
         # Browsers send other types across origins without asking first.
@@ -117,7 +117,7 @@ class BodyReader:
         return await _parsed(raw)
 
     async def _arrived(self, request: Request) -> bytes:
-        """Return the whole body."""
+        """Return the complete body."""
         pieces, size = list[bytes](), 0
         try:
             async with asyncio.timeout(BODY_SECONDS):

@@ -52,7 +52,7 @@ class PageStream(Response):
     """Sends a log to a page, or the refusal with which opening it ended.
 
     If nothing can be sent for 5 seconds, the status is 200 from then on, and a comment is sent, so that a
-    proxy does not give up. The log then has what went wrong.
+    proxy does not give up. The log then has the error.
 
     Args:
         opened: A block that gives the log, or raises a refusal. It is left when the response has ended.
@@ -114,7 +114,7 @@ class Watch:
         self.silence = FIRST_COMMENT
         self._wake, self._end = wake, end
         self._now, self._call_at = loop.time, loop.call_at
-        self._since = self._now()  # the last piece was begun, or accepted
+        self._since = self._now()  # the last piece was started, or accepted
         self._sending = False
         self._timer = self._call_at(self._since + self.silence, self._look)
 

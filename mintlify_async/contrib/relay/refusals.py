@@ -116,7 +116,7 @@ def retry_after(seconds: float | None) -> dict[str, str]:
 
 
 def cut_text(error: Exception) -> str:
-    """Return the sentence for an answer that began and did not finish."""
+    """Return the sentence for an answer that started and did not finish."""
     match error:
         case APITimeoutError():
             return SLOW

@@ -94,7 +94,7 @@ class Relay:
         on_end: A plain or async function that takes each answer that has started and ended, a
             :class:`RelayedAnswer`, for instance to store it. It runs before the web page gets the end of the
             answer. Its errors are logged and do not reach the web page.
-        max_body_bytes: The size of a whole request, in bytes. ``useChat`` sends the whole history each time,
+        max_body_bytes: The size of a request, in bytes. ``useChat`` sends the full history each time,
             with tool results.
         max_characters: The length of the texts, addresses and names of all messages of a conversation, files
             aside.
@@ -235,7 +235,7 @@ class Relay:
     # Requests ---------------------------------------------------------------------------------
 
     async def _respond(self, handler: Handler, request: Request, user: str | None = None) -> Response:
-        """Return what *handler* returns, or the refusal that it raises."""
+        """Return the result of *handler*, or the refusal that it raises."""
         try:
             who = await self._who(request, user)
             if request.method != "DELETE":
@@ -270,7 +270,7 @@ class Relay:
         return PageChat(self._session, question, user=user, seal=self._seal, site=site, options=options)
 
     async def _resume(self, request: Request, user: str) -> Response:
-        """Stream the chat's answer from its beginning; 204 when there is none.
+        """Stream the chat's answer from its start; 204 when there is none.
 
         A web page may send the query field ``after``, the id of its last complete message. Then it gets only
         the answer to that message, even if the answer has ended meanwhile.
@@ -352,7 +352,7 @@ class Relay:
         Args:
             seconds: How long running answers may take. Then their pages get an ``error`` event and
                 ``[DONE]``, and ``on_end`` an answer whose outcome is ``interrupted``, within two more
-                seconds. 0 cuts them at once.
+                seconds. 0 cuts them immediately.
 
         Raises:
             ConfigurationError: *seconds* is below 0, or no finite number.
@@ -361,7 +361,7 @@ class Relay:
         await self._answers.drain(seconds)
 
     def drain_on_signal(self, seconds: float) -> AbstractAsyncContextManager[None]:
-        """Return a block, for your app's lifespan, in which SIGTERM or SIGINT begins :meth:`drain`.
+        """Return a block, for your app's lifespan, in which SIGTERM or SIGINT starts :meth:`drain`.
 
         A server runs the end of the lifespan only when its connections have ended, which is too late to
         drain. The signal still reaches the server's own handler. Without such a handler (in a worker process
@@ -375,7 +375,7 @@ class Relay:
 
 
 async def _call(hook: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what *hook* of the app returns. A plain function runs in a thread, as FastAPI runs it.
+    """Return the result of *hook* of the app. A plain function runs in a thread, as FastAPI runs it.
 
     The thread sees the context variables of the request. Its changes to them are not copied back.
     """
@@ -399,7 +399,7 @@ def _check_numbers(**numbers: int) -> None:
 
 
 def _address(request: Request) -> str:
-    """Return the network address of a request; in IPv6, the part of it that is one customer's."""
+    """Return the IP address of a request. For IPv6, return only the customer's prefix."""
     host = request.client.host if request.client else ""
     try:
         address = ip_address(host)

@@ -73,7 +73,7 @@ class Asker:
 
     Attributes:
         user: The user's id.
-        address: The network address, or the part of it that is one customer's; "" if it is not known.
+        address: The IP address, or the customer's prefix of it; "" if it is not known.
         chat_id: The id that the page gave the chat, or None.
         chat_key: The name of the chat in a store, from which neither user nor chat can be read; "" without.
     """
@@ -119,7 +119,7 @@ class RunningAnswer:
 
     Attributes:
         id: A random name.
-        log: What pages read.
+        log: The log that web pages read.
         begun: Done when there is something to read. If nothing comes, it raises the refusal. None at the end.
         stopping: Whether the answer was asked to stop.
         read_at: When it had a reader last, by the loop's time.
@@ -229,7 +229,7 @@ class RunningAnswer:
             raise TimeoutError
 
     async def _opened(self) -> Reply:
-        """Return the reply whose answer has begun. If the service has lost the thread, ask without it."""
+        """Return the reply whose answer has started. If the service has lost the thread, ask without it."""
         thread = self.chat.thread
         while True:
             self.chat.learn(thread)

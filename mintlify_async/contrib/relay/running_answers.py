@@ -38,7 +38,7 @@ TICK = 0.1  # seconds between two writes of an answer, and between two looks of 
 BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
 PATIENCE = 5.0  # seconds for which a reader on another worker waits for a store that cannot be reached
 UNREAD_PER_USER = 2  # answers of one user that may continue without a reader
-ADDRESS_SHARE = 4  # one network address may have this part of all places
+ADDRESS_SHARE = 4  # one IP address may have this part of all places
 
 
 @define
@@ -90,8 +90,8 @@ class RunningAnswers:
 
     Args:
         streams: Where they outlive their readers, or None.
-        most: How many may run at once.
-        per_user: How many may run at once for one user.
+        most: How many may run at the same time.
+        per_user: How many may run at the same time for one user.
         tell: Calls the app's hook. It raises nothing.
     """
 
