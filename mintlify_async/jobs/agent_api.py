@@ -37,7 +37,7 @@ class LoopResources:
         self.scheduler = PollScheduler(calls)
         self.recordings = Recordings()
         self._session_key = calls.http.keys["admin"]
-        # By other keys that ``with_options`` took; each lasts as long as a wait needs it.
+        # By other keys that ``with_options`` took. Each lasts as long as a wait needs it.
         self._schedulers: WeakValueDictionary[Key, PollScheduler] = WeakValueDictionary()
 
     def scheduler_for(self, calls: AgentAPI) -> PollScheduler:
@@ -166,7 +166,7 @@ class AgentAPI:
             return job
 
     async def get_job(self, job_id: str, *, project_id: str, retry: bool, limit: float | None = None) -> Job:
-        """Poll a job; once and within ``PollPolicy.timeout`` when *retry* is false.
+        """Poll a job. If *retry* is false, poll once and within ``PollPolicy.timeout``.
 
         Raises:
             UnexpectedResponseError: The answer is another job, or not a job.

@@ -1,4 +1,4 @@
-"""Claims on dedupe keys: rules that change one record per key. No I/O.
+"""Claims on dedupe keys, as rules that change one record per key. No I/O.
 
 A claim is *claimed* before anything is sent, *sending* from just before the first byte of the request, and
 *done* when its result is recorded. A request whose claim is *sending* may have been sent, and is never sent

@@ -114,7 +114,7 @@ class JobHandle(JobFlags):
         """Wait until the job has ended, and return its record. Polls at least once.
 
         After a follow-up, a final status must belong to that follow-up. It is returned if the poll that read
-        it started ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
+        it started at least ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
 
         Args:
             timeout: Limits the complete wait, in seconds; None sets no limit. One last poll starts at the

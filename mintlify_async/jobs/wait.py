@@ -63,7 +63,7 @@ class JobWait:
         scheduler: The running loop's scheduler.
         state: The state of the job. Other waits may share it.
         timeout: When to give up, in seconds from now; None for never.
-        on_look: Called after each poll, or None; must not raise.
+        on_look: Called after each poll, or None. It must not raise.
     """
 
     def __init__(

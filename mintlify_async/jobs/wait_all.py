@@ -172,7 +172,7 @@ class AsCompleted(AsyncOnly):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop polling; safe to repeat."""
+        """Stop polling. Safe to repeat."""
         self._left = 0
         self._ends.put_nowait(None)  # wakes a step that waits
         waits, self._waits = self._waits, None

@@ -26,7 +26,7 @@ class Line:
         self.opens_at = -math.inf
         self.refusal: QuotaExceededError | None = None
         self._loop = asyncio.get_running_loop()
-        self._lock = asyncio.Lock()  # fair: the first to ask for it is the first to have it
+        self._lock = asyncio.Lock()  # fair, because the first to ask for it gets it first
         self._changed = asyncio.Event()
 
     async def enter(self, deadline: float) -> None:

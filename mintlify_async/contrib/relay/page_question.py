@@ -325,7 +325,7 @@ def is_id(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and 0 < len(value) <= ID_CHARACTERS and value.isprintable()
 
 
-_CONTROL = [*map(chr, range(0x20)), "\x7f"]  # browsers drop some of them, so java\nscript: is a script
+_CONTROL = [*map(chr, range(0x20)), "\x7f"]  # browsers drop some of them and run java\nscript:
 _ABSOLUTE = re.compile(r"https?://", re.IGNORECASE)
 
 

@@ -34,7 +34,7 @@ EndHook = Callable[["RelayedAnswer"], object]
 TellHook = Callable[["RelayedAnswer"], Awaitable[None]]
 
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
-TURN_BYTES = 32 * 1024  # in one cycle of the event loop; then other tasks run, and readers are awaited
+TURN_BYTES = 32 * 1024  # in one cycle of the event loop, before other tasks run and readers are awaited
 STOPPED = frame({"type": "abort"})
 INTERRUPTED = frame({"type": "error", "errorText": CUT})
 
