@@ -1,4 +1,4 @@
-"""All exceptions of the package, as one tree; this module imports nothing else of the package.
+"""All exceptions of the package, as one tree. This module imports nothing else of the package.
 
 ::
 
@@ -26,7 +26,7 @@
     │   ├─ StreamStateError                an event that names an unknown part
     │   └─ AssistantError                  the service reported a failure in the stream
     ├─ JobFailedError                      the job ended as ``failed``
-    └─ JobTimeoutError(TimeoutError)       the wait timed out; the job goes on
+    └─ JobTimeoutError(TimeoutError)       the wait timed out, the job keeps running
 
 Everything that an error carries is an attribute. Attributes survive ``pickle`` and
 ``copy`` and never hold a key. An exception of another library that caused the error
@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-EXCERPT_CHARACTERS = 200  # of a server's own text in a message; an attribute keeps the whole
+EXCERPT_CHARACTERS = 200  # of a server's own text in a message, while an attribute keeps the full text
 
 
 class JobReference(Protocol):
@@ -103,7 +103,7 @@ class PartialMessage(Protocol):
 
 
 class FinishedAnswer(Protocol):
-    """A whole answer, as :class:`~mintlify_async.Answer` is."""
+    """A complete answer, as :class:`~mintlify_async.Answer` is."""
 
     @property
     def text(self) -> str:
@@ -125,7 +125,7 @@ Sent = Literal["no", "maybe"]
 
 
 def printable(text: str, limit: int = EXCERPT_CHARACTERS) -> str:
-    r"""Return *text* as one printable line: control characters escaped, cut after *limit* characters.
+    r"""Return *text* as one printable line, with control characters escaped and cut after *limit* characters.
 
     >>> printable("a\nb")
     'a\\nb'
@@ -157,12 +157,12 @@ class CauseSummary(Exception):  # noqa: N818 - never raised itself, only set as 
     """Stands in for an exception of another library: its class name and its text without secrets.
 
     aiohttp's own errors show the request's headers, and so the key, in their
-    ``repr`` and ``args``; therefore they are never chained.
+    ``repr`` and ``args``, so they are never chained.
     """
 
 
 class ConfigurationError(MintlifyError, ValueError):
-    """An argument or a setting is invalid; nothing was sent.
+    """An argument or a setting is invalid. Nothing was sent.
 
     Attributes:
         field: The name of the argument at fault, or None when no single one is.
@@ -174,22 +174,22 @@ class ConfigurationError(MintlifyError, ValueError):
 
 
 class StateError(MintlifyError, RuntimeError):
-    """The object's state does not allow the call: it is closed, busy, or already being read.
+    """The object's state does not allow the call, because it is closed, busy, or already being read.
 
     Attributes:
         answer: The finished :class:`~mintlify_async.Answer` of a conversation's turn that could not be
-            saved, else None. Errors of another kind that a store raises get it, too.
+            saved, else None. Other errors that a store raises also get this attribute.
     """
 
     answer: FinishedAnswer | None = None
 
 
 class StoreConflictError(StateError):
-    """Another task or process saved this conversation first; load it again and repeat."""
+    """Another task or process saved this conversation first. Load it again and repeat."""
 
 
 class QuotaExceededError(MintlifyError):
-    """The session's quota for a limit of the service is used up; nothing was sent.
+    """The session's quota for a limit of the service is used up. Nothing was sent.
 
     Attributes:
         retry_after: Seconds until a call is allowed again, or None when that is not known.
@@ -246,19 +246,19 @@ class APITimeoutError(APIConnectionError, TimeoutError):
 
 
 class OutcomeUnknownError(MintlifyError):
-    """An agent POST was sent and its outcome is unknown: the job may exist.
+    """An agent POST was sent and its outcome is unknown. The job may exist.
 
-    The package never sends it again, since a second job costs money and opens a
+    The package never sends it again, because a second job costs money and opens a
     second pull request. Check the dashboard or the repository before you do.
 
     Attributes:
         operation: ``create_job`` or ``send_message``.
         project_id: The project that it was sent to.
-        job_id: The job that a follow-up was for; None for ``create_job``.
-        status: The answer's HTTP status, or None when there was no answer.
-        body: The part of the answer's body that was read, or None.
-        headers: The answer's headers, or None.
-        request_id: The service's id of the request, or None.
+        job_id: The job of the follow-up, or None for ``create_job``.
+        status: The response's HTTP status, or None when there was no response.
+        body: The received text of the response's body, or None.
+        headers: The response's headers, or None.
+        request_id: The request id, or None.
         sent_at: When the request was sent, in seconds since the epoch, or None.
         prompt_sha256: SHA-256 of the prompt, to recognize it without storing it.
         reason: ``timeout``, ``connection_lost``, ``unreadable_answer`` (a success that is not a job),
@@ -299,9 +299,9 @@ class APIStatusError(MintlifyError):
 
     Attributes:
         status: The HTTP status.
-        body: The answer's body as text, at most the first 64 KiB.
-        headers: The answer's headers, with names in lower case.
-        request_id: The service's id of the request, or None.
+        body: The response's body as text, at most the first 64 KiB.
+        headers: The response's headers, with names in lower case.
+        request_id: The request id, or None.
         retry_after: Seconds that the service asks callers to wait before the next try, or None.
         operation: The operation, such as ``create_job``.
     """
@@ -335,11 +335,11 @@ class AuthenticationError(APIStatusError):
 
 
 class PaymentRequiredError(APIStatusError):
-    """402: the credits of the plan are used up; later requests fail, too, until there are new ones."""
+    """402: the credits of the plan are used up; later requests also fail until there are new ones."""
 
 
 class PermissionDeniedError(APIStatusError):
-    """403: the key lacks the scope, or your address is not on the key's allow-list."""
+    """403: the key lacks the scope, or your IP address is not on the key's allow-list."""
 
 
 class NotFoundError(APIStatusError):
@@ -378,13 +378,13 @@ def status_error_class(status: int) -> type[APIStatusError]:
 
 
 class UnexpectedResponseError(MintlifyError):
-    """The service reported success, but the body is not what its interface documents.
+    """The service reported success, but the body does not match its interface.
 
     Attributes:
         status: The HTTP status, or None.
         excerpt: The beginning of the body.
-        headers: The answer's headers, with names in lower case.
-        request_id: The service's id of the request, or None.
+        headers: The response's headers, with names in lower case.
+        request_id: The request id, or None.
     """
 
     def __init__(
@@ -404,7 +404,7 @@ class UnexpectedResponseError(MintlifyError):
 
 
 class StreamError(MintlifyError):
-    """The assistant's answer did not arrive complete; the error keeps the part that did.
+    """The assistant's answer is incomplete. The error keeps the partial answer.
 
     Attributes:
         partial: The message up to the failure, or None when nothing had arrived.
@@ -448,7 +448,7 @@ class StreamDecodeError(StreamError):
 
 
 class StreamStateError(StreamError):
-    """An event names a part or a tool call that the stream has not begun.
+    """An event names a part or a tool call that the stream has not started.
 
     Attributes:
         event_type: The event's type on the wire, such as ``text-delta``.
@@ -489,7 +489,7 @@ class JobFailedError(MintlifyError):
 
 
 class JobTimeoutError(MintlifyError, TimeoutError):
-    """The timeout passed before the job's result was certain; the job goes on at the service.
+    """The timeout passed before the job's result was certain. The job keeps running at the service.
 
     Attributes:
         ref: The job's reference. Wait again, here or in another process: ``session.job(ref)``.

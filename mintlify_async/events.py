@@ -4,7 +4,7 @@ Each class says which versions of the protocol (5, 6, 7) send it. Fields that a 
 kept in ``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field
 counts as absent; in a field of type ``Any``, ``None`` is null and ``MISSING`` is absence.
 
-A thread's key never stays in an event: it is masked when it is read, and ``to_wire()`` leaves it out.
+A thread's key never stays in an event. It is masked when it is read, and ``to_wire()`` leaves it out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Event(WireValue):
     """Base of all events. Each has a ``type``: its name on the wire.
 
     Args:
-        extra: Everything that was sent and that the class has no field for.
+        extra: All fields that were sent and that the class does not have.
     """
 
     extra: Mapping[str, Any] = EMPTY
@@ -48,7 +48,7 @@ class Event(WireValue):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Start(Event):
-    """The answer begins. Versions 5, 6, 7.
+    """The answer starts. Versions 5, 6, 7.
 
     Args:
         message_id: The message's id, or None.
@@ -62,7 +62,7 @@ class Start(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class StartStep(Event):
-    """A step begins: one call of the model, with its tools. Versions 5, 6, 7."""
+    """A step starts, which is one call of the model, with its tools. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "start-step"
 
@@ -76,7 +76,7 @@ class FinishStep(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class TextStart(Event):
-    """A text part begins. Versions 5, 6, 7."""
+    """A text part starts. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "text-start"
     id: str
@@ -137,7 +137,7 @@ class ReasoningEnd(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputStart(Event):
-    """A tool's input begins. Versions 5, 6, 7; what follows ``dynamic`` since 6."""
+    """A tool's input begins. Versions 5, 6, 7. The fields after ``dynamic`` exist since 6."""
 
     type: ClassVar[str] = "tool-input-start"
     tool_call_id: str
@@ -263,7 +263,7 @@ class ToolOutputDenied(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceUrl(Event):
-    """A page that the answer is based on. Versions 5, 6, 7."""
+    """A documentation page that the answer is based on. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "source-url"
     source_id: str
@@ -320,7 +320,7 @@ class Data(Event):
     Args:
         name: The type without ``data-``.
         data: Any JSON value.
-        id: Identifies the data, or None: a later event with the same type and id replaces it.
+        id: Identifies the data, or None. A later event with the same type and id replaces it.
         transient: Whether the message leaves it out.
     """
 
@@ -373,7 +373,7 @@ class ErrorEvent(Event):
     """The answer failed. Versions 5, 6, 7. The next step raises ``AssistantError``.
 
     Args:
-        error_text: The service's words; empty when it sent none.
+        error_text: The service's text, or empty when it sent none.
     """
 
     type: ClassVar[str] = "error"
@@ -382,7 +382,7 @@ class ErrorEvent(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ResetStep(Event):
-    """The step is void: the message drops everything since it began. Version 7 (7.0.70)."""
+    """The step is void. The message drops everything since the step started. Version 7 (7.0.70)."""
 
     type: ClassVar[str] = "reset-step"
 
@@ -398,7 +398,7 @@ class SteeringMessage(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class UnknownEvent(Event):
-    """An event of a type that this version does not know; it does not change the message.
+    """An event of a type that this version does not know. It does not change the message.
 
     Args:
         type: The type's name on the wire.
@@ -409,7 +409,7 @@ class UnknownEvent(Event):
 
     @property
     def raw(self) -> Mapping[str, Any]:
-        """The whole JSON object."""
+        """The complete JSON object."""
         return {"type": self.type, **self.extra}
 
 

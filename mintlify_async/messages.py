@@ -1,7 +1,7 @@
 """Messages and their parts: the AI SDK's UIMessage as frozen classes, and its JSON both ways.
 
 The class of a part is named after its type on the wire, with ``Part``; a part of an unknown type is kept
-whole as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the field, such as
+complete as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the field, such as
 ``messages[2].parts[0].text``.
 """
 
@@ -41,7 +41,7 @@ class Part(WireValue):
     """Base of all parts. Each has a ``type``: its name on the wire.
 
     Args:
-        extra: Everything that was sent and that the class has no field for.
+        extra: All fields that were sent and that the class does not have.
     """
 
     extra: Mapping[str, Any] = EMPTY
@@ -175,7 +175,7 @@ class DynamicToolPart(ToolPart):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class SourceUrlPart(Part):
-    """A page that the answer is based on."""
+    """A documentation page that the answer is based on."""
 
     type: ClassVar[str] = "source-url"
     source_id: str
@@ -198,7 +198,7 @@ class SourceDocumentPart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class FilePart(Part):
-    """A file: its media type, and an address, often a ``data:`` URL."""
+    """A file with its media type and its URL, often a ``data:`` URL."""
 
     type: ClassVar[str] = "file"
     media_type: str
@@ -242,7 +242,7 @@ class DataPart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class StepStartPart(Part):
-    """Marks the beginning of a step."""
+    """Marks the start of a step."""
 
     type: ClassVar[str] = "step-start"
 
@@ -258,7 +258,7 @@ class SteeringMessagePart(Part):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class UnknownPart(Part):
-    """A part of a type that this version does not know, kept whole.
+    """A part of a type that this version does not know, kept complete.
 
     Args:
         type: The type's name on the wire.
@@ -269,7 +269,7 @@ class UnknownPart(Part):
 
     @property
     def raw(self) -> Mapping[str, Any]:
-        """The whole JSON object."""
+        """The complete JSON object."""
         return {"type": self.type, **self.extra}
 
 
@@ -300,7 +300,7 @@ def part_from_wire(wire: object, where: str = "part") -> MessagePart:
     """Read one part of a UIMessage.
 
     Raises:
-        ConfigurationError: It is not such a part; *where* begins the name of the wrong field.
+        ConfigurationError: It is not such a part. *where* begins the name of the wrong field.
     """
     content = as_object(wire)
     if content is None:
@@ -324,7 +324,7 @@ def _parts_from_wire(parts: Sequence[object], where: str) -> tuple[MessagePart, 
 
 
 def join_surrogates(text: str) -> str:
-    r"""Return *text* with surrogate pairs joined; lone halves stay.
+    r"""Return *text* with surrogate pairs joined. Lone halves stay.
 
     >>> join_surrogates("\ud83d\ude00") == "\U0001f600"
     True
@@ -341,7 +341,7 @@ def join_surrogates(text: str) -> str:
 def clean_text(text: str, *, streaming: bool = False) -> str:
     """Return *text* fit for display: surrogate pairs joined, a lone half as U+FFFD.
 
-    While it is *streaming*, a half at the end is left out: its other half may follow.
+    While it is *streaming*, a half at the end is left out, because its other half may follow.
     """
     joined = join_surrogates(text)
     if streaming and joined and "\ud800" <= joined[-1] <= "\udbff":
@@ -356,9 +356,9 @@ def _to_tuple(parts: Iterable[MessagePart]) -> tuple[MessagePart, ...]:
 
 
 Role: TypeAlias = Literal["user", "system", "assistant"] | str
-"""A message's role: ``user`` is what the interface shows, ``system`` and ``assistant`` are the AI SDK's.
+"""A message's role: the interface shows ``user``, and the AI SDK adds ``system`` and ``assistant``.
 
-Other words are allowed: the interface does not list them.
+Other words are allowed, because the interface does not list them.
 """
 
 
@@ -367,11 +367,11 @@ class Message(WireValue):
     """One message of a conversation: a UIMessage.
 
     Args:
-        id: The message's id; empty if the server gave none.
+        id: The message's id, or empty if the server gave none.
         role: ``user``, ``system``, ``assistant``, or a word that this version does not know.
         parts: The parts of the message, in order.
         metadata: The server's metadata, any JSON value, or None.
-        extra: Further fields of a stored message.
+        extra: Additional fields of a stored message.
     """
 
     id: str
@@ -391,12 +391,12 @@ class Message(WireValue):
 
     @classmethod
     def user(cls, text: str, id: str | None = None) -> Message:
-        """Return a user message of one text; without an *id* it gets one when it is sent."""
+        """Return a user message of one text. Without an *id*, it gets one when it is sent."""
         return cls(id=id or "", role="user", parts=(TextPart(text=require_text(text, "text")),))
 
     @classmethod
     def system(cls, text: str, id: str | None = None) -> Message:
-        """Return a system message of one text; without an *id* it gets one when it is sent."""
+        """Return a system message of one text. Without an *id*, it gets one when it is sent."""
         return cls(id=id or "", role="system", parts=(TextPart(text=require_text(text, "text")),))
 
     def to_wire(self) -> dict[str, Any]:
@@ -414,7 +414,7 @@ class Message(WireValue):
         """Read UIMessage JSON, or ``{"role": "user", "content": "text"}``.
 
         Raises:
-            ConfigurationError: It is not such a message; *where* begins the name of the wrong field.
+            ConfigurationError: It is not such a message. *where* begins the name of the wrong field.
         """
         content = as_object(wire)
         if content is None:
@@ -458,7 +458,7 @@ def coerce_messages(content: object, make_id: Callable[[], str], *, field: str =
         field: The name of the argument, for errors.
 
     Raises:
-        ConfigurationError: There is no message, or one is wrong; the error names the field.
+        ConfigurationError: There is no message, or one is wrong. The error names the field.
     """
     if isinstance(content, str):
         return [Message.user(require_text(content, field), make_id())]

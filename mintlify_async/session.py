@@ -1,4 +1,4 @@
-"""The client: ``MintlifySession`` holds the options, the keys and the connections, and has the verbs."""
+"""The client: ``MintlifySession`` has the options, the keys, the connections and the calls."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ log = logging.getLogger("mintlify_async")
 class MintlifySession:
     """A client of the Mintlify documentation service: agent jobs and the streaming assistant.
 
-    Create one session for the whole program: many tasks, event loops and threads may use it
-    at once; each loop gets its own connections, at its first call::
+    Create one session for the program. Many tasks, event loops and threads may use it at the
+    same time. Each loop gets its own connections at its first call::
 
         async with MintlifySession(project_id="p", domain="acme") as session:
             job = await session.run_job("Fix the typos in the quickstart", timeout=900)
@@ -71,33 +71,33 @@ class MintlifySession:
     Args:
         project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
         domain: The site that the assistant answers about (interface 4.3). Environment: ``MINTLIFY_DOMAIN``.
-        site: The documentation's address, such as ``https://docs.acme.com``: answers then name pages by
-            whole addresses. Environment: ``MINTLIFY_SITE``.
-        admin_key: The key for agent jobs: a string, or a plain or async function that is
+        site: The site URL, such as ``https://docs.acme.com``. With it, links to documentation pages in
+            answers are full URLs. Environment: ``MINTLIFY_SITE``.
+        admin_key: The key for agent jobs. It is a string, or a plain or async function that is
             called for each request. Environment: ``MINTLIFY_ADMIN_API_KEY``.
-        assistant_key: The key for the assistant, likewise. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
+        assistant_key: The key for the assistant, as above. Environment: ``MINTLIFY_ASSISTANT_API_KEY``.
             Where a key is unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
-        base_url: The service's address. Environment: ``MINTLIFY_BASE_URL``. Plain http is refused
-            except to this machine, unless *allow_insecure_http* is set.
+        base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*,
+            plain http is refused except to this machine.
         retrieval_page_size: Search results used for an answer (interface 2.3); 5 by default, None: not sent.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a request is sent again; see :class:`RetryPolicy`.
         poll: How often jobs are polled; see :class:`PollPolicy`.
         timeouts: See :class:`Timeouts`.
-        quota: Counts calls against the service's limits before they are sent; off by default.
+        quota: Counts calls against the service's limits before they are sent. Off by default.
         ledger: Records each ``dedupe_key``, so that its job is created once.
-        client_session: An aiohttp session of yours to use. It is never closed here.
+        client_session: Your own ``aiohttp.ClientSession``. It is never closed here.
         proxy: The URL of a proxy; ``"environment"`` takes it from HTTPS_PROXY and NO_PROXY. A password
             for the service's host in ~/.netrc is then refused, because it would replace the key. That
-            takes aiohttp 3.13.1 or newer: an older one sends the password in the place of the key.
+            needs aiohttp 3.13.1 or newer. An older version sends the password in place of the key.
         ssl: The context that verifies certificates.
         allow_insecure_http: Allow plain http to other machines.
-        assumptions: Corrects what this package assumes about the service.
+        assumptions: Replaces this package's assumptions about the service.
         observer: Follows each operation from start to end, for tracing; see :class:`Observer`.
 
     Raises:
-        ConfigurationError: An argument is invalid; ``.field`` names it. A missing key is reported by calls.
+        ConfigurationError: An argument is invalid. ``.field`` names it. A missing key is reported by calls.
     """
 
     @helpful
@@ -172,20 +172,20 @@ class MintlifySession:
         Args:
             prompt: The instruction, at least 1 character.
             project_id: A project other than the session's.
-            dedupe_key: A name for this creation in the session's ledger: no process that shares the
-                ledger creates a second job with it. While another call is creating the job, this one
+            dedupe_key: A name for this job in the session's ledger. No process that shares the
+                ledger creates a second job with this name. While another call is creating the job, this one
                 waits, for as long as that request may take and 5 s more.
             timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
         Raises:
-            ConfigurationError: An argument, the key or the project is missing or invalid; nothing was sent.
-            OutcomeUnknownError: The request was sent and the job may exist; it is never sent again.
+            ConfigurationError: An argument, the key or the project is missing or invalid. Nothing was sent.
+            OutcomeUnknownError: The request was sent and the job may exist. The request is never sent again.
             APIStatusError: The service refused (RateLimitError: after the allowed retries).
-            APIConnectionError: The request could not be sent; no job exists.
-            QuotaExceededError: The session's quota is used up; nothing was sent.
-            StateError: The session is closed, or the ledger cannot be used; nothing was sent.
+            APIConnectionError: The request could not be sent. No job exists.
+            QuotaExceededError: The session's quota is used up. Nothing was sent.
+            StateError: The session is closed, or the ledger cannot be used. Nothing was sent.
 
         Example::
 
@@ -250,7 +250,7 @@ class MintlifySession:
             extra_body: Additional fields of the body.
 
         Raises:
-            JobTimeoutError: The job was still running; ``.ref`` names it.
+            JobTimeoutError: The job was still running. ``.ref`` names it.
             JobFailedError: The job failed.
             MintlifyError: As for :meth:`create_job` and ``JobHandle.wait``.
         """
@@ -461,7 +461,7 @@ class MintlifySession:
                 effect: all waits on a loop are polled with those of this session, its headers and timeouts.
             changes: ``admin_key``, ``assistant_key``, ``project_id``, ``domain``, ``site``, ``fp``,
                 ``retrieval_page_size``, ``headers``, ``extra_body``, ``quota``, ``ledger``, ``observer``.
-                A key of None is no key: the environment is not asked again.
+                If a key is None, there is no key. The environment is not read again.
 
         Raises:
             ConfigurationError: An option does not exist, or its value is invalid.
@@ -551,7 +551,7 @@ class MintlifySession:
         self._agent_of_handles: weakref.ref[AgentAPI] | None = None
 
     def _for_handles(self) -> AgentAPI:
-        """Return what all handles call: it keeps the session alive, and the session not it."""
+        """Return the object that all handles call. It keeps the session alive, but not the reverse."""
         agent = self._agent_of_handles() if self._agent_of_handles is not None else None
         if agent is None:
             agent = self._agent.owned_by(self)

@@ -61,21 +61,21 @@ class Extras:
 
     @property
     def request_id(self: _Known) -> str | None:
-        """The service's id of the request, or None: name it when you report a problem."""
+        """The request id, or None. Give it when you report a problem."""
         response = self.response
         return response.request_id if response is not None else None
 
 
 @frozen(kw_only=True, repr=False)
 class Answer(Extras):
-    """A complete answer: what awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns.
+    """A complete answer, the result of awaiting a :class:`~mintlify_async.assistant.reply.Reply` returns.
 
     It can be pickled, compared and used as a key of a dict. Like every pickle of a thread, a pickled answer
     has no ``thread.key``.
 
     Attributes:
         message: The answer as a message with typed parts, exactly as it was sent.
-        thread: The conversation's thread, or None: pass it to the next ``ask``.
+        thread: The conversation's thread, or None. Pass it to the next ``ask``.
         finish_reason: The service's reason for the end: ``stop``, ``length``, …; None when it gave none.
         aborted: Whether the service ended the answer with an ``abort`` event.
         abort_reason: The service's reason for an abort, or None.
@@ -165,7 +165,7 @@ class TextStream(AsyncOnly):
         self._error: Exception | None = None  # raised in the next step: it came with a last piece
 
     def __aiter__(self) -> Self:
-        """Return itself; raises StateError when the reply has ended."""
+        """Return itself. It raises StateError when the reply has ended."""
         aiter(self._reply)
         return self
 
@@ -174,7 +174,7 @@ class TextStream(AsyncOnly):
         await self._reply.aclose()
 
     async def __anext__(self) -> str:
-        """Return the next piece of text, never empty; raises what the reply raises."""
+        """Return the next piece of text, never empty. It raises the errors of the reply."""
         if self._error is not None:
             raise self._error
         while True:

@@ -21,7 +21,7 @@ CloseIfUnused: TypeAlias = "weakref.WeakMethod[Callable[[bool], bool]]"
 
 @frozen(eq=False, repr=False)
 class AssistantAPI:
-    """What a reply and a conversation need of their session.
+    """The interface of a session for replies and conversations.
 
     Args:
         http: Sends the question.
@@ -37,7 +37,7 @@ class AssistantAPI:
     check_open: Callable[[], None]
 
     def call(self, question: Question, **options: Unpack[AskOptions]) -> Call:
-        """Check a question and its options; return what is to be sent, which sends nothing.
+        """Check a question and its options, and return the call. Nothing is sent.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -66,7 +66,7 @@ class AssistantAPI:
 
 
 class ReplyTurn(Protocol):
-    """What a conversation does around one reply. The reply of a plain question has no turn."""
+    """The steps of a conversation around one reply. The reply of a plain question has no turn."""
 
     async def enter(self, close_if_unused: CloseIfUnused) -> Call | None:
         """Wait until the question may be sent.
@@ -90,7 +90,7 @@ class ReplyTurn(Protocol):
 
         Args:
             message: The answer so far; None before it began.
-            thread: Its thread, as far as it is known.
+            thread: Its thread, or the known fields of it.
         """
         ...
 
@@ -99,7 +99,7 @@ class ReplyTurn(Protocol):
 
         Args:
             message: The answer; None when there is none.
-            thread: Its thread, as far as it is known.
+            thread: Its thread, or the known fields of it.
             whole: Whether the answer ended without an error or an ``abort``.
 
         Raises:

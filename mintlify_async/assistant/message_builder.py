@@ -103,7 +103,7 @@ class MessageBuilder:
 
     Attributes:
         finish_reason: Why the answer ended, or None.
-        parts: The parts, in order; those that are open may lack their last pieces.
+        parts: The parts, in order. Open parts may lack their last pieces.
         open_texts: The open text parts by id, in the order of the message.
     """
 

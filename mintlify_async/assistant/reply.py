@@ -279,7 +279,7 @@ class Reply(Extras, AsyncOnly):
         return self
 
     async def _start(self) -> None:
-        """Open the answer, unless that was done."""
+        """Open the answer if it is not open."""
         if self._state == "opening":
             raise already_read()
         if self._state != "not started":
@@ -450,7 +450,7 @@ class Reply(Extras, AsyncOnly):
     aclose = close
 
     def _shut(self, error: asyncio.CancelledError | None = None) -> None:
-        """Close the connection and stop a task that is opening it; the turn goes on."""
+        """Close the connection and stop a task that is opening it. The turn continues."""
         opening = self._opening
         self._end("closed", error)
         if opening is not None:
@@ -557,7 +557,7 @@ class Reply(Extras, AsyncOnly):
 
 
 def _feed(stream: MessageStream, data: bytes) -> None:
-    """Feed *stream* what arrived; no bytes are the body's end."""
+    """Feed *stream* the received bytes. Empty bytes are the end of the body."""
     if data:
         stream.feed(data)
     else:

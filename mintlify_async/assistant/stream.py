@@ -147,7 +147,7 @@ class MessageStream:
     def begin(
         self, headers: Mapping[str, str], thread_headers: tuple[str, str], secret: str | None = None
     ) -> None:
-        """Set what is known before the body.
+        """Set the fields that are known before the body.
 
         Args:
             headers: The headers of the response; looked up in lower case.
@@ -379,7 +379,7 @@ _V4: Final = r'[0-9a-k]:["\[{]'
 
 
 def _kind_of(body: str) -> str:
-    """Say what a body that is not an event stream looks like."""
+    """Describe a body that is not an event stream."""
     if re.match(_V4, body):
         return (
             "the AI SDK 4 data stream, which the v1 assistant endpoint sends; "

@@ -72,7 +72,7 @@ class Dispatcher:
     """Sends calls with a session's connections, keys, quota and retries.
 
     Args:
-        assumptions: What is assumed of the service.
+        assumptions: The assumptions about the service.
         transport: Returns the running loop's connections.
         keys: The keys by kind.
         retry: When to send again.
@@ -105,7 +105,7 @@ class Dispatcher:
             call: The request.
             single: Whether there is only one attempt.
             sending: Says, whatever ends the request, whether its newest attempt was sent.
-            observation: Is told of each attempt.
+            observation: Gets each attempt.
 
         Raises:
             OutcomeUnknownError: A POST was sent, and its outcome is not known.

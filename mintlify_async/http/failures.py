@@ -103,7 +103,7 @@ def translate(
         return timed_out(operation, "connect", call.timeouts.connect, "maybe" if written else "no")
     if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientConnectorError):
         return timed_out(operation, limit.phase, limit.seconds, sent)
-    # A certificate's error is a ValueError, too, but also an OSError.
+    # A certificate's error is both a ValueError and an OSError.
     if isinstance(error, ValueError) and not isinstance(error, OSError) and not written:
         return ConfigurationError(
             "aiohttp cannot make this request: check base_url and proxy, "

@@ -1,4 +1,4 @@
-"""Observers: what a session reports while it works, for metrics, logs and traces of your own."""
+"""Observers: the reports of a session about its operations, for your own metrics, logs and traces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fact = str | int | float | bool
 
 
 class Observation(Protocol):
-    """One operation while it runs. What a method raises is logged, and the operation goes on."""
+    """One operation while it runs. If a method raises an error, it is logged and the operation continues."""
 
     def active(self) -> AbstractContextManager[object]:
         """Return a block that is entered around each request, never around a ``yield``."""
@@ -40,7 +40,7 @@ class Observation(Protocol):
         ...
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the operation; *error* is why it failed, a cancellation, too, or None."""
+        """End the operation. *error* is its failure or cancellation, or None."""
         ...
 
 

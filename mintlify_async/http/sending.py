@@ -84,7 +84,7 @@ class Sending:
         return self._open and attempt == self._attempt
 
     async def again(self) -> None:
-        """Forget the newest attempt, which had no effect: another one is to follow."""
+        """Drop the newest attempt, which had no effect. Another one follows."""
         self.seal()
         self.sent_at = None
         if self._asked and self.on_retry is not None:

@@ -1,4 +1,4 @@
-"""Job references: what another process needs to go on with a job, as text, JSON or a pickle."""
+"""Job references: the data that another process needs to continue a job, as text, JSON or a pickle."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 200
 
 
 class DecodeProblem(ValueError):  # noqa: N818 - internal: each caller turns it into an error of its own
-    """Says what is wrong with a JSON text or value, without repeating it."""
+    """Describes the fault of a JSON text or value, without repeating the text."""
 
 
 def _refuse_constant(word: str) -> None:

@@ -20,7 +20,7 @@ def check_seconds(value: object, name: str, *, zero: bool = False, none: str | N
     Args:
         value: The argument.
         name: Its name, for the error.
-        zero: Whether 0 is allowed; such a time must be finite, too.
+        zero: Whether 0 is allowed. Then the time must also be finite.
         none: What None does, where it is allowed; "means no limit", say.
 
     Raises:

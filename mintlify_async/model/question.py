@@ -1,4 +1,4 @@
-"""What a question carries besides messages: context items and a search filter, checked when made."""
+"""The additional content of a question: context items and a search filter, checked when made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a response: status, headers, request id, attempts, and the JSON of a job's record."""
+"""The data of a response: status, headers, request id, attempts, and the JSON of a job's record."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _as_headers(headers: Mapping[str, str]) -> Headers:
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ResponseInfo(WireValue):
-    """What is known of a response.
+    """The data of a response.
 
     Args:
         status: The HTTP status.
@@ -67,7 +67,7 @@ class ResponseInfo(WireValue):
 
     @property
     def json(self) -> Any:
-        """The JSON value of :attr:`body` as it came, parsed anew each time; None where it is empty."""
+        """The JSON value of :attr:`body` as it came, parsed again each time, or None where it is empty."""
         return decode_json(self.body.decode()) if self.body else None
 
     def to_wire(self) -> dict[str, Any]:

@@ -380,7 +380,7 @@ def _inside(name: str) -> str:
 
 
 def _problem_of(field: _Field, hook: _Hook, content: Mapping[str, Any]) -> str | None:
-    """Say what is wrong with a field of an object, or return None."""
+    """Return the fault of an object's field, or None."""
     if field.wire not in content:
         return f".{field.wire} is missing" if field.required else None
     try:

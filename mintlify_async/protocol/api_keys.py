@@ -43,7 +43,7 @@ def shared_key(assumptions: Assumptions) -> tuple[Secret, str, str]:
 
 
 class Key:
-    """One key of a session. A string is checked at once; what a function returns, when it is used.
+    """One key of a session. A string is checked immediately. The result of a function is checked when used.
 
     Args:
         kind: Which key it is.

@@ -50,7 +50,7 @@ def check_identifier(value: object, name: str) -> str:
     """Return *value* when it can name a project or a site, in plain words and in a path.
 
     Args:
-        value: What the user gave.
+        value: The user's value.
         name: ``project_id`` or ``domain``.
 
     Raises:
@@ -114,10 +114,10 @@ def _header(name: str, value: str) -> tuple[str, str]:
 
 
 def check_extra_body(extra_body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return *extra_body*, further fields of a request's body; None is no field.
+    """Return *extra_body*, additional fields of a request's body. None is no field.
 
     Raises:
-        ConfigurationError: It holds something that JSON cannot express.
+        ConfigurationError: It contains something that JSON cannot express.
     """
     return _json_object(extra_body, "extra_body") if extra_body else EMPTY
 
@@ -135,7 +135,7 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
     """Return *value* as the messages of a question: a string is one user message.
 
     Raises:
-        ConfigurationError: The list is empty, or an item is not a message; the field is named.
+        ConfigurationError: The list is empty, or an item is not a message. The error names the field.
     """
     if isinstance(value, str) and not value:
         raise ConfigurationError("the question is empty; it needs at least 1 character", field="messages")

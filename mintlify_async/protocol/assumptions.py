@@ -1,4 +1,4 @@
-"""What is assumed of the service where its interface document is silent.
+"""The assumptions about the service where its interface document is silent.
 
 Every such fact is a field of :class:`Assumptions`, so that a user can correct it.
 """
@@ -12,7 +12,7 @@ __all__ = ["Assumptions"]
 
 @define(frozen=True, kw_only=True)
 class Assumptions:
-    """What is assumed of the service where its interface document is silent.
+    """The assumptions about the service where its interface document is silent.
 
     Pass ``assumptions=Assumptions(get_job_path="/v3/…")`` to a session to correct
     an assumption. Paths are templates: ``{project_id}``, ``{job_id}`` and ``{domain}`` are
@@ -29,7 +29,7 @@ class Assumptions:
         foreign_key_prefixes: How keys of other products begin.
         thread_id_header: The response header with a new thread's id, in lower case.
         thread_key_header: The response header with a new thread's key, in lower case.
-        request_id_headers: The headers that may hold a request's id; the first that is present counts.
+        request_id_headers: The headers that may contain a request's id. The first that is present counts.
     """
 
     base_url: str = "https://api.mintlify.com"  # assumption: base URL

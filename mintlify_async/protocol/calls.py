@@ -68,7 +68,7 @@ class TurnOptions(TypedDict, total=False):
 
 
 class AskOptions(TurnOptions, total=False):
-    """All options of ``session.ask``: a conversation sets these three by itself."""
+    """All options of ``session.ask``: a conversation sets these three."""
 
     thread: ThreadReference | str | None
     fp: str | None
@@ -80,14 +80,14 @@ _ASK_OPTIONS = frozenset(AskOptions.__annotations__)
 
 @frozen(kw_only=True, eq=False)
 class CallDefaults:
-    """What a session's calls have where they name nothing else.
+    """The defaults of a session's calls.
 
     Args:
-        assumptions: What is assumed of the service.
+        assumptions: The assumptions about the service.
         project_id: The project of agent jobs, or None.
         domain: The site to ask about, or None.
         fp: Identifies the user to the service.
-        retrieval_page_size: Search results used for an answer; None is not sent.
+        retrieval_page_size: Search results used for an answer. None is not sent.
         headers: Further headers.
         extra_body: Further fields of every body.
         timeouts: The limits.

@@ -1,4 +1,4 @@
-"""What the service's answers mean: a job, the words of an error, the ids in the headers."""
+"""Reads the service's responses: a job, the text of an error, the ids in the headers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WholeResponse:
 
     @property
     def text(self) -> str:
-        """The body as text. JSON is UTF-8; a declared charset is not believed."""
+        """The body as text. JSON is UTF-8, so a declared charset is ignored."""
         return self.body.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -94,7 +94,7 @@ def read_job(
 
 
 def server_words(body: str) -> str:
-    """Return the message of an error body as one printable line; nothing for HTML."""
+    """Return the message of an error body as one printable line, or nothing for HTML."""
     try:
         return printable(_words(json.loads(body)))
     except (ValueError, RecursionError):
