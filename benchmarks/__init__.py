@@ -1,1 +1,1 @@
-"""Measures the package beside its peers: the same bytes, in the same run. See ``README.md`` beside this."""
+"""Compares the package with its peers, with the same bytes in the same run. See ``README.md`` here."""

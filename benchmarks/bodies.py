@@ -1,4 +1,4 @@
-"""The answers that the server streams, made once, and the facts by which a reader of them is checked."""
+"""The answers that the server streams, made once, and the facts that check a client's result."""
 
 import json
 import random
@@ -20,7 +20,7 @@ HEAD = (
 
 class Script(NamedTuple):
     pieces: list[bytes]
-    lockstep: bool  # each piece is written when the client has read the one before
+    lockstep: bool  # each piece is written when the client has read the piece before
     body: bytes
     events: int
     text: str = ""
@@ -38,7 +38,7 @@ def sliced(data: Any, size: int) -> list[Any]:
 
 
 def real_answer(count: int, pages: int) -> list[dict[str, Any]]:
-    """Return an answer as the service gives it: a search, its sources, the text, the end."""
+    """Return an answer like the service's, with a search, its sources, the text, the end."""
     call = {"toolCallId": "call_1", "toolName": "search"}
     page = {"path": "guides/page", "metadata": {"title": "Page"}, "content": "".join(words(60))}
     inputs = ('{"query":', '"sign in"', "}")
@@ -59,7 +59,7 @@ def real_answer(count: int, pages: int) -> list[dict[str, Any]]:
 
 
 def deltas(pieces: list[str], ids: str = "a", kind: str = "text", **fields: Any) -> list[dict[str, Any]]:
-    """Return an answer of nothing but deltas, to the parts *ids* in turn, each with the further *fields*."""
+    """Return an answer of only deltas, to the parts *ids* in turn, each with the additional *fields*."""
     begun, ended = ([{"type": f"{kind}-{stage}", "id": one} for one in ids] for stage in ("start", "end"))
     told = zip(cycle(ids), pieces, strict=False)
     made = [{"type": f"{kind}-delta", "id": one, "delta": piece, **fields} for one, piece in told]
@@ -75,7 +75,7 @@ DELTA_KINDS: dict[str, dict[str, Any]] = {
     "two texts in turn": {"ids": "ab"},
     "reasoning": {"kind": "reasoning"},
 }
-#: Markdown that a chat message may consist of: what stands at its beginning, and what is repeated.
+#: Markdown that a chat message may consist of. The first text is its start, the second is repeated.
 MARKDOWN_KINDS = {
     "prose": ("", "the page with your team, then **sign in** from any docs. "),
     "code": ("```python\n", "    value = call(first, second)  # and so on\n"),
@@ -91,7 +91,7 @@ def chunk(data: bytes) -> bytes:
 
 @cache
 def script(shape: str) -> Script:
-    """Return what the server writes for *shape*.
+    """Return the server's output for *shape*.
 
     ``burst`` and ``live`` are 617 events, 55 KB: at once, or one a packet and read. ``alone`` is a few such,
     ``searched`` 60 KB of results; or ``KIND~deltas``, ``KIND~CHARACTERS~markdown``, ``NAME~SIZE~growing``.

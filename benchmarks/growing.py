@@ -1,4 +1,4 @@
-"""Answers of any size in shapes that an odd server could send: what a byte costs may not grow."""
+"""Answers of any size in shapes that an odd server could send. The cost of a byte may not grow."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -11,8 +11,8 @@ END = 'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
 
 class Growing(NamedTuple):
     body: Callable[[int], str]
-    size: int = 250  # the small one: a copy of everything so far, made for each piece, would show
-    fed: int | None = None  # bytes that the client gets per read; None leaves it to the network
+    size: int = 250  # the small one, in which a copy of everything so far for each piece would show
+    fed: int | None = None  # bytes that the client gets per read, or None for the network's choice
 
 
 def raw(unit: str, size: int, before: str = "", after: str = "") -> Growing:
@@ -32,7 +32,7 @@ def phases(*makers: Maker) -> Growing:
 
 
 def event(kind: str, **fields: Any) -> Maker:
-    """Return a maker of events; a field that is "#" has another value in each event."""
+    """Return a maker of events. A field that is "#" has another value in each event."""
     varying = [name for name, value in fields.items() if value == "#"]
     return lambda i: {"type": kind, **fields, **dict.fromkeys(varying, f"n{i}")}
 

@@ -1,4 +1,4 @@
-"""The rows about thousands at once: streams that are open, jobs that are waited for."""
+"""The rows about thousands of open streams, and thousands of waits for jobs, at the same time."""
 
 import asyncio
 import gc
@@ -16,8 +16,8 @@ from .subjects import ADMIN_KEY, AIOHTTP, CLIENTS
 
 AT_ONCE = 200  # streams that are being opened
 PER_SECOND = 500.0  # events, over all streams together
-NEVER = 30.0  # seconds after which a first look is no longer waited for
-#: What is measured: the title of the row and the unit.
+NEVER = 30.0  # seconds until the wait for a first look ends
+#: The measured values, each with the title of its row and its unit.
 STREAMS = {
     "memory": ("memory of each", "KiB"),
     "silent": ("CPU while all are silent", "% of a core"),
@@ -52,13 +52,13 @@ def resident(process: int | str = "self") -> int:
 
 
 async def hold(client: str, server: str, streams: int, seconds: float) -> dict[str, float]:
-    """Open *streams*, be silent for *seconds*, hear events for as long; mark before and after the opening."""
+    """Open *streams*, be silent for *seconds*, read events as long. Mark before and after the opening."""
     async with CLIENTS[client](server) as opened, asyncio.TaskGroup() as tasks:
         held = Held()
         for number in range(1 + streams):
             await held.slots.acquire()
             tasks.create_task(opened.hold(held))
-            if number == 0:  # what is made once
+            if number == 0:  # objects that are made once
                 await held.until(1)
                 before = resident()
                 mark()
@@ -80,7 +80,7 @@ async def hold(client: str, server: str, streams: int, seconds: float) -> dict[s
 def streams(effort: Effort) -> Iterator[Row]:
     with running() as (server, _):
         count, seconds = (10, 0.2) if effort.small else (10_000, 10.0)
-        # In processes of their own: memory that one leaves behind would flatter the next.
+        # In separate processes, because memory that one leaves behind would flatter the next.
         given = {"server": server, "streams": count, "seconds": seconds}
         found = in_processes(hold, effort, "client", (OURS, AIOHTTP, CONTROL), **given)
         for key, (title, unit) in STREAMS.items():
@@ -93,7 +93,7 @@ def streams(effort: Effort) -> Iterator[Row]:
 
 
 async def lag(server: str, seconds: float) -> float:
-    """Return how late the loop handles what another process has written to a socket, p99 in milliseconds."""
+    """Return the delay of the loop after another process writes to a socket, p99 in milliseconds."""
     gc.collect()
     gc.freeze()  # a full collection over 10,000 waits is the harness's, not the loop's
     async with CLIENTS[AIOHTTP](server) as probe:
@@ -121,7 +121,7 @@ async def wait_for_jobs(server: str, jobs: int, seconds: float) -> dict[str, dic
     """Measure in three slices, with *jobs* waited for by a task each and idle, then wait for their end."""
     from mintlify_async import MintlifySession, PollPolicy, wait_all
 
-    # The service stands for another machine: on another core, it takes no time of ours.
+    # The service stands for another machine. On another core, it takes no time of ours.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     await control(server, "jobs/active")
     keys: dict[str, Any] = {"project_id": "p", "admin_key": ADMIN_KEY, "base_url": server}

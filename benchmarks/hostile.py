@@ -1,4 +1,4 @@
-"""The row about hostile pages: how long a body holds the relay's loop, and the memory that slow ones take."""
+"""The row about hostile pages, with the time a body blocks the relay's loop, and the memory of slow ones."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ from .measuring import CONTROL, OURS, Effort, Row, Samples, rounds, row_of
 from .relay import PASS_THROUGH, WATCHED, Served
 from .server import running
 
-FULL = 4 * 1024 * 1024 - 1000  # bytes: about the most that a page may send
+FULL = 4 * 1024 * 1024 - 1000  # bytes, about the most that a page may send
 TEXT, BLANKS = {"type": "text", "text": "q"}, {"type": "source-url", "sourceId": "s", "url": " " * 2_000}
 HEADERS = {"content-type": "application/json", "x-user": "u"}
 SLOW = b"POST /burst HTTP/1.0\r\nx-user: u\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n"
@@ -30,7 +30,7 @@ def page(*answers: list[Any], ignored: str = "") -> bytes:
 
 
 def bodies() -> dict[str, tuple[int, bytes]]:
-    """Return each body with its status: ordinary ones, those far too large, and the largest that pass."""
+    """Return each body with its status. Some are ordinary, some far too large, some the largest that pass."""
     from mintlify_async.contrib.relay.page_question import MOST_ESCAPES, MOST_PARTS, MOST_VALUES
 
     most, parts, deep = MOST_VALUES - 100, MOST_PARTS, "[" * 60 + "]" * 60 + ","
@@ -70,13 +70,13 @@ def trickle(kind: str, connections: int) -> float:
     with ExitStack() as stack, running() as (up, _), running("benchmarks.relay", kind, up) as served:
         ask(served, page())
         before, slow = resident(served[1]), []
-        for number in range(connections):  # from addresses of their own: one address may have 100
+        for number in range(connections):  # from separate IP addresses, as one may have 100
             place = ("127.0.0.1", int(served[0].rpartition(":")[2]))
             own = (f"127.1.{number // 250}.{number % 250 + 1}", 0)
             slow.append(stack.enter_context(socket.create_connection(place, source_address=own)))
         for number in range(10):
             [each.sendall(b" " if number else SLOW) for each in slow if kind != SILENT]
-            ask(served, page())  # answered when the relay has read what came before
+            ask(served, page())  # answered when the relay has read all earlier bytes
         assert len([*Path(f"/proc/{served[1]}/fd").iterdir()]) > connections  # none was ended
         return max(1e-6, (resident(served[1]) - before) / 1024 / connections)
 

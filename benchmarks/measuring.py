@@ -1,4 +1,4 @@
-"""How it is measured: interleaved rounds, medians and quartiles, instructions, processes of their own."""
+"""Measures with interleaved rounds, medians and quartiles, instructions, and separate processes."""
 
 import asyncio
 import gc
@@ -21,32 +21,32 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS, CONTROL = "mintlify-async", "control"
-MARK = "getloadavg"  # a function of libc that nothing else calls: callgrind writes its counts there
+MARK = "getloadavg"  # nothing else calls this function of libc, so callgrind writes its counts there
 MARKED = """
 import os, time; marks = [time.process_time_ns()]; os.getloadavg()
 {}
 marks.append(time.process_time_ns()); os.getloadavg()
 print(f'{{{{"marks": {{marks}}}}}}')
 """  # imports nothing that the code in its place might
-# Without the first two, it is luck whether each read of a process, of 256 KiB, costs two page faults.
+# Without the first two, each read of a process, of 256 KiB, may cost two page faults by chance.
 STEADY = {"MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "2097152", "PYTHONHASHSEED": "0"}
 Samples = dict[str, list[float]]
 cpu_at_marks: list[int] = []
 
 
 class Effort(NamedTuple):
-    """How much is done: the *rounds* of each comparison; a *small* run is for the tests and shows nothing."""
+    """The amount of work in *rounds* of each comparison. A *small* run is for tests and shows nothing."""
 
     rounds: int = 5
     small: bool = False
 
     def counted(self) -> str:
-        """Return what is counted: no instructions in small runs, and without valgrind."""
+        """Return the counted units. Small runs, and runs without valgrind, count no instructions."""
         return "ns of CPU" if self.small or shutil.which("valgrind") is None else "instructions"
 
 
 class Row(NamedTuple):
-    """What each subject costs, in *unit*, and our cost ÷ each other's: [median, lower and upper quartile]."""
+    """The cost of each subject, in *unit*, and our cost ÷ each other's (median, lower and upper quartile)."""
 
     name: str
     title: str
@@ -68,13 +68,13 @@ def row_of(name: str, title: str, unit: str, samples: Samples, *, ratios: bool =
 
 
 def rounds(names: Iterable[str], effort: Effort) -> Iterator[str]:
-    """Yield all names in each round; in a fixed order, a subject would always follow the same other."""
+    """Yield all names in each round. In a fixed order, a subject would always follow the same other."""
     for number in range(effort.rounds):
         yield from random.Random(number).sample(list(names), len(list(names)))
 
 
 async def interleaved(works: Mapping[str, Callable[[], Awaitable[object]]], effort: Effort) -> Samples:
-    """Run each work in each round, in an order of its own; return seconds of CPU per run, by round."""
+    """Run each work in each round, in a new order. Return seconds of CPU per run, by round."""
     samples: Samples = {name: [] for name in works}
     repeat = 1 if effort.small else 8
     for work in works.values():
@@ -83,7 +83,7 @@ async def interleaved(works: Mapping[str, Callable[[], Awaitable[object]]], effo
     gc.freeze()  # no subject pays for the modules that another one imported
     for name in rounds(works, effort):
         gc.collect()
-        await works[name]()  # not counted: the processor's caches hold what the subject before left
+        await works[name]()  # not counted, as the caches have data of the subject before
         start = time.process_time()
         for _ in range(repeat):
             await works[name]()
@@ -99,12 +99,12 @@ def child(work: Callable[..., Any] | str, given: dict[str, Any]) -> list[str]:
 
 
 def in_process(work: Callable[..., Any] | str, key: str = "result", **given: Any) -> Any:
-    """Run *work* in a process of its own; return its result, which goes through JSON."""
+    """Run *work* in its own process. Return its result, which goes through JSON."""
     return json.loads(subprocess.check_output(child(work, given), cwd=ROOT, env=os.environ | STEADY))[key]
 
 
 def in_processes(work: Any, effort: Effort, by: str, names: Iterable[str], **given: Any) -> dict[str, Any]:
-    """Run *work* in each round with each name as its argument *by*, in processes of their own."""
+    """Run *work* in each round with each name as its argument *by*, each in its own process."""
     found: dict[str, list[Any]] = {name: [] for name in names}
     for name in rounds(found, effort):
         found[name].append(in_process(work, **{by: name}, **given))
@@ -117,7 +117,7 @@ def mark() -> None:
 
 
 def between_marks(work: Callable[..., Any] | str, effort: Effort, **given: Any) -> list[float]:
-    """Run *work* in a process of its own; return what it costs from each mark to the next, in user space."""
+    """Run *work* in its own process. Return its cost from each mark to the next, in user space."""
     if effort.counted() != "instructions":
         return [float(later - earlier) for earlier, later in pairwise(in_process(work, "marks", **given))]
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def between_marks(work: Callable[..., Any] | str, effort: Effort, **given: Any) 
         subprocess.run(command, cwd=ROOT, env=os.environ | STEADY, stdout=subprocess.DEVNULL, check=True)
         files = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         totals = [re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE) for path in files]
-    return [float(found[1]) for found in totals[1:] if found]  # without what came before the first mark
+    return [float(found[1]) for found in totals[1:] if found]  # without the cost before the first mark
 
 
 if __name__ == "__main__":

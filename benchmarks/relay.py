@@ -1,4 +1,4 @@
-"""The rows about the relay: its CPU per event, beside an aiohttp application that passes the bytes on."""
+"""The rows about the relay's CPU per event, compared with an aiohttp application that forwards the bytes."""
 
 import asyncio
 import socket
@@ -16,14 +16,14 @@ from .server import control, running, standing_by
 from .subjects import ASSISTANT, ASSISTANT_KEY, BODY, MESSAGE
 
 PASS_THROUGH, STORED, WATCHED = "pass-through", "with a memory store", "watched"
-PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # as useChat posts it
+PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # in useChat's form
 PER_READER = 25.0  # events per second
 DELTA = b'"text-delta"'
-Served = tuple[str, int]  # a relay: its address and its process
+Served = tuple[str, int]  # the URL and the process of a relay
 
 
 async def pass_through(upstream: str, listener: socket.socket) -> None:
-    """Serve an application that asks as the relay does and passes the bytes on."""
+    """Serve an application that asks like the relay and forwards the bytes."""
     from aiohttp import web
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -47,7 +47,7 @@ async def pass_through(upstream: str, listener: socket.socket) -> None:
 
 
 async def relay(upstream: str, listener: socket.socket, kind: str) -> None:
-    """Serve this package's relay under uvicorn; STORED answers outlive their readers."""
+    """Serve this package's relay under uvicorn. STORED answers outlive their clients."""
     import uvicorn
     from fastapi import FastAPI
 
@@ -69,7 +69,7 @@ async def relay(upstream: str, listener: socket.socket, kind: str) -> None:
 
 
 async def watch(longest: list[float]) -> None:
-    """Keep the CPU of the loop's longest turn, in ms, as the last of *longest*; the loop does not pause."""
+    """Keep the CPU of the loop's longest turn, in ms, as the last of *longest*. The loop does not pause."""
     while True:
         last = time.process_time()
         await asyncio.sleep(0)
@@ -83,7 +83,7 @@ def cpu(served: Served) -> float:
 async def burst(session: Any, served: Served, upstream: str, small: bool) -> float:
     answers, sent, start = (1 if small else 20), script("burst"), 0.0
     for number in range(-1, answers):
-        start = start if number else cpu(served)  # the answer before made what is made once
+        start = start if number else cpu(served)  # the answer before made the objects that are made once
         async with session.post(f"{served[0]}/burst", json=PAGE, headers={"x-user": "u"}) as response:
             assert (await response.read()).count(DELTA) == sent.body.count(DELTA)
     return 1e6 * (cpu(served) - start) / answers / sent.events

@@ -1,4 +1,4 @@
-"""One report: a table as text, and ``results.json`` with versions and machine."""
+"""Writes one report, with a table as text, and ``results.json`` with versions and machine."""
 
 import importlib.metadata
 import json
@@ -15,7 +15,7 @@ TARGETS = tomllib.loads(Path(__file__).with_name("targets.toml").read_text())
 
 
 def table(row: Row) -> str:
-    """Return *row* as text: costs, our cost ÷ each, what is to be reached, and whether it is."""
+    """Return *row* as text, with costs, our cost ÷ each, the aim, and whether it is reached."""
     lines = [f"{row.name}: {row.title} ({row.unit})"]
     for subject, cost in row.costs.items():
         ratio = row.ratios.get(subject)
@@ -34,7 +34,7 @@ def spread(figure: list[float]) -> str:
 
 
 def save(rows: list[Row], path: Path) -> None:
-    """Write *rows* to *path*, where rows of other names stay."""
+    """Write *rows* to *path*. Rows of other names stay."""
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     about = {"taken": f"{datetime.now(UTC):%Y-%m-%d}", "processor": cpu[1] if cpu else ""}
     every = {row["name"]: row for row in (json.loads(path.read_text())["rows"] if path.exists() else [])}

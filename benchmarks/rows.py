@@ -44,7 +44,7 @@ def burst(effort: Effort) -> Iterator[Row]:
 
 
 def between(work: Any, effort: Effort, names: Sequence[str] = THERE, **given: Any) -> dict[str, list[float]]:
-    """Return what *work* costs between its marks, for each client, which asks a running server."""
+    """Return the cost of *work* between its marks, for each client, which asks a running server."""
     with running() as (server, _):
         return {name: between_marks(work, effort, client=name, server=server, **given) for name in names}
 
@@ -53,7 +53,7 @@ async def marked(client: str, server: str, what: list[str], times: int) -> None:
     """Read the answer in each shape of *what*, or make that call, *times* times between two marks."""
     async with CLIENTS[client](server) as opened:
         for work in [getattr(opened, each, None) or partial(opened.read, each) for each in what]:
-            for number in range(-1 - times // 5, times):  # those below 0 warm up
+            for number in range(-1 - times // 5, times):  # numbers below 0 warm up
                 if number == 0:
                     mark()
                 await work()
@@ -70,7 +70,7 @@ def shapes(effort: Effort) -> Iterator[Row]:
 async def first_marked(client: str, server: str, times: int) -> None:
     async with CLIENTS[client](server) as opened:
         for _ in range(times):
-            await asyncio.sleep(0.01)  # what the answer before has left to do
+            await asyncio.sleep(0.01)  # remaining work of the answer before
             mark()
             await opened.read("alone", count_from_first)
 
@@ -84,7 +84,7 @@ def live(effort: Effort) -> Iterator[Row]:
 
 def first(effort: Effort) -> Iterator[Row]:
     found = between(first_marked, effort, times=2 if effort.small else 15)
-    # The least of them: the loop goes round once more for an event that comes a moment after its headers.
+    # The least of them, because the loop runs once more for an event that comes a moment after its headers.
     costs = {name: [min(each[::2])] for name, each in found.items()}
     title = "from the question to the first event, alone in its packet"
     yield row_of("first", title, effort.counted(), costs)
@@ -112,7 +112,7 @@ async def grow_marked(server: str, names: list[str], small: bool) -> None:
     """Read nothing, a small and a large answer of each shape, with marks between them."""
     from mintlify_async import extras_markdown
 
-    gc.disable()  # it is linear, and the interpreter's share, but comes in jumps between two sizes
+    gc.disable()  # its cost is linear and the interpreter's, but jumps between two sizes
     async with CLIENTS[OURS](server) as ours:
         for name in names:
             size = max(16, GROWING[name].size // (100 if small else 1))
@@ -138,7 +138,7 @@ def growth(effort: Effort) -> Iterator[Row]:
 
 
 async def converse(server: str, kind: str, path: str, turns: int) -> list[float]:
-    """Take turns, each with a new object; return the last ones' CPU ÷ the fifth's, and the longest round."""
+    """Take turns, each with a new object. Return the last ones' CPU ÷ the fifth's, and the longest round."""
     from mintlify_async import MemoryStore, SQLiteStore
     from mintlify_async.contrib.redis import RedisStore
 
@@ -175,7 +175,7 @@ def conversation(effort: Effort) -> Iterator[Row]:
 
 
 async def edit(server: str, kind: str, size: int) -> float:
-    """Show one growing answer as edits of a chat message; return the p99 of a step's CPU, in ms."""
+    """Show one growing answer as edits of a chat message. Return the p99 of a step's CPU, in ms."""
     shape, steps, text = f"{kind}~{size}~markdown", [], ""
     async with CLIENTS[OURS](server) as ours:
         start = time.process_time()

@@ -1,4 +1,4 @@
-"""The server that every client asks, in plain asyncio: a question's domain names the answer's shape."""
+"""The server that every client asks, in plain asyncio. A question's domain names the answer's shape."""
 
 import asyncio
 import contextlib
@@ -78,9 +78,9 @@ def respond(writer: asyncio.StreamWriter, document: object, status: bytes = b"20
 
 
 async def in_step(pieces: list[bytes], writer: asyncio.StreamWriter) -> None:
-    """Write each piece when the one before has left the client's socket: one piece per read."""
+    """Write each piece when the piece before has left the client's socket, so one piece per read."""
     client, server = (writer.get_extra_info(name)[1] for name in ("peername", "sockname"))
-    ends = f"0100007F:{client:04X} 0100007F:{server:04X}"  # loopback; then how many bytes wait in the socket
+    ends = f"0100007F:{client:04X} 0100007F:{server:04X}"  # loopback, then the bytes waiting in the socket
     for piece in pieces:
         writer.write(piece)
         await asyncio.sleep(0.001)
@@ -102,7 +102,7 @@ async def serve() -> None:
 
 @contextlib.contextmanager
 def running(module: str = "benchmarks.server", *arguments: str) -> Iterator[tuple[str, int]]:
-    """Run *module*, which serves, in another process while the block lasts; yield its address and its id."""
+    """Run the server *module* in another process while the block lasts. Yield its URL and its id."""
     command, pipe = [sys.executable, "-m", module, *arguments], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, env=os.environ | STEADY, stdin=pipe, stdout=pipe) as started:
         assert started.stdout is not None
@@ -111,7 +111,7 @@ def running(module: str = "benchmarks.server", *arguments: str) -> Iterator[tupl
 
 
 async def control(server: str, words: str) -> None:
-    import aiohttp  # the server itself does without
+    import aiohttp  # the server itself does not need it
 
     async with aiohttp.request("POST", f"{server}/control/{words}") as response:
         assert response.status == 200

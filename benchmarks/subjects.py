@@ -23,7 +23,7 @@ Step = Callable[[AsyncIterator[Any], Parse], Awaitable[int]]
 
 
 async def count(events: AsyncIterator[Any], parse: Parse) -> int:
-    """Step through *events* with the smallest loop there is; return how many, or the sum of *parse*."""
+    """Step through *events* with the smallest possible loop. Return their number, or the sum of *parse*."""
     total = 0
     async for event in events:
         total += 1 if parse is None else parse(event)
@@ -123,7 +123,7 @@ async def httpx_sse(server: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def openai(server: str) -> AsyncIterator[Any]:
-    """openai's client and its ``AsyncStream``, with small models; it does not fold."""
+    """openai's client and its ``AsyncStream``, with small models. It does not fold."""
     import openai as package
     from pydantic import create_model
 
@@ -143,5 +143,5 @@ async def openai(server: str) -> AsyncIterator[Any]:
         yield SimpleNamespace(read=read, get=get)
 
 
-#: How each client is opened; it stays open, so that its connections are warm. The control is ours again.
+#: How each client is opened. It stays open, so that its connections are warm. The control is ours again.
 CLIENTS = {OURS: ours, CONTROL: ours, AIOHTTP: bare_aiohttp, "httpx-sse": httpx_sse, "openai": openai}

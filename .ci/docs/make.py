@@ -1,8 +1,8 @@
-"""Makes the pages of the documentation that are not written by hand: ``tox -e docs``.
+"""Makes the generated pages of the documentation, with ``tox -e docs``.
 
 The reference comes from signatures and docstrings, and from the command line's parser. A page that shows a
-file of ``examples/`` gets its present contents. With ``--check`` nothing is written, and a page that is not
-up to date ends the program with 1.
+file of ``examples/`` gets its present contents. With ``--check``, nothing is written, and the exit status
+is 1 if a page is not up to date.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def entries() -> tuple[Entry, ...]:
 
 
 def link(name: str, page: str) -> str | None:
-    """Return the address of a name, or of a class's method; of two, the one on the same page."""
+    """Return the URL of a name, or of a class's method. Of two URLs, return the one on the same page."""
     words = name.split(".")
     matches = [entry for entry in entries() if entry.name in (words[-1], *words[-2:-1])]
     matches.sort(key=lambda entry: (entry.name != words[-1], entry.page != page))
@@ -90,7 +90,7 @@ def subcommands(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.Arg
 
 
 def command_text(call: str, parser: argparse.ArgumentParser) -> str:
-    """Return what a command does, and its arguments."""
+    """Return the description of a command, and its arguments."""
     if subcommands(parser):
         return sentence(parser.description)
     names = [(one.dest.upper(), one.nargs) for one in parser._actions if not one.option_strings]
@@ -128,7 +128,7 @@ def environment_page() -> str:
 
 
 def made_pages() -> dict[Path, str]:
-    """Return each file that is made, or that shows an example, with its contents; nothing is written."""
+    """Return each file that is made, or that shows an example, with its contents. Nothing is written."""
     others = {"command-line": command_line_page, "environment": environment_page}
     pages: dict[Path, str] = {}
     for page, words in TABLES["pages"].items():

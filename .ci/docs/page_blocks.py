@@ -1,4 +1,4 @@
-"""Reads the code blocks of README and pages; the words after a block's language say how it runs."""
+"""Reads the code blocks of README and pages. The words after a block's language say how it runs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Block(NamedTuple):
         file: The page.
         line: The line of the block's first line of text, from 1.
         language: The first word after the fence.
-        kind: How it runs, a word of ``KINDS``; ``shown`` for other languages.
+        kind: How it runs, a word of ``KINDS``, or ``shown`` for other languages.
         text: The text, without the fence's indentation.
-        title: Its file name on the page, where it has one: ``title="app.py"`` or an example's name.
+        title: Its file name on the page, if it has one, from ``title="app.py"`` or an example's name.
         reason: Why it does not run.
     """
 
@@ -49,7 +49,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(file: Path) -> list[Block]:
-    """Return the fenced blocks of a page, in order; one inside a component may be indented."""
+    """Return the fenced blocks of a page, in order. A block inside a component may be indented."""
     page = file.read_text(encoding="utf-8")
     return [
         _block(file, page.count("\n", 0, match.start("text")) + 1, match) for match in FENCE.finditer(page)

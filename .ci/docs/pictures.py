@@ -1,6 +1,6 @@
 """Makes the pictures of README and documentation, and the table of the page about speed.
 
-``tox -e docs`` writes them; a test compares what is stored with what this makes.
+``tox -e docs`` writes them. A test compares the stored files with new ones.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STYLE = (
 
 
 class NoLive:
-    """Stands in for rich's live region: the finished blocks are printed without it."""
+    """Replaces rich's live region, because the finished blocks are printed without it."""
 
     def __init__(self, **settings: Any) -> None:
         pass
@@ -110,7 +110,7 @@ def terminal_picture() -> str:
 
 
 def text_of(picture: str) -> str:
-    """Return the text of an SVG picture: its colours and places depend on the version of rich."""
+    """Return the text of an SVG picture, because its colours and places depend on the version of rich."""
     return " ".join(re.sub(r"<style>.*?</style>|<[^>]+>", " ", picture, flags=re.DOTALL).split())
 
 
@@ -152,7 +152,7 @@ def speed_picture(results: dict[str, Any]) -> str:
 
 
 def with_speed_table(page: str, table: str) -> str:
-    """Return the text of the page with *table* in place of the one that it has."""
+    """Return the text of the page with *table* in place of its present table."""
     return re.sub(r"^\| ours ÷ theirs .*?(?=^The figures come)", f"{table}\n", page, flags=re.M | re.S)
 
 

@@ -1,6 +1,6 @@
-"""Writes the reference pages: each public name with its signature, arguments, fields, methods and errors.
+"""Writes the reference pages, with the signature, arguments, fields, methods and errors of each public name.
 
-The surface is read at run time with ``inspect``; griffe parses the docstrings.
+``inspect`` reads the public names at run time. griffe parses the docstrings.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _page(name: str, paths: list[str], thing: Any, page_of_module: Mapping[str, 
 
 
 class Writer:
-    """Writes entries as Markdown; *link* finds the address of a name's entry."""
+    """Writes entries as Markdown. *link* finds the URL of a name's entry."""
 
     def __init__(self, link: Callable[[str], str | None]) -> None:
         self._link = link
@@ -163,7 +163,7 @@ class Writer:
         return table(("Argument", "Type", "Default", "Meaning"), rows)
 
     def _attributes(self, cls: type, docs: Docs, *, shown: bool) -> str:
-        """Return the table of what an instance has; *shown*: its constructor's arguments stand above."""
+        """Return the table of an instance's fields. If *shown*, the arguments stand above."""
         hints = _annotations(cls)
         meanings = dict(docs.attributes)
         if not shown:
@@ -189,11 +189,11 @@ class Writer:
         return "Raises:\n\n" + "\n".join(lines) if lines else ""
 
     def text(self, docs: Docs) -> str:
-        """Return the description, what is returned, and the examples."""
+        """Return the description, the returned value, and the examples."""
         return paragraphs(*(self.prose(text) for text in docs.texts))
 
     def prose(self, text: str) -> str:
-        """Return a docstring's text as Markdown: roles become links, literal blocks become code."""
+        """Return a docstring's text as Markdown. Roles become links, literal blocks become code."""
         text = re.sub(r"\s*\(interface [\d., and]+\)", "", text)
         pieces = re.split(r"(?m)((?:^::|^Examples?::?|(?<=\S:):)$\n+(?:^(?:[ >].*)?\n)*(?:^[ >].*)?)", text)
         parts: list[str] = []
@@ -235,7 +235,7 @@ class Docs:
 
     @classmethod
     def of(cls, thing: Any) -> Docs:
-        """Return those of *thing*, or of the base that it takes them from."""
+        """Return the parts of *thing*, or of the base that it takes them from."""
         return cls(inspect.getdoc(thing) or "")
 
     def _add(self, section: griffe.DocstringSection) -> None:
@@ -260,17 +260,17 @@ class Docs:
 
 
 def _after(section: Any) -> str:
-    # griffe takes the words before a colon for the type of what is returned.
+    # griffe takes the words before a colon for the type of the returned value.
     return f": {section.description}" if section.annotation else section.description
 
 
 def _is_shape(cls: type) -> bool:
-    """Tell whether users make no instance by calling it: a protocol, a TypedDict, an enumeration."""
+    """Return whether users make no instance by a call, as for a protocol, a TypedDict, an enumeration."""
     return bool(getattr(cls, "_is_protocol", False)) or typing.is_typeddict(cls) or issubclass(cls, enum.Enum)
 
 
 def _can(cls: type, method: str) -> bool:
-    """Tell whether instances have *method*; one that only refuses, and returns nothing, does not count."""
+    """Return whether instances have *method*. One that only refuses, and returns nothing, does not count."""
     member = getattr(cls, method, None)
     return member is not None and "NoReturn" not in str(
         getattr(member, "__annotations__", {}).get("return", "")
@@ -291,13 +291,13 @@ def _members(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
 def _methods(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
     for name, member in _members(cls, base):
         function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        # `aclose` beside `close` is a second name of one function.
+        # `aclose` is a second name of the function `close`.
         if inspect.isfunction(function) and inspect.getdoc(function) and function.__name__ == name:
             yield name, function
 
 
 def _annotations(cls: type) -> dict[str, Any]:
-    """Return the types of fields, as the source writes them; an error's from its constructor."""
+    """Return the types of fields, in the source's form. An error's types come from its constructor."""
     hints: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("mintlify_async"):
@@ -310,7 +310,7 @@ def _annotations(cls: type) -> dict[str, Any]:
 
 
 def _parameters(function: Any) -> list[inspect.Parameter]:
-    """Return the parameters, without the object itself; a factory of attrs as what it makes."""
+    """Return the parameters, without the object itself. A factory of attrs is shown as its result."""
     parameters = [
         one for one in inspect.signature(function).parameters.values() if one.name not in ("self", "cls")
     ]
@@ -352,7 +352,7 @@ def _constant_docs(entry: Entry) -> str:
 
 @cache
 def _source(module: str) -> griffe.Object | griffe.Alias:
-    """Return a module as its source says it."""
+    """Return a module in the form of its source."""
     return _package()[module.removeprefix("mintlify_async.")] if "." in module else _package()
 
 
@@ -413,7 +413,7 @@ def _default(value: Any) -> str:
 
 
 def _default_cell(parameter: inspect.Parameter, meaning: str) -> str:
-    """Return a default in a reader's form: ``16 MiB``, ``30 days``, ``1800 s``."""
+    """Return a default in a reader's form, such as ``16 MiB``, ``30 days``, ``1800 s``."""
     value = parameter.default
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return ""
@@ -430,7 +430,7 @@ def _default_cell(parameter: inspect.Parameter, meaning: str) -> str:
 
 
 def paragraphs(*parts: str) -> str:
-    """Return the parts that are not empty, each a paragraph of its own."""
+    """Return the parts that are not empty, each as its own paragraph."""
     return "\n\n".join(part for part in parts if part)
 
 
@@ -440,7 +440,7 @@ def code(text: str) -> str:
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a Markdown table without the columns in which nothing stands."""
+    """Return a Markdown table without its empty columns."""
     lines = list(rows)
     used = [number for number, _ in enumerate(head) if any(row[number] for row in lines)]
     shown = [[row[number] for number in used] for row in (head, tuple("---" for _ in head), *lines)]
@@ -448,5 +448,5 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape what would be a component or an expression in MDX."""
+    """Escape text that would be a component or an expression in MDX."""
     return re.sub(r"([<{}])", r"\\\1", text)

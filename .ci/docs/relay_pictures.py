@@ -1,6 +1,6 @@
-"""Makes the pictures of the relay's page: a finished answer, in light and in dark.
+"""Makes the pictures of the relay's page with a finished answer, in light and in dark.
 
-``tox -e docs`` writes them. Where there is no browser or no npm, it says so and keeps the pictures there are.
+``tox -e docs`` writes them. Without a browser or npm, it says so and keeps the existing pictures.
 """
 
 from __future__ import annotations

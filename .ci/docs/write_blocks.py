@@ -1,4 +1,4 @@
-"""Writes the Python of README and pages as modules, for type checkers: ``python write_blocks.py FOLDER``."""
+"""``python write_blocks.py FOLDER`` writes the Python of README and pages as modules, for type checkers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def fragment(session: MintlifySession) -> None:
 
 
 def module_of(block: Block) -> str:
-    """Return the block as a module that says of each name what a reader knows of it."""
+    """Return the block as a module that declares the type of each name that the page explains."""
     if block.kind == "script":
         return block.text
     return FRAGMENT + textwrap.indent(block.text, "    ")
