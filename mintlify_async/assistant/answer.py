@@ -39,7 +39,7 @@ class _Known(HasAnswer, Protocol):
 
 
 class Extras:
-    """What an answer names beside its text. A reply and an answer have it."""
+    """The additional content of an answer and of a reply, next to the text."""
 
     __slots__ = ()
 
@@ -76,7 +76,7 @@ class Answer(Extras):
     Attributes:
         message: The answer as a message with typed parts, exactly as it was sent.
         thread: The conversation's thread, or None. Pass it to the next ``ask``.
-        finish_reason: The service's reason for the end: ``stop``, ``length``, …; None when it gave none.
+        finish_reason: The service's reason for the end: ``stop``, ``length``, …, or None when it gave none.
         aborted: Whether the service ended the answer with an ``abort`` event.
         abort_reason: The service's reason for an abort, or None.
         response: Status, headers and request id of the response, or None.
@@ -112,17 +112,17 @@ class Answer(Extras):
     def text(self) -> str:
         """The answer's text as people read it, in Markdown.
 
-        Text parts stand apart by a blank line, and the ``suggestions`` block is left out; with the session's
-        ``site``, links to paths are whole addresses. ``message`` has all of it as it was sent.
+        Text parts stand apart by a blank line, and the ``suggestions`` block is left out. With the session's
+        ``site``, links to paths are full URLs. ``message`` has all of it as it was sent.
         """
         return text_of(self.message, site=self.site)
 
     def __hash__(self) -> int:
-        """Hash what every answer has and what can be hashed: the parts of a message may hold dicts."""
+        """Hash the hashable fields that every answer has. The parts of a message may contain dicts."""
         return hash((self.message.id, self.thread, self.finish_reason, self.events_seen, self.text))
 
     def __repr__(self) -> str:
-        """Show the number of events and the reason for the end; answers do not belong in logs."""
+        """Show the number of events and the reason for the end, because answers do not belong in logs."""
         return f"<Answer {self.events_seen} events, finish_reason={self.finish_reason!r}>"
 
     if not TYPE_CHECKING:  # type checkers see no __aiter__, and so reject the loop
@@ -136,7 +136,7 @@ class Answer(Extras):
 
 
 class ClosableEvents(Protocol):
-    """What a view reads: a reply."""
+    """A reply, for the views that read it."""
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]: ...
 
@@ -148,13 +148,13 @@ class ClosableEvents(Protocol):
 
 
 class TextStream(AsyncOnly):
-    """The text of a reply, piece by piece, as people read it: together the pieces are ``answer.text``.
+    """The text of a reply, piece by piece, as people read it. Together the pieces are ``answer.text``.
 
     A line that may open a ``suggestions`` block is held back until that is known, half a surrogate pair
     until its other half arrives, and a text that begins before the one before it has ended until then.
-    Everything received is handed out before the reply's error is raised. What was handed out cannot be
-    taken back: when a ``reset-step`` makes it void, the text that replaces it follows after a blank line,
-    while ``answer.text`` has the replacement alone.
+    Everything received is handed out before the reply's error is raised. Delivered text cannot be
+    taken back. If a ``reset-step`` makes it void, the replacement follows after a blank line, while
+    ``answer.text`` has only the replacement.
     """
 
     def __init__(self, reply: ClosableEvents, growing_text: Callable[[], GrowingText]) -> None:

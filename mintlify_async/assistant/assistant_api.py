@@ -25,8 +25,8 @@ class AssistantAPI:
 
     Args:
         http: Sends the question.
-        defaults: What a question has where it names nothing else.
-        site: The documentation's address, or None: what people read names pages by it.
+        defaults: The defaults of a question.
+        site: The documentation's address, or None. Links in answers start with it.
         check_open: Raises when the session is closed. A bound method of the session keeps it alive
             for as long as the question may still be sent.
     """
@@ -49,7 +49,7 @@ class AssistantAPI:
     def open(
         self, call: Call, observation: Observation | None = None
     ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        """Send a question; return its live answer and how many attempts it took.
+        """Send a question. Return its live answer and how many attempts it took.
 
         Raises:
             StateError: The session is closed.
@@ -89,7 +89,7 @@ class ReplyTurn(Protocol):
         """``Finish`` was read and is handed out next. An error is kept for :meth:`ended`.
 
         Args:
-            message: The answer so far; None before it began.
+            message: The answer so far, or None before its start.
             thread: Its thread, or the known fields of it.
         """
         ...
@@ -98,7 +98,7 @@ class ReplyTurn(Protocol):
         """Commit the turn or roll it back, now that no event follows. Further calls do nothing.
 
         Args:
-            message: The answer; None when there is none.
+            message: The answer, or None when there is none.
             thread: Its thread, or the known fields of it.
             whole: Whether the answer ended without an error or an ``abort``.
 

@@ -68,23 +68,23 @@ class Reply(Extras, AsyncOnly):
 
         async for event in session.ask("How do I log in?"): ...
 
-        async with session.ask("And by SSO?", thread=thread) as reply:  # closes at once on break
+        async with session.ask("And by SSO?", thread=thread) as reply:  # closes immediately on break
             async for text in reply.text_stream:
                 print(text, end="")
 
-        answer = await session.ask("…")  # the whole answer, an Answer
+        answer = await session.ask("…")  # the complete answer, an Answer
 
-    It is read once, by one task at a time. Cancelling a step loses no event: iteration may go on, in
-    another task, too. What is asked of the answer before it was begun is a ``StateError``, and so is
-    reading it a second time; a reply that is never read warns with the line that made it.
+    One task at a time reads a reply, and only once. Cancelling a step loses no event. Iteration may
+    continue, also in another task. Reading the answer's fields before the start, or the reply a second
+    time, is a ``StateError``. A reply that is never read warns with the line that made it.
     An answer that stops before its end raises
-    :class:`~mintlify_async.errors.StreamInterruptedError` with what had arrived;
-    everything that was decoded is delivered first. A question is never sent again
+    :class:`~mintlify_async.errors.StreamInterruptedError` with the partial answer.
+    All decoded events are delivered first. A question is never sent again
     once the first byte of its answer has arrived.
     """
 
     def __init__(self, assistant: AssistantAPI, call: Call, turn: ReplyTurn | None = None) -> None:
-        """Note the line that asks; send nothing."""
+        """Note the line that asks. Nothing is sent."""
         self._state: State = "not started"
         self._turn = turn
         # None once the reply was read, failed or closed. Nearer callers are this package's.
@@ -136,7 +136,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def finish_reason(self) -> str | None:
-        """The service's reason for the end: ``stop``, ``length``, …; None when it gave none."""
+        """The service's reason for the end: ``stop``, ``length``, …, or None when it gave none."""
         return self._begun().finish_reason
 
     @property
@@ -151,7 +151,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def answer(self) -> Answer:
-        """The complete answer, once it has ended; a ``StateError`` before, and when it failed."""
+        """The complete answer. Before its end, or when it failed, this is a ``StateError``."""
         answer = self._complete_answer()
         if answer is None and self.closed:
             raise ended(None)
@@ -161,7 +161,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def complete(self) -> bool:
-        """Whether the service announced the end of the answer; a closed connection alone is no end."""
+        """Whether the service announced the end of the answer. A closed connection alone is no end."""
         return self._stream.complete
 
     @property
@@ -204,16 +204,17 @@ class Reply(Extras, AsyncOnly):
     ) -> Edits:
         """Return an async iterator of chat messages that grow with the answer.
 
-        Each :class:`Edit` holds a message's whole text and what to append to it: send it when its
-        ``index`` is new, else edit that message. The reply is read on meanwhile. Everything received is
-        shown before the iterator ends or raises. Breaking out of the loop closes the reply. The text is
-        that of :attr:`text_stream`: what a ``reset-step`` made void stays, once it was received.
+        Each :class:`Edit` contains a message's full text and the text to append. If its ``index`` is
+        new, send the text as a message, else edit that message. The reply is read on meanwhile.
+        Everything received is shown before the iterator ends or raises. Breaking out of the loop closes
+        the reply. The text is that of :attr:`text_stream`. Received text stays, even if a ``reset-step``
+        makes it void.
 
         Args:
             every: Seconds between one edit and the next, counted from the moment you ask for the next.
                 Telegram and Slack accept about one edit per second in one chat.
             limit: The longest message, in UTF-16 code units (Telegram: 4096, Discord: 2000). A longer
-                answer continues in another message; a code block is closed and opened again.
+                answer continues in another message. A code block is closed and opened again.
             tail: Makes the text below a complete answer, such as ``extras_markdown``.
 
         Raises:
@@ -238,7 +239,7 @@ class Reply(Extras, AsyncOnly):
         """Read to the end and return the answer: ``await reply`` as a coroutine, for ``create_task``.
 
         Raises:
-            StreamError: The answer did not arrive complete; ``.partial`` has what did.
+            StreamError: The answer is incomplete. ``.partial`` is the partial answer.
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             StateError: Another task is reading it, or another turn of the conversation is under way.
@@ -339,7 +340,7 @@ class Reply(Extras, AsyncOnly):
     async def _send(
         self, assistant: AssistantAPI | None, call: Call | None, observation: Observation | None
     ) -> tuple[LiveResponse, int]:
-        """Send the question; once more if the turn knows how to ask it after a refusal."""
+        """Send the question. After a refusal, send it once more if the turn offers another question."""
         assert assistant is not None
         assert call is not None
         try:
@@ -404,7 +405,7 @@ class Reply(Extras, AsyncOnly):
         self._unsaved = None
 
     async def _read(self, stream: MessageStream) -> None:
-        """Read what arrives, or the end of the body, into *stream*."""
+        """Read the next bytes, or the end of the body, into *stream*."""
         live_response = self._live
         assert live_response is not None
         if live_response.pending:
@@ -441,7 +442,7 @@ class Reply(Extras, AsyncOnly):
     async def close(self) -> None:
         """Stop reading and free the connection at once. A conversation's unfinished turn is rolled back.
 
-        Safe to repeat and from any task; a task that is reading then ends without an error. A turn that
+        Safe to repeat and from any task. A task that is reading then ends without an error. A turn that
         had finished may raise ``StoreConflictError``: the store has a newer one.
         """
         self._shut()
@@ -457,7 +458,7 @@ class Reply(Extras, AsyncOnly):
             opening.end()
 
     def _end(self, how: State, error: BaseException | None = None) -> None:
-        """End the reply, unless it has ended: free the connection and end the observation.
+        """If the reply has not ended, end it, free the connection and end the observation.
 
         Args:
             how: One of the ends.
@@ -516,10 +517,10 @@ class Reply(Extras, AsyncOnly):
             )
 
     async def _end_turn(self, error: BaseException | None = None, *, left: bool = False) -> None:
-        """Settle the turn. The store's error is raised, unless *error* is being raised already.
+        """Settle the turn. If *error* is not already being raised, the store's error is raised.
 
-        The next turn begins afterwards, but not before the reply's block was left: what was read may
-        still be being shown, and the next answer must not be mixed with it.
+        The next turn starts afterwards, but not before the exit of the reply's block. The program may
+        still show this answer, and the next answer must not be mixed with it.
         """
         turn = self._turn
         if turn is None:
@@ -540,7 +541,7 @@ class Reply(Extras, AsyncOnly):
                 turn.left()
 
     def __del__(self) -> None:
-        """Free the connection of a reply that was not closed; warn about one that was never read."""
+        """Free the connection of a reply that was not closed. Warn about a reply that was never read."""
         live_response = getattr(self, "_live", None)
         if live_response is not None:
             live_response.close_from_anywhere(report=not self.closed)
@@ -565,7 +566,7 @@ def _feed(stream: MessageStream, data: bytes) -> None:
 
 
 def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
-    """Call a method, unless its object is gone: a timer must not keep a reply alive."""
+    """Call a method if its object still exists, because a timer must not keep a reply alive."""
     method = reference()
     if method is not None:
         method()
@@ -575,7 +576,7 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 
 def growing_text(reply: Reply) -> GrowingText:
-    """Return the text of the events that *reply* handed out so far; it then takes the next ones.
+    """Return the text of the events that *reply* handed out so far. It then takes the next ones.
 
     Raises:
         StateError: *reply* was not started.
@@ -584,7 +585,7 @@ def growing_text(reply: Reply) -> GrowingText:
 
 
 def more_received(reply: Reply) -> bool:
-    """Return whether the next event of *reply* was received, too, so that a step does not wait."""
+    """Return whether the next event of *reply* was also received, so that a step does not wait."""
     stream = reply._stream  # pyright: ignore[reportPrivateUsage] - its own
     return not reply.closed and stream.more_received
 

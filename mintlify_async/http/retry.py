@@ -28,7 +28,7 @@ class Failure:
     """How one attempt failed.
 
     Args:
-        kind: What was sent: an agent POST, a GET, or a question.
+        kind: The kind of request: an agent POST, a GET, or a question.
         outcome: ``not_sent``: no byte of the body was sent. ``refused``: 429, before
             any work. ``answered``: another error status. ``unknown``: it was sent, and then
             the connection was lost, a limit passed, or the answer was a 5xx or unreadable.
@@ -52,23 +52,23 @@ class RetryPolicy:
     """Decides whether, and after how long, a request is sent again.
 
     An agent POST (a new job, a follow-up) is sent again only when it certainly
-    was not sent or was refused with 429: a second one costs money. The same goes
-    for a question, unless *resend_questions* is set. GETs are retried freely.
+    was not sent or was refused with 429, because a second one costs money. Without
+    *resend_questions*, the same rule is used for a question. GETs are retried freely.
 
     Args:
-        attempts: Sends in total, the first included; 1 turns retrying off.
+        attempts: Sends in total, the first included. 1 turns retrying off.
         base: Longest first delay, in seconds. Doubles with each failure.
         cap: Longest delay of our own, in seconds.
         pause_after_429: Added to the delay after a 429 that does not say how long to wait, in seconds, so
             that a limit is not run into again at once.
         retry_after_cap: Longest pause that the service may ask for, in seconds. A
-            longer ``Retry-After`` ends the retrying at once; it is never cut short.
+            longer ``Retry-After`` ends the retrying immediately. It is never shortened.
         resend_questions: Also send a question again, before its first byte, when the
             connection was lost after sending or the service answered 5xx. Each costs quota.
         budget: How many retries a session may make in a row. Each retry takes one, each
             success gives back a tenth, so that a failing service is not flooded.
-        within: How long after the call its last attempt may begin, in seconds; None for no limit. A quota
-            in the mode ``"wait"`` waits no longer, either.
+        within: How long after the call its last attempt may start, in seconds, or None for no limit. A quota
+            in the mode ``"wait"`` also waits no longer.
 
     Raises:
         ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
@@ -149,10 +149,10 @@ def retry_after_seconds(headers: Mapping[str, str], wall: float, *, resets: bool
 
     Args:
         headers: The answer's headers, names in lower case.
-        wall: Seconds since the epoch by our own clock; a date is measured against
+        wall: Seconds since the epoch by our own clock. A date is measured against
             the answer's own ``Date`` where there is one, so that a wrong clock here does no harm.
-        resets: Whether the end of a limit's window counts. Many services tell it with every
-            answer; only after a 429 does it ask anybody to wait.
+        resets: Whether the end of a limit's window counts. Many services send it with every
+            response, but only after a 429 does it ask callers to wait.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:

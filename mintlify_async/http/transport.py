@@ -84,7 +84,7 @@ class RequestRecorder(Protocol):
 
 @define(kw_only=True, eq=False, repr=False, match_args=False)
 class TransportSettings:
-    """How connections are made; the same for every loop.
+    """How connections are made, the same for every loop.
 
     Args:
         base_url: Checked, without a trailing slash.
@@ -151,7 +151,7 @@ class RequestBody(payload.Payload):
             raise
 
     def abort(self) -> None:
-        """Drop the connection if it may hold bytes that the server does not take, in the kernel, too."""
+        """Drop the connection if it, or the kernel, may hold bytes that the server does not take."""
         transport = self._transport
         if transport is None or not (len(self._bytes) > WRITE_BYTES or transport.get_write_buffer_size()):
             return
@@ -199,7 +199,7 @@ class Transport:
         """Send *call* and return its whole answer.
 
         Args:
-            call: What to send.
+            call: The request.
             key: The key to send with it.
             limit: When the answer must be there.
             sending: Gets the date of the first byte.
@@ -222,7 +222,7 @@ class Transport:
         """Send *call* and return its body while it arrives, or the whole answer when it is a refusal.
 
         Args:
-            call: What to send.
+            call: The request.
             key: The key to send with it.
             limit: When the answer must have begun.
             sending: Gets the date of the first byte.
@@ -365,7 +365,7 @@ class Transport:
     async def _read(
         self, response: aiohttp.ClientResponse, most: int, block: TimeLimit
     ) -> tuple[bytes, CauseSummary | None]:
-        """Return about *most* bytes of a body, or what came until *block* ended, and why no more came."""
+        """Return about *most* bytes of a body, or the bytes until *block* ended, and why no more came."""
         pieces: list[bytes] = []
         size = 0
         cause: CauseSummary | None = None
@@ -391,7 +391,7 @@ class Transport:
             await session.close()
 
     def abandon(self) -> None:
-        """Close the sockets from any thread, without waiting; for garbage collection and closed loops."""
+        """Close the sockets from any thread, without waiting, for garbage collection and closed loops."""
         self._closed = True
         for stream in list(self._streams):
             stream.close_from_anywhere(report=False)
@@ -409,7 +409,7 @@ class Transport:
 async def _recorded(tape: RequestTape, exchange: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
     try:
         return tape.answered(await exchange)
-    except BaseException as error:  # a cancellation, too: there is no answer
+    except BaseException as error:  # also a cancellation, because there is no response
         tape.failed(error)
         raise
 

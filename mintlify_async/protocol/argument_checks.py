@@ -1,4 +1,4 @@
-"""Checks of the arguments that users pass; each error names the argument and what to do."""
+"""Checks of the arguments that users pass. Each error names the argument and the fix."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ANONYMOUS", "CURRENT_PATH_MAX_CHARACTERS", "check_identifier"]
 
 # Interface 2.3 requires `fp` and gives the literal for users without a name, but no default.
 ANONYMOUS = "anonymous"  # assumption: `fp` defaults to `anonymous`
-# Interface 2.3 does not say what a character is; JavaScript would count an emoji as two.
+# Interface 2.3 does not say what a character is. JavaScript would count an emoji as two.
 CURRENT_PATH_MAX_CHARACTERS = 200  # assumption: `currentPath` counts code points
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -37,7 +37,7 @@ _WHERE = {
 
 
 def copying_slip(value: str) -> str | None:
-    """Return what is wrong with the ends of *value*, which was copied from elsewhere; None if nothing is."""
+    """Return the fault at the ends of *value*, which was copied from elsewhere, or None."""
     stripped = value.strip()
     if stripped and value != stripped:
         return "begins or ends with a blank or a line break; remove it"
@@ -145,7 +145,7 @@ def check_messages(value: object, make_id: Callable[[], str]) -> list[Message]:
 
 
 def check_thread(value: object) -> Thread | None:
-    """Return *value* as a thread; a string is a thread's id alone."""
+    """Return *value* as a thread. A string is a thread's id alone."""
     if value is None or isinstance(value, Thread):
         thread = value
     elif isinstance(value, str) and value.strip() and not value.lstrip().startswith(("{", "Thread(")):
@@ -172,7 +172,7 @@ def check_fp(fp: object) -> str:
 
 
 def check_page_size(value: object) -> float:
-    """Return *value* when JSON can hold it as a number; the service checks its range."""
+    """Return *value* when JSON can express it as a number. The service checks its range."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST:
         return value
     raise ConfigurationError(
