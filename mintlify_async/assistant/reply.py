@@ -126,7 +126,7 @@ class Reply(Extras, AsyncOnly):
 
     @property
     def thread(self) -> Thread | None:
-        """The conversation's thread, as far as it is known: pass it to the next ``ask``."""
+        """The conversation's thread, or its known fields. Pass it to the next ``ask``."""
         return self._begun().thread
 
     @property
@@ -493,7 +493,7 @@ class Reply(Extras, AsyncOnly):
         return True
 
     def _abandon(self) -> None:
-        """Close this reply, which nobody reads since a step was cancelled."""
+        """Close this reply, which has no consumer since a step was cancelled."""
         text = f"the reply was closed: nobody read on within {ABANDONED_AFTER:g} s after a step was cancelled"
         error = StreamInterruptedError(text, **self._stream.so_far())
         self._end("closed", asyncio.CancelledError())

@@ -136,7 +136,7 @@ class Dispatcher:
         return begin_observation(self.observer, operation, {**known_facts, "base_url": self.base_url})
 
     async def quota_left(self, operation: QuotaOperation, place: str) -> tuple[QuotaRemaining, ...]:
-        """Return what is left of the limits that count *operation* for *place*, a domain or a project."""
+        """Return the rest of the limits that count *operation* for *place*, a domain or a project."""
         if self.quota is None:
             return ()
         key = await self.keys["assistant"].reveal() if operation == "ask" else ""
@@ -150,7 +150,7 @@ class Dispatcher:
 
 
 class _Attempts(Generic[T]):
-    """The attempts to send one call, and what is known of the newest of them.
+    """The attempts to send one call, and the data of the newest attempt.
 
     Attributes:
         asked: When the first attempt was asked for, by the loop's time.
@@ -237,7 +237,7 @@ class _Attempts(Generic[T]):
             return error
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
-        """Wait for what an attempt needs: *pause*, the key, a slot. Closing the session ends the waiting."""
+        """Wait for the needs of an attempt: *pause*, the key, a slot. Closing the session ends the wait."""
         text = self.http.keys[self.call.key_kind].check()
         counted = self.http.quota is not None and self.call.operation != "get_job"
         if text is not None and self.error is None and not counted:
@@ -494,7 +494,7 @@ def _scope(question: bool, place: str, key: str) -> QuotaScope:
 
 
 def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:
-    """Mask a secret of ours in *answer*: a server may repeat it."""
+    """Mask our secrets in *answer*, because a server may repeat them."""
     if len(secret) < SHORTEST_SECRET:
         return
     if isinstance(answer, WholeResponse):

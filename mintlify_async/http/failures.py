@@ -180,7 +180,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def known_flaw(version: str) -> str | None:
-    """Say what is wrong with aiohttp *version* and how to fix it; None when no flaw is known."""
+    """Return the flaw of aiohttp *version* and its fix, or None when no flaw is known."""
     if version_numbers(version) >= FIRST_SAFE_VERSION:
         return None
     safe = ".".join(map(str, FIRST_SAFE_VERSION))

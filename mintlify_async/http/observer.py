@@ -55,7 +55,7 @@ class Observer(Protocol):
 
         Args:
             operation: The operation's name.
-            facts: What is known: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
+            facts: The known data: ``domain``, ``project_id``, ``conversation_id``, ``base_url``, ``input``.
         """
         ...
 
@@ -150,7 +150,7 @@ def note_job(observation: Observation, job: Job) -> None:
 
 
 def end_answer(observation: Observation, error: BaseException | None, **facts: Fact | None) -> None:
-    """Note what is known of an answer, and end the observation."""
+    """Note the data of a response, and end the observation."""
     for name, fact in facts.items():
         if fact:
             observation.set(name, fact)

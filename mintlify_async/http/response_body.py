@@ -196,7 +196,7 @@ class LiveResponse:
         self._response.close()
 
     def close_with_session(self) -> None:
-        """Close the connection; what had arrived can be read, and then the error says who closed it."""
+        """Close the connection; the received bytes can be read, and then the error says who closed it."""
         self._fail(session_closed("ask"))
 
     def close_from_anywhere(self, *, report: bool) -> None:

@@ -135,7 +135,7 @@ class Job(WireValue, JobFlags):
     # The service's words for instants that would be written in other ones, by their field.
     _instants: Mapping[str, str] = attrs.field(default=EMPTY, alias="instants", metadata=UNCOMPARED)
 
-    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+    if not TYPE_CHECKING:  # a type checker finds the mistake
 
         def __getattr__(self, name: str) -> NoReturn:
             hint = f": session.job(job).{name}() does it" if name in HANDLE_VERBS else ""

@@ -29,7 +29,7 @@ class ContextItem(WireValue):
         value: The snippet, or the selected text; it may be empty.
         path: The source file or the page, or None.
         element_id: The element of the user interface that holds it, or None.
-        extra: Fields that this version does not know. They are sent, too.
+        extra: Fields that this version does not know. They are also sent.
 
     Raises:
         ConfigurationError: Another type, or a field that is not a string.

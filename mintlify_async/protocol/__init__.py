@@ -1,1 +1,1 @@
-"""What the service's interface says. Every assumption about it is a field that can be overridden. No I/O."""
+"""Rules of the service's interface. Every assumption about it is a field that can be overridden. No I/O."""

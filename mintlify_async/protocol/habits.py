@@ -66,7 +66,7 @@ class AsyncOnly:
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+    if not TYPE_CHECKING:  # a type checker finds the mistake
 
         def __iter__(self) -> NoReturn:
             raise TypeError(f"{type(self).__name__} is read with `async for`, in an async function")

@@ -34,7 +34,7 @@ class WholeResponse:
 def response_info(
     assumptions: Assumptions, status: int, headers: Mapping[str, str], attempts: int = 1, body: bytes = b""
 ) -> ResponseInfo:
-    """Return what is known of an answer, with the thread's key masked in its headers."""
+    """Return the data of a response, with the thread's key masked in its headers."""
     safe_names = Headers(headers, assumptions.thread_key_header)
     id = request_id(assumptions, headers)
     return ResponseInfo(status=status, headers=safe_names, request_id=id, attempts=attempts, body=body)
