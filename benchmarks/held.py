@@ -79,15 +79,14 @@ async def hold(client: str, server: str, streams: int, seconds: float) -> dict[s
 
 def streams(effort: Effort) -> Iterator[Row]:
     with running() as (server, _):
-        count, seconds = (10, 0.2) if effort.small else (10_000, 10.0)
+        count, seconds = (10, 0.2) if effort.small else (1_000, 10.0)
         # In separate processes, because memory that one leaves behind would flatter the next.
         given = {"server": server, "streams": count, "seconds": seconds}
         found = in_processes(hold, effort, "client", (OURS, AIOHTTP, CONTROL), **given)
         for key, (title, unit) in STREAMS.items():
             samples = {label: [max(each[key], 1e-6) for each in every] for label, every in found.items()}
             yield row_of(f"streams-{key}", f"{count:,} open streams: {title}", unit, samples)
-        count = 10 if effort.small else 1_000
-        given |= {"streams": count, "seconds": 0.2}
+        given |= {"seconds": 0.2}
         costs = {n: [between_marks(hold, effort, client=n, **given)[0] / count] for n in (OURS, AIOHTTP)}
     yield row_of("streams-opening", f"opening one of {count:,} streams", effort.counted(), costs)
 
@@ -95,7 +94,7 @@ def streams(effort: Effort) -> Iterator[Row]:
 async def lag(server: str, seconds: float) -> float:
     """Return the delay of the loop after another process writes to a socket, p99 in milliseconds."""
     gc.collect()
-    gc.freeze()  # a full collection over 10,000 waits is the harness's, not the loop's
+    gc.freeze()  # a full collection over 1,000 waits is the harness's, not the loop's
     async with CLIENTS[AIOHTTP](server) as probe:
         held, events = Held(), int(PER_SECOND * seconds)
         holding = asyncio.create_task(probe.hold(held))
@@ -151,7 +150,7 @@ async def wait_for_jobs(server: str, jobs: int, seconds: float) -> dict[str, dic
 
 
 def jobs(effort: Effort) -> Iterator[Row]:
-    count, seconds = (20, 0.2) if effort.small else (10_000, 3.0)
+    count, seconds = (20, 0.2) if effort.small else (1_000, 3.0)
     with running() as (server, _):
         found = in_processes(wait_for_jobs, effort, "jobs", [count], server=server, seconds=seconds)[count]
     for key, (title, unit) in JOBS.items():
