@@ -81,13 +81,13 @@ def streams(effort: Effort) -> Iterator[Row]:
     with running() as (server, _):
         count, seconds = (10, 0.2) if effort.small else (1_000, 10.0)
         # In separate processes, because memory that one leaves behind would flatter the next.
-        given = {"server": server, "streams": count, "seconds": seconds}
-        found = in_processes(hold, effort, "client", (OURS, AIOHTTP, CONTROL), **given)
+        arguments = {"server": server, "streams": count, "seconds": seconds}
+        found = in_processes(hold, effort, "client", (OURS, AIOHTTP, CONTROL), **arguments)
         for key, (title, unit) in STREAMS.items():
             samples = {label: [max(each[key], 1e-6) for each in every] for label, every in found.items()}
             yield row_of(f"streams-{key}", f"{count:,} open streams: {title}", unit, samples)
-        given |= {"seconds": 0.2}
-        costs = {n: [between_marks(hold, effort, client=n, **given)[0] / count] for n in (OURS, AIOHTTP)}
+        arguments |= {"seconds": 0.2}
+        costs = {n: [between_marks(hold, effort, client=n, **arguments)[0] / count] for n in (OURS, AIOHTTP)}
     yield row_of("streams-opening", f"opening one of {count:,} streams", effort.counted(), costs)
 
 

@@ -42,9 +42,9 @@ class Setting:
 
     def value(self, options: argparse.Namespace | None = None) -> str:
         """Return the flag's value, or else the variable's, or an empty text if none is set."""
-        given = getattr(options, self.argument.removesuffix("_id"), None) if self.flag else None
+        value = getattr(options, self.argument.removesuffix("_id"), None) if self.flag else None
         shared = os.environ.get(SHARED_KEY, "") if self.is_key else ""
-        return given or os.environ.get(self.variable, "") or shared
+        return value or os.environ.get(self.variable, "") or shared
 
 
 ADMIN_KEY = Setting(

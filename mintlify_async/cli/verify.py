@@ -71,7 +71,7 @@ class Row:
     """One assumption: ``held``, ``broken`` or ``not seen``, with the evidence and the fixing setting."""
 
     status: str = "not seen"
-    seen: str = "one run cannot show it"
+    evidence: str = "one run cannot show it"
     fix: str = ""
 
 
@@ -107,14 +107,14 @@ class Verification:
                     self.tell("creating a job")
                     await self._job(session)
 
-    def held(self, name: str, seen: str) -> None:
+    def held(self, name: str, evidence: str) -> None:
         """Note that an assumption is true, if nothing has shown that it is false."""
         if self.rows[name].status != "broken":
-            self.rows[name] = Row("held", seen)
+            self.rows[name] = Row("held", evidence)
 
-    def broken(self, name: str, seen: str, fix: str = NO_SETTING) -> None:
+    def broken(self, name: str, evidence: str, fix: str = NO_SETTING) -> None:
         """Note that an assumption is false, and the setting that fixes it."""
-        self.rows[name] = Row("broken", seen, fix)
+        self.rows[name] = Row("broken", evidence, fix)
 
     def _accepted(self, kind: str) -> None:
         self.held("base URL", "it answers")
@@ -159,11 +159,11 @@ class Verification:
                 self._moved(error)
                 return False
             case BadRequestError() if "fp" in error.body:
-                seen = f'a question with fp="anonymous" was refused: {error.status}'
-                self.broken("`fp` defaults to `anonymous`", seen, 'fp="…"')
+                evidence = f'a question with fp="anonymous" was refused: {error.status}'
+                self.broken("`fp` defaults to `anonymous`", evidence, 'fp="…"')
             case UnexpectedResponseError() if OLD_STREAM in str(error):
-                seen = "the service sends the stream of AI SDK 4"
-                self.broken("the v1 endpoint", seen, 'assumptions=Assumptions(ask_path="…")')
+                evidence = "the service sends the stream of AI SDK 4"
+                self.broken("the v1 endpoint", evidence, 'assumptions=Assumptions(ask_path="…")')
             case UnexpectedResponseError():
                 self.broken("framing", str(error))
             case StreamDecodeError() | StreamStateError() | StreamInterruptedError():
@@ -182,8 +182,8 @@ class Verification:
         except ValueError:  # a URL with half a bracket
             place = urlsplit("")
         url = f"{place.scheme}://{place.netloc}" if place.scheme and place.netloc else "…"
-        seen = f"it answers {error.status} and names {place.netloc or 'no other host'}"
-        self.broken("base URL", seen, f"MINTLIFY_BASE_URL={url}")
+        evidence = f"it answers {error.status} and names {place.netloc or 'no other host'}"
+        self.broken("base URL", evidence, f"MINTLIFY_BASE_URL={url}")
 
     def _stream(self, events: list[Event], error: MintlifyError | None) -> None:
         """Judge an answer by its events and by the error that ended it."""
@@ -216,16 +216,16 @@ class Verification:
             fix = f"assumptions=Assumptions(request_id_headers=({others[0]!r},))"
             self.broken("request id", f"it is in {others[0]}", fix)
         else:
-            self.rows["request id"].seen = "no header looks like a request id"
+            self.rows["request id"].evidence = "no header looks like a request id"
 
     def _other_thread_headers(self, headers: Mapping[str, str], thread: mintlify.Thread | None) -> None:
         keys = _matching(headers, r".*(thread|conversation|chat).*(key|token|secret)")
         ids = _matching(headers, r".*(thread|conversation|chat).*id")
         names = {"thread_id_header": ids[:1], "thread_key_header": keys[:1]}
         fix = ", ".join(f"{name}={found[0]!r}" for name, found in names.items() if found)
-        seen = "the answer names no thread" if thread is None else "the thread came without a key"
+        evidence = "the answer names no thread" if thread is None else "the thread came without a key"
         line = f"assumptions=Assumptions({fix})" if fix else NO_SETTING
-        self.broken("thread headers", seen, line)
+        self.broken("thread headers", evidence, line)
 
     def _limit(self, error: APIStatusError) -> None:
         """Judge a 429, whether and where it gives the time of the next try."""
@@ -269,8 +269,8 @@ class Verification:
             self.broken("get-job path", "the new job is answered with 404", line)
         except JobTimeoutError as error:
             if error.job is not None and error.job.status not in ("", "active"):
-                seen = f"the status {error.job.status!r} stays, and is not listed"
-                self.broken(row, seen, f"job.watch(): stop at {error.job.status!r}")
+                evidence = f"the status {error.job.status!r} stays, and is not listed"
+                self.broken(row, evidence, f"job.watch(): stop at {error.job.status!r}")
             self.trouble.append(str(error))
         except UnexpectedResponseError as error:
             self.broken(row, str(error), "job.raw.json")
@@ -296,7 +296,7 @@ class Verification:
         except (TypeError, ValueError):
             return
         if date.tzinfo is not None:
-            self.rows[name].seen = "the dates have a zone"
+            self.rows[name].evidence = "the dates have a zone"
             return
         hours = (date.replace(tzinfo=UTC) - now).total_seconds() / 3600
         if abs(hours) > HOURS_APART:
@@ -343,7 +343,7 @@ async def run(options: argparse.Namespace, terminal: Terminal) -> int:
     _confirm(options, terminal, url, questions="assistant" in keys)
     await verification.run(with_job=options.job)
     for name, row in verification.rows.items():
-        terminal.write(f"{row.status:8}  {name}: {' '.join(row.seen.split())}")
+        terminal.write(f"{row.status:8}  {name}: {' '.join(row.evidence.split())}")
         if row.fix:
             terminal.write(f"{'':8}  fix it: {row.fix}")
     if verification.unknown:

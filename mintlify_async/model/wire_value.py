@@ -141,20 +141,20 @@ def _compared_names(cls: type) -> tuple[str, ...]:
     return tuple(sorted(names, key="extra".__eq__))  # extra last
 
 
-def read_value(cls: type[ValueT], content: object, **given: Any) -> ValueT:
+def read_value(cls: type[ValueT], content: object, **local_fields: Any) -> ValueT:
     """Return the *cls* that the JSON object *content* describes.
 
     Args:
         cls: The class.
         content: The object. It is not changed, and may be shared with the value.
-        **given: Fields that do not come from the object.
+        **local_fields: Fields that do not come from the object.
 
     Raises:
         DecodeProblem: It is not an object, or a field is missing or of another type. The message
             goes on where the caller's name for the object ends: ``.url is missing``.
     """
     kind: Any = cls
-    value: ValueT = _reader_of(kind)(content, kind, given)
+    value: ValueT = _reader_of(kind)(content, kind, local_fields)
     return value
 
 
@@ -164,14 +164,14 @@ def _reader_of(cls: type[Any]) -> Callable[..., Any]:
     return load_converter().get_structure_hook(cls)
 
 
-def read_argument(cls: type[ValueT], content: object, where: str, **given: Any) -> ValueT:
+def read_argument(cls: type[ValueT], content: object, where: str, **local_fields: Any) -> ValueT:
     """Return the *cls* in an argument of the caller's, called *where*.
 
     Raises:
         ConfigurationError: As :func:`read_value`; it names the field.
     """
     try:
-        return read_value(cls, content, **given)
+        return read_value(cls, content, **local_fields)
     except DecodeProblem as error:
         problem = str(error)
     raise ConfigurationError(where + problem, field=where + problem.partition(" ")[0])
@@ -353,11 +353,11 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
             values[_inside("nulls")] = tuple([wire for wire, sent in content.items() if sent is None])
         return values
 
-    def read(content: Any, _: object, given: Mapping[str, Any] = EMPTY) -> Any:
+    def read(content: Any, _: object, local_fields: Mapping[str, Any] = EMPTY) -> Any:
         values = content  # not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
-        inside = {_inside(name): sent for name, sent in given.items()}
+        inside = {_inside(name): sent for name, sent in local_fields.items()}
         if inside or not usual.issuperset(values) or None in values.values():
             values = sort(values, misfits=False) | inside
         try:
