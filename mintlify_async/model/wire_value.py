@@ -354,7 +354,7 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
         return values
 
     def read(content: Any, _: object, local_fields: Mapping[str, Any] = EMPTY) -> Any:
-        values = content  # not narrowed to an object of unknown values
+        values = whole = content  # these two are not narrowed to an object of unknown values
         if not isinstance(content, _OBJECT):
             raise DecodeProblem(" must be an object")
         inside = {_inside(name): sent for name, sent in local_fields.items()}
@@ -363,8 +363,8 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
         try:
             return generated(values, cls)
         except (KeyError, DecodeProblem):  # which do not name the field
-            if lenient.intersection(content):
-                values = sort(content, misfits=True) | inside
+            if lenient.intersection(whole):
+                values = sort(whole, misfits=True) | inside
             problems = (_problem_of(field, hooks[wire], values) for wire, field in fields.items())
             problem = next(filter(None, problems), None)
         if problem is not None:
