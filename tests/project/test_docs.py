@@ -19,7 +19,7 @@ PACKAGE = DOCS.parent
 SETTINGS = json.loads((DOCS / "docs.json").read_text(encoding="utf-8"))
 FILES = {file.relative_to(DOCS).with_suffix("").as_posix(): file for file in sorted(DOCS.rglob("*.mdx"))}
 BY_HAND = {name: file for name, file in FILES.items() if not name.startswith("reference/")}
-COMPONENTS = {"Note", "Warning", "Tip", "Info", "Steps", "Step", "CodeGroup", "Card", "CardGroup"}
+COMPONENTS = {"Note", "Warning", "Tip", "Info", "Steps", "Step", "CodeGroup", "Card", "CardGroup", "img"}
 
 
 def without_code(text: str) -> str:
@@ -115,6 +115,7 @@ def test_every_image_is_shown():
     """Each is on a page, with words for those who do not see it."""
     pages = "".join(file.read_text(encoding="utf-8") for file in [*FILES.values(), ROOT / "README.md"])
     shown = re.findall(r"!\[\w[^\]]+\]\((?:/|mintlify_async/docs/)(images/[^)]+)\)", pages)
+    shown += re.findall(r'<img [^>]*src="/(images/[^"]+)" alt="\w[^"]+" />', pages)
     assert set(shown) == {file.relative_to(DOCS).as_posix() for file in (DOCS / "images").iterdir()}
 
 

@@ -203,7 +203,7 @@ async def test_a_number_of_seconds_is_a_refusal(wait):
 
 async def test_the_counter_of_the_documentation_always_expires(redis_client):
     """However its expiry meets the next question."""
-    page = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay.mdx"
+    page = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "relay-deploy.mdx"
     (recipe,) = re.findall(r"^async def rate\(.*?(?=^\S)", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     namespace: dict[str, Any] = {"redis": redis_client, "Request": object}
     exec("from __future__ import annotations\n" + recipe.replace("60", "1"), namespace)
