@@ -1,10 +1,13 @@
-"""Reads the code blocks of README and pages. The words after a block's language say how it runs."""
+"""Reads the code blocks of README and pages. A comment above a block says how it runs.
+
+The comment is ``{/* block: script */}`` in a page and ``<!-- block: script -->`` in README. The service shows
+the words after a block's language as its title. So they are a file name, and nothing else.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-import shlex
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +15,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 
 FENCE = re.compile(
-    r"^(?P<indent>[ \t]*)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^[ \t]*(?P=fence)[ \t]*$",
+    r"^(?P<lead>[ \t]*(?:\{/\*|<!--) block: (?P<mark>[^\n]*?) (?:\*/\}|-->)\n)?"
+    r"(?P<indent>[ \t]*)(?P<fence>`{3,})(?P<info>[^\n`]*)\n(?P<text>.*?)^[ \t]*(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
 RUN = ("python", "console")
@@ -30,7 +34,7 @@ class Block(NamedTuple):
         language: The first word after the fence.
         kind: How it runs, a word of ``KINDS``, or ``shown`` for other languages.
         text: The text, without the fence's indentation.
-        title: Its file name on the page, if it has one, from ``title="app.py"`` or an example's name.
+        title: Its file name on the page, if it has one.
         reason: Why it does not run.
     """
 
@@ -59,21 +63,17 @@ def blocks_of(file: Path) -> list[Block]:
 def _block(file: Path, line: int, match: re.Match[str]) -> Block:
     indent, text = match["indent"], match["text"]
     text = "".join(part.removeprefix(indent) for part in text.splitlines(keepends=True))
-    language, *words = shlex.split(match["info"].strip()) or [""]
+    language, _, title = match["info"].strip().partition(" ")
     if language not in RUN:
         return Block(file, line, language, "shown", text)
-    options = dict(word.partition("=")[::2] for word in words)
-    title = options.pop("title", "")
-    kinds = [*options] or ["fragment" if language == "python" else "console"]
     place = f"{file.name}:{line}"
-    assert len(kinds) == 1, f"{place}: one of {KINDS[language]} and title=, not {words}"
-    (kind,) = kinds
+    assert re.fullmatch(r"(?:[\w-]+\.\w+)?", title), f"{place}: {title!r} is not a file name"
+    default = "fragment" if language == "python" else "console"
+    kind, _, reason = (match["mark"] or default).partition("=")
     assert kind in KINDS[language], f"{place}: {kind!r} is none of {KINDS[language]}"
-    value = options.get(kind, "")
-    assert bool(value) == (kind in ("example", "skip")), f'{place}: write skip="reason", example=file.py'
-    if kind == "example":
-        return Block(file, line, language, kind, text, title=value)
-    return Block(file, line, language, kind, text, title=title, reason=value)
+    assert bool(reason) == (kind == "skip"), f'{place}: write skip="reason"'
+    assert title or kind != "example", f"{place}: an example has the name of its file as its title"
+    return Block(file, line, language, kind, text, title, reason.strip('"'))
 
 
 def modules_of(block: Block) -> set[str]:
@@ -96,11 +96,10 @@ def with_examples(page: str) -> str:
     """Return the text of a page, with the present contents of each example that it shows."""
 
     def renewed(match: re.Match[str]) -> str:
-        name = re.search(r"\bexample=(\S+)", match["info"])
-        if name is None:
+        if match["mark"] != "example":
             return match[0]
-        indent, fence = match["indent"], match["fence"]
-        text = textwrap.indent(example_text(name[1].strip("\"'")), indent)
-        return f"{indent}{fence}{match['info']}\n{text}{indent}{fence}"
+        indent, fence, info = match["indent"], match["fence"], match["info"]
+        text = textwrap.indent(example_text(info.split()[-1]), indent)
+        return f"{match['lead']}{indent}{fence}{info}\n{text}{indent}{fence}"
 
     return FENCE.sub(renewed, page)

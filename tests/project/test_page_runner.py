@@ -8,16 +8,17 @@ from page_blocks import blocks_of
 GOOD = "assert isinstance(await session.ask('Hello'), Answer)\nassert os.name\nawait asyncio.sleep(0)"
 BAD = {
     "fragment": ("python", "print(nothing)"),
-    "script": ("python script", "raise SystemExit(1)"),
-    "test": ("python test", "def test_it():\n    assert False"),
+    "script": ("python", "raise SystemExit(1)", "script"),
+    "test": ("python", "def test_it():\n    assert False", "test"),
     "console": ("console", "$ mintlify-async ask Hello\n$ echo $?\n2"),
 }
 
 
-def page(folder, info, text):
+def page(folder, info, text, mark=""):
     """Write a page with one block, and return it as it is read."""
     path = folder / "page.mdx"
-    path.write_text(f"Words.\n\n```{info}\n{text}\n```\n", encoding="utf-8")
+    comment = f"{{/* block: {mark} */}}\n" if mark else ""
+    path.write_text(f"Words.\n\n{comment}```{info}\n{text}\n```\n", encoding="utf-8")
     (block,) = blocks_of(path)
     return block
 
@@ -36,5 +37,12 @@ async def test_what_is_wrong_fails(block, tmp_path, run_block):
 
 def test_a_word_that_means_nothing_is_refused(tmp_path):
     """A slip of the pen must not switch a block's test off."""
-    with pytest.raises(AssertionError, match=r"page.mdx:4"):
-        page(tmp_path, "python scipt", "pass")
+    with pytest.raises(AssertionError, match=r"page.mdx:5: 'scipt'"):
+        page(tmp_path, "python", "pass", "scipt")
+
+
+def test_words_after_the_language_are_a_file_name(tmp_path):
+    """The service shows them as the title of the block."""
+    assert page(tmp_path, "python app.py", "pass", "script").title == "app.py"
+    with pytest.raises(AssertionError, match=r"page.mdx:4: 'script'"):
+        page(tmp_path, "python script", "pass")
