@@ -10,19 +10,17 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import tomllib
 from functools import cache
 from pathlib import Path
 
 from page_blocks import ROOT, with_examples
-from reference import Entry, Writer, paragraphs, public_entries, table
+from reference import TABLES, Entry, Writer, paragraphs, public_entries, table
 
 import mintlify_async
 from mintlify_async.cli.argument_parser import make_parser
 from mintlify_async.testing import pytest_plugin
 
 DOCS = Path(mintlify_async.__file__).parent / "docs"
-TABLES = tomllib.loads(Path(__file__).with_name("pages.toml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -9,17 +9,22 @@ import enum
 import importlib
 import inspect
 import re
+import sys
 import textwrap
+import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import attrs
 import griffe
 
 Kind = griffe.DocstringSectionKind
+TABLES = tomllib.loads(Path(__file__).with_name("pages.toml").read_text(encoding="utf-8"))
 OPTIONS = {"returns_named_value": False, "returns_multiple_items": False, "warnings": False}
 UNITS = {r"\bbytes\b": "bytes", r"^\w+ \w+ per second": "per second", r"[Ss]econds\b|[Hh]ow long": "s"}
 """How a meaning says the unit of a number; the first match counts."""
@@ -51,6 +56,8 @@ def public_entries(modules: Iterable[str], page_of_module: Mapping[str, str]) ->
         for name in module.__all__:
             if name != "__version__":
                 paths.setdefault((name, id(getattr(module, name))), []).append(path)
+    for name, path in TABLES["also"].items():
+        paths[name, id(getattr(importlib.import_module(path), name))] = [path]
     entries: list[Entry] = []
     for (name, _), homes in sorted(paths.items(), key=lambda item: (item[0][0], item[1])):
         thing = getattr(importlib.import_module(homes[0]), name)
@@ -78,6 +85,7 @@ class Writer:
         """Return the text of one entry, without its heading."""
         thing = entry.thing
         imported = "Import it from " + " or ".join(f"`{path}`" for path in entry.paths) + "."
+        imported = "" if entry.name in TABLES["also"] else imported
         if inspect.isclass(thing):
             text = self._class(thing, entry.name, made_by)
         elif callable(thing) and not isinstance(thing, types.UnionType):
@@ -94,13 +102,15 @@ class Writer:
             {one.name for one in _parameters(base)} if base is not None and attrs.has(base) else set[str]()
         )
         parameters = [one for one in _parameters(cls) if one.name not in known] if made_here else []
-        parts = [code(signature(name, parameters))] if made_here else []
+        parts = [code(signature(name, parameters, cls.__module__))] if made_here else []
         parts += [self.text(docs), self._base(cls), self._use(cls), self._wire_type(cls)]
         if parameters:
-            parts.append(self._arguments(parameters, docs))
+            parts.append(self._arguments(parameters, docs, cls.__module__))
         parts += [self._raises(docs), self._attributes(cls, docs, shown=bool(parameters))]
         for method_name, method in _methods(cls, self._documented_base(cls)):
-            parts += [f"### {name}.{method_name}", self._function(method, f"{name}.{method_name}")]
+            hidden = any(fnmatchcase(f"{name}.{method_name}", pattern) for pattern in TABLES["hidden"])
+            if not hidden and not _internal(method):
+                parts += [f"### {name}.{method_name}", self._function(method, f"{name}.{method_name}")]
         return paragraphs(*parts)
 
     def _documented_base(self, cls: type) -> type | None:
@@ -126,15 +136,16 @@ class Writer:
     def _function(self, function: Any, name: str) -> str:
         docs = Docs.of(function)
         parameters = _parameters(function)
-        returns = _annotation(inspect.signature(function).return_annotation)
+        home = function.__module__
+        returns = _annotation(inspect.signature(function).return_annotation, home)
         prefix = "await " if inspect.iscoroutinefunction(function) else ""
         if inspect.isasyncgenfunction(inspect.unwrap(function)) and hasattr(function, "__wrapped__"):
             prefix, returns = "async with ", ""
         explained = [one for one in parameters if one.name in docs.arguments]
         return paragraphs(
-            code(f"{prefix}{signature(name, parameters)}{f' -> {returns}' if returns else ''}"),
+            code(f"{prefix}{signature(name, parameters, home)}{f' -> {returns}' if returns else ''}"),
             self.text(docs),
-            self._arguments(explained, docs) if explained else "",
+            self._arguments(explained, docs, home) if explained else "",
             self._raises(docs),
         )
 
@@ -149,12 +160,12 @@ class Writer:
             return self.prose(inspect.getdoc(value) or "")
         return self.prose(text)
 
-    def _arguments(self, parameters: list[inspect.Parameter], docs: Docs) -> str:
+    def _arguments(self, parameters: list[inspect.Parameter], docs: Docs, home: str) -> str:
         unit = " seconds" if re.search(r"\bin seconds\b", docs.first) else ""
         rows = [
             (
                 f"`{_starred(one)}`",
-                type_cell(one.annotation),
+                type_cell(one.annotation, home),
                 _default_cell(one, docs.arguments.get(one.name, "") + unit),
                 self.cell(docs.arguments.get(one.name, "")),
             )
@@ -179,7 +190,7 @@ class Writer:
             meanings |= {name: f"``{member.value}``" for name, member in cls.__members__.items()}
         source = _source_types(cls)
         rows = [
-            (f"`{name}`", type_cell(hints.get(name) or source.get(name, "")), self.cell(text))
+            (f"`{name}`", type_cell(hints.get(name) or source.get(name, ""), cls.__module__), self.cell(text))
             for name, text in meanings.items()
         ]
         return table(("Attribute", "Type", "Meaning"), rows) if rows else ""
@@ -270,11 +281,9 @@ def _is_shape(cls: type) -> bool:
 
 
 def _can(cls: type, method: str) -> bool:
-    """Return whether instances have *method*. One that only refuses, and returns nothing, does not count."""
-    member = getattr(cls, method, None)
-    return member is not None and "NoReturn" not in str(
-        getattr(member, "__annotations__", {}).get("return", "")
-    )
+    """Return whether instances have *method*. One that only refuses, and so has no type, does not count."""
+    returned = getattr(getattr(cls, method, None), "__annotations__", {}).get("return")
+    return returned is not None and "NoReturn" not in str(returned)
 
 
 def _members(cls: type, base: type | None) -> Iterator[tuple[str, Any]]:
@@ -363,7 +372,7 @@ def _package() -> griffe.Module:
     return package
 
 
-def signature(name: str, parameters: list[inspect.Parameter]) -> str:
+def signature(name: str, parameters: list[inspect.Parameter], home: str) -> str:
     """Return ``name(…)``, on several lines if it is long."""
     words: list[str] = []
     previous: inspect.Parameter | None = None
@@ -372,7 +381,7 @@ def signature(name: str, parameters: list[inspect.Parameter]) -> str:
             previous is None or previous.kind not in (one.KEYWORD_ONLY, one.VAR_POSITIONAL)
         ):
             words.append("*")
-        kind = _annotation(one.annotation)
+        kind = _annotation(one.annotation, home)
         default = "" if one.default is one.empty else f" = {_default(one.default)}"
         words.append(f"{_starred(one)}{f': {kind}' if kind else ''}{default}")
         previous = one
@@ -389,18 +398,62 @@ def _starred(parameter: inspect.Parameter) -> str:
     return stars.get(parameter.kind, "") + parameter.name
 
 
-def _annotation(annotation: Any) -> str:
+def _annotation(annotation: Any, home: str) -> str:
+    """Return a type of the module *home*, in names that a user knows."""
     if annotation in (inspect.Parameter.empty, None, ""):
         return "None" if annotation is None else ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return re.sub(
-        r"\b(?:mintlify_async|collections|typing|types)(?:\.\w+)*\.(?=\w)", "", " ".join(text.split())
-    ).strip("'")
+    modules = r"\b(?:mintlify_async|collections|starlette|typing|types)(?:\.\w+)*\.(?=\w)"
+    text = re.sub(modules, "", " ".join(text.split())).strip("'")
+    if text.startswith("Unpack["):  # the meaning says which arguments
+        return ""
+    text = re.sub(r"\bLenient\[(\w+)\]", r"\1 | None", text).replace(" | Missing", "")
+    text = text if "Literal[" in text else text.replace("'", "")
+    return re.sub(r"'[^']*'|\b[A-Z]\w+", lambda match: _known(match[0], home), text)
 
 
-def type_cell(annotation: Any) -> str:
+def _known(name: str, home: str) -> str:
+    """Return the type that *name* stands for, unless it has an entry of its own."""
+    if name in TABLES["spelled"]:
+        return str(TABLES["spelled"][name])
+    if name in _names():
+        return name
+    value = _value_of(name, home)
+    if typing.get_origin(value) is None:  # no alias
+        return name
+    return _annotation(value.__origin__ if typing.get_origin(value) is typing.Annotated else value, home)
+
+
+def _value_of(name: str, home: str) -> Any:
+    """Return the package's own object of this name. A name may be imported for type checkers only."""
+    modules = [module for path, module in sys.modules.items() if path.startswith("mintlify_async")]
+    for module in [sys.modules[home], *modules]:
+        value = vars(module).get(name)
+        if value is not None:
+            return value
+    return None
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Return the names that have an entry."""
+    public = (name for path in TABLES["public"] for name in importlib.import_module(path).__all__)
+    return frozenset([*public, *TABLES["also"]])
+
+
+def _internal(method: Any) -> bool:
+    """Return whether a method takes or returns an object of the package that no user knows."""
+    hints = [one.annotation for one in _parameters(method)]
+    hints.append(inspect.signature(method).return_annotation)
+    text = " ".join(_annotation(hint, method.__module__) for hint in hints)
+    words = set(re.findall(r"\b[A-Z]\w+", text)) - _names() - {*TABLES["spelled"]}
+    values = [_value_of(word, method.__module__) for word in words]
+    return any(inspect.isclass(one) and one.__module__.startswith("mintlify_async.") for one in values)
+
+
+def type_cell(annotation: Any, home: str) -> str:
     """Return a type as the cell of a table."""
-    text = _annotation(annotation)
+    text = _annotation(annotation, home)
     return f"`{text}`".replace("|", "\\|") if text else ""
 
 
