@@ -206,6 +206,7 @@ class Writer:
     def prose(self, text: str) -> str:
         """Return a docstring's text as Markdown. Roles become links, literal blocks become code."""
         text = re.sub(r"\s*\(interface [\d., and]+\)", "", text)
+        text = re.sub(r"\bVersions? (?=[5-7]\b)", "AI SDK ", text)  # the stream module says it once
         pieces = re.split(r"(?m)((?:^::|^Examples?::?|(?<=\S:):)$\n+(?:^(?:[ >].*)?\n)*(?:^[ >].*)?)", text)
         parts: list[str] = []
         for piece in pieces:
@@ -402,6 +403,7 @@ def _annotation(annotation: Any, home: str) -> str:
     """Return a type of the module *home*, in names that a user knows."""
     if annotation in (inspect.Parameter.empty, None, ""):
         return "None" if annotation is None else ""
+    annotation = getattr(annotation, "__forward_arg__", annotation)  # of a TypedDict
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     modules = r"\b(?:mintlify_async|collections|starlette|typing|types)(?:\.\w+)*\.(?=\w)"
     text = re.sub(modules, "", " ".join(text.split())).strip("'")
