@@ -195,6 +195,8 @@ def test_the_metadata_is_complete(built):
     assert metadata["Requires-Python"] == ">=3.11"
     assert set(metadata.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
     assert metadata["Description-Content-Type"] == "text/markdown"
+    assert "# mintlify-async" in metadata.get_payload()
+    assert not re.search(r"\]\((?!https?:)|<img|<!--", metadata.get_payload())  # files
     assert "mintlify_async.cli:main" in entry_points
     assert "mintlify_async.testing.pytest_plugin" in entry_points
     required = {
