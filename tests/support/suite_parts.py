@@ -1,7 +1,8 @@
 """Divides the suite into the default cases, the cases that need a real part, and the long sweeps.
 
 ``@pytest.mark.real``: the case needs Redis, a browser, node, another process, or a package that only examples
-use. A case that takes a fixture of such a part is marked automatically. ``@pytest.mark.sweep``: it runs long.
+use. A case that takes a fixture of such a part, or whose parameter is a Redis, is marked automatically.
+``@pytest.mark.sweep``: it runs long.
 All others are the default suite, whose cases may take at most ten seconds of real time each.
 """
 
@@ -20,7 +21,7 @@ LONGEST_SECONDS = 10.0
 """What takes longer, waits in real time: make its time virtual, or await the event."""
 
 REAL_FIXTURES = {
-    *("browser", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"),
+    *("browser", "cluster", "own_redis", "redis_client", "redis_server", "run_block", "shared_redis"),
     "pytester",  # a complete run of pytest
 }
 
@@ -41,8 +42,10 @@ def _note_process(event: str, args: tuple[Any, ...]) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark a case whose fixtures need a real part."""
-    if REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
+    """Mark a case whose fixtures or parameters need a real part."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    redis = any(isinstance(value, str) and value.startswith("redis") for value in parameters)
+    if redis or REAL_FIXTURES & set(getattr(item, "fixturenames", ())):
         item.add_marker("real")
 
 
@@ -66,10 +69,17 @@ def seconds_on_a_quiet_machine() -> float:
     return time.monotonic() - waited / 1e9
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    _processes.clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[object]:
-    """Fail a default case that started a process or took too long. A run for the debugger has no limit."""
-    _processes.clear()
+    """Fail a default case that took too long, or that started a process itself or by a fixture.
+
+    A run for the debugger has no limit.
+    """
     started = seconds_on_a_quiet_machine()
     result = yield
     seconds = seconds_on_a_quiet_machine() - started
