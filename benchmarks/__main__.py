@@ -4,11 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import held, hostile, relay, report, rows
+from . import held, relay, report, rows
 from .measuring import Effort
 
 ALL = [rows.burst, rows.shapes, rows.live, rows.first, rows.request, rows.growth, rows.imports, held.streams]
-ALL += [held.jobs, relay.relays, hostile.hostile, rows.conversation, rows.message]
+ALL += [held.jobs, relay.relays, rows.conversation, rows.message]
 ROWS = {{"imports": "import", "relays": "relay"}.get(row.__name__, row.__name__): row for row in ALL}
 
 

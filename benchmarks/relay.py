@@ -15,7 +15,7 @@ from .measuring import CONTROL, OURS, Effort, Row, Samples, rounds, row_of
 from .server import control, running, standing_by
 from .subjects import ASSISTANT, ASSISTANT_KEY, BODY, MESSAGE
 
-PASS_THROUGH, STORED, WATCHED = "pass-through", "with a memory store", "watched"
+PASS_THROUGH, STORED = "pass-through", "with a memory store"
 PAGE = {"id": "chat", "trigger": "submit-message", "messages": [MESSAGE]}  # in useChat's form
 PER_READER = 25.0  # events per second
 DELTA = b'"text-delta"'
@@ -60,20 +60,8 @@ async def relay(upstream: str, listener: socket.socket, kind: str) -> None:
         settings = {"secrets": ["s" * 32], "user": lambda page: page.headers["x-user"], "max_per_user": 1000}
         streams = MemoryStreamStore() if kind == STORED else None
         app.include_router(Relay(session, streams=streams, **settings).router(path=f"/{shape}"))
-    if kind == WATCHED:
-        longest = [0.0]  # between each two questions for it
-        app.state.watching = asyncio.create_task(watch(longest))
-        app.add_api_route("/turn", lambda: longest.append(0.0) or longest[-2])
     config = uvicorn.Config(app, loop="asyncio", log_level="warning", access_log=False)
     await uvicorn.Server(config).serve(sockets=[listener])
-
-
-async def watch(longest: list[float]) -> None:
-    """Keep the CPU of the loop's longest turn, in ms, as the last of *longest*. The loop does not pause."""
-    while True:
-        last = time.process_time()
-        await asyncio.sleep(0)
-        longest[-1] = max(longest[-1], 1e3 * (time.process_time() - last))
 
 
 def cpu(served: Served) -> float:

@@ -1,7 +1,7 @@
-"""What a type checker makes of the public calls: read by mypy and pyright in strict mode, never run.
+"""What a type checker infers of the public calls: mypy and pyright read it in strict mode.
 
-Each call of the surface has its ``assert_type``; a change of a signature that
-a user's checker would notice fails here first.
+The reference pages are the snapshot of names, signatures and defaults. Here is what they do not show: what an
+``await``, a loop, an overload or a ``match`` gives, and what a checker must refuse.
 """
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
@@ -11,311 +11,140 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, assert_never, assert_type
 
-from mintlify_async import (
-    AbortEvent,
-    Answer,
-    AnswerSource,
-    APIStatusError,
-    AssistantError,
-    Assumptions,
-    Conversation,
-    Data,
-    ErrorEvent,
-    Finish,
-    Job,
-    JobFailedError,
-    JobHandle,
-    JobRef,
-    JobTimeoutError,
-    Ledger,
-    MemoryStore,
-    Message,
-    MintlifySession,
-    OutcomeUnknownError,
-    PollPolicy,
-    Quota,
-    RateLimitError,
-    ReasoningDelta,
-    Reply,
-    RetryPolicy,
-    SearchFilter,
-    SourceUrl,
-    SQLiteStore,
-    Start,
-    StreamError,
-    StreamEvent,
-    TextDelta,
-    Thread,
-    Timeouts,
-    ToolInputAvailable,
-    ToolOutputAvailable,
-    Turn,
-    UnknownEvent,
-    answer_markdown,
-    as_completed,
-    extras_markdown,
-    split_markdown,
-    split_suggestions,
-    wait_all,
-)
+import mintlify_async as m
+from mintlify_async import events as e
+from mintlify_async import messages as p
 from mintlify_async.errors import PartialMessage
-from mintlify_async.events import (
-    Custom,
-    File,
-    FinishStep,
-    MessageMetadata,
-    ReasoningEnd,
-    ReasoningFile,
-    ReasoningStart,
-    ResetStep,
-    SourceDocument,
-    StartStep,
-    SteeringMessage,
-    TextEnd,
-    TextStart,
-    ToolApprovalRequest,
-    ToolApprovalResponse,
-    ToolInputDelta,
-    ToolInputError,
-    ToolInputStart,
-    ToolOutputDenied,
-    ToolOutputError,
-)
 from mintlify_async.jobs.claims import Claim
-from mintlify_async.messages import (
-    CustomPart,
-    DataPart,
-    DynamicToolPart,
-    FilePart,
-    MessagePart,
-    ReasoningFilePart,
-    ReasoningPart,
-    SourceDocumentPart,
-    SourceUrlPart,
-    SteeringMessagePart,
-    StepStartPart,
-    TextPart,
-    ToolPart,
-    UnknownPart,
-)
-from mintlify_async.model.response_info import ResponseInfo
 from mintlify_async.quota import QuotaRemaining
-from mintlify_async.rendering.edits import Edits
-from mintlify_async.rendering.sources import Suggestion
 from mintlify_async.rendering.splitting import Edit
 from mintlify_async.storage import Store
 
 
 async def sessions() -> None:
-    async with MintlifySession(
-        project_id="p",
-        domain="d",
-        admin_key=lambda: "key",
-        assistant_key="key",
-        retry=RetryPolicy(attempts=1),
-        poll=PollPolicy(cap=10),
-        timeouts=Timeouts(idle=None),
-        quota=Quota(),
-        assumptions=Assumptions(),
-    ) as session:
-        assert_type(session, MintlifySession)
-        assert_type(session.closed, bool)
-        assert_type(session.base_url, str)
-        assert_type(session.with_options(fp="user"), MintlifySession)
-        assert_type(session.check("agent", "assistant"), None)
+    settings = m.MintlifySession(project_id="p", admin_key=lambda: "key", timeouts=m.Timeouts(idle=None))
+    async with settings as session:
+        assert_type(session, m.MintlifySession)
+        assert_type(session.with_options(fp="user"), m.MintlifySession)
+        assert_type(await session.quota_left("ask"), tuple[QuotaRemaining, ...])
         session.check("ask")  # type: ignore[arg-type]
-        assert_type(await session.aclose(), None)
-        assert_type(await session.close(), None)
 
 
-async def jobs(session: MintlifySession) -> None:
+async def jobs(session: m.MintlifySession) -> None:
     handle = await session.create_job("prompt", dedupe_key="key", headers={"a": "b"}, extra_body={"c": 1})
-    assert_type(handle, JobHandle)
-    assert_type(await handle, Job)
-    assert_type(await handle.wait(timeout=None, check=False), Job)
-    assert_type(await handle.refresh(), Job)
-    assert_type(handle.job, Job | None)
-    assert_type(handle.status, str | None)
-    assert_type(handle.pr_link, str | None)
-    assert_type((handle.done, handle.active, handle.completed), tuple[bool, bool, bool])
-    assert_type((handle.archived, handle.failed), tuple[bool, bool])
-    assert_type(handle.ref, JobRef)
-    async for seen in handle.watch(timeout=60):
-        assert_type(seen, Job)
+    assert_type(handle, m.JobHandle)
+    assert_type(await handle, m.Job)
+    assert_type((handle.job, handle.done, handle.active), tuple[m.Job | None, bool, bool])
+    async for job in handle.watch(timeout=60):
+        assert_type(job, m.Job)
     turn = await handle.send("more", on_active="wait")
-    assert_type(turn, Turn)
-    assert_type(await turn, Job)
-    assert_type(session.job("ref"), JobHandle)
-    assert_type(session.job(handle), JobHandle)
-    assert_type(session.job(turn.ref), JobHandle)
-    assert_type(session.job(await handle), JobHandle)
+    assert_type(turn, m.Turn)
+    assert_type(await turn, m.Job)
+    for name in ("ref", handle, turn.ref, await handle):
+        assert_type(session.job(name), m.JobHandle)
     session.job(7)  # type: ignore[arg-type]
-    assert_type(JobRef.parse("ref"), JobRef)
-    assert_type(await session.run_job("prompt", on_created=print), Job)
-    assert_type(await wait_all([handle]), list[Job])
-    assert_type(await wait_all([handle], return_exceptions=True), list[Job | Exception])
-    async for finished in as_completed([handle]):
-        assert_type(finished, JobHandle)
+    assert_type(await session.run_job("prompt", on_created=print), m.Job)
+    assert_type(await m.wait_all([handle]), list[m.Job])
+    assert_type(await m.wait_all([handle], return_exceptions=True), list[m.Job | Exception])
+    async for finished in m.as_completed([handle]):
+        assert_type(finished, m.JobHandle)
 
 
-def records(job: Job) -> None:
-    assert_type(job.id, str)
-    assert_type(job.status, str)
-    assert_type((job.done, job.active, job.completed), tuple[bool, bool, bool])
-    assert_type((job.archived, job.failed), tuple[bool, bool])
-    assert_type(job.raw, ResponseInfo | None)
-    assert_type(job.to_wire(), dict[str, Any])
-    assert_type(Job.from_wire({}), Job)
-
-
-async def questions(session: MintlifySession, page_messages: Sequence[Mapping[str, Any]]) -> None:
-    reply = session.ask("question", thread=Thread("id", "key"), filter=SearchFilter(language="en"))
-    assert_type(reply, Reply)
+async def questions(session: m.MintlifySession, page: Sequence[Mapping[str, Any]]) -> None:
+    reply = session.ask("question", thread=m.Thread("id", "key"), filter=m.SearchFilter(language="en"))
     async for event in reply:
-        assert_type(event, StreamEvent)
-    async with session.ask(page_messages, context=[{"type": "code", "value": "x"}]) as entered:
-        assert_type(entered, Reply)
+        assert_type(event, m.StreamEvent)
+    async with session.ask(page, context=[{"type": "code", "value": "x"}]) as entered:
+        assert_type(entered, m.Reply)
         async for text in entered.text_stream:
             assert_type(text, str)
-    assert_type(reply.text, str)
-    assert_type(reply.message, Message | None)
-    assert_type(reply.thread, Thread | None)
-    assert_type(reply.answer, Answer)
-    assert_type(reply.request_id, str | None)
-    assert_type(await reply.run(), Answer)
-    assert_type(await reply.close(), None)
-    assert_type(await reply.aclose(), None)
+    assert_type((reply.text, reply.message, reply.thread), tuple[str, m.Message | None, m.Thread | None])
     async with aclosing(session.ask({"role": "user", "content": "hi"})) as closing:
-        assert_type(closing, Reply)
+        assert_type(closing, m.Reply)
     async with aclosing(closing.text_stream) as closing_text:
         assert_type(await anext(closing_text), str)
-    whole = await reply
-    assert_type(whole, Answer)
-    assert_type(whole.text, str)
-    assert_type(whole.message, Message)
-    assert_type(whole.thread, Thread | None)
-    assert_type(whole.thread_id, str | None)
-    assert_type(whole.sources, list[AnswerSource])
-    assert_type(whole.suggestions, list[Suggestion])
-    assert_type(whole.site, str | None)
-    assert_type(whole.finish_reason, str | None)
-    assert_type((whole.aborted, whole.abort_reason), tuple[bool, str | None])
-    assert_type(whole.response, ResponseInfo | None)
-    assert_type(whole.events_seen, int)
-    assert_type(whole.request_id, str | None)
+    answer = await reply
+    assert_type(answer, m.Answer)
+    assert_type((answer.message, answer.sources), tuple[m.Message, list[m.AnswerSource]])
     # An answer is no stream, and frozen: both checkers report a comment that they do not need.
     async for _ in await session.ask("x"):  # type: ignore[attr-defined]
         pass
-    whole.text = "x"  # type: ignore[misc]
-    body, suggestions = split_suggestions(whole.text)
-    assert_type(body, str)
-    for suggestion in suggestions:
-        assert_type(suggestion.title, str)
-
-
-async def conversations(session: MintlifySession) -> None:
-    chat = session.conversation(fp="user")
-    assert_type(chat, Conversation)
-    assert_type(chat.ask("question", current_path="/guide", context=[]), Reply)
-    assert_type(await chat.ask("question"), Answer)
-    assert_type(chat.retry(), Reply)
-    assert_type(chat.thread, Thread | None)
-    assert_type(chat.messages, tuple[Message, ...])
-    assert_type(chat.unanswered, Message | None)
-    assert_type(await chat.undo(), list[Message])
-    assert_type(chat.fork(), Conversation)
-    assert_type(await chat.load(), Conversation)
-    assert_type(await chat.delete(), bool)
-    assert_type(Conversation.from_dict(session, chat.to_dict()), Conversation)
-
-
-async def surfaces(session: MintlifySession) -> None:
-    edits = session.ask("question").edits(every=1.2, limit=4096, tail=extras_markdown)
-    assert_type(edits, Edits)
-    async for edit in edits:
+    answer.text = "x"  # type: ignore[misc]
+    async for edit in session.ask("question").edits(every=1.2, limit=4096, tail=m.extras_markdown):
         assert_type(edit, Edit)
-        assert_type((edit.index, edit.text, edit.delta, edit.final), tuple[int, str, str, bool])
-    assert_type(split_markdown("text", 4096), list[str])
-    assert_type(answer_markdown(await session.ask("question"), site="https://docs.example"), str)
-    stores: list[Store] = [MemoryStore(), SQLiteStore("chats.sqlite")]
-    assert_type(await Conversation.ids(stores[0], owner="ada"), list[str])
 
 
-def errors(session: MintlifySession, error: Exception) -> None:
+async def conversations(session: m.MintlifySession) -> None:
+    chat = session.conversation(fp="user")
+    assert_type(await chat.ask("question", current_path="/guide", context=[]), m.Answer)
+    assert_type((chat.retry(), chat.fork()), tuple[m.Reply, m.Conversation])
+    assert_type(m.Conversation.from_dict(session, chat.to_dict()), m.Conversation)
+
+
+async def stores(path: str) -> None:
+    every: list[Store] = [m.MemoryStore(), m.SQLiteStore(path)]
+    async with m.MintlifySession(ledger=every[0], quota=m.Quota(store=every[1])) as session:
+        assert_type(await session.create_job("prompt", dedupe_key="key"), m.JobHandle)
+    assert_type(await m.Ledger(every[1]).open_claims(), list[Claim])
+    assert_type(await m.Conversation.ids(every[1], owner="ada"), list[str])
+    async with aclosing(m.SQLiteStore(path)) as closing:
+        assert_type(await closing.close(), None)
+
+
+def errors(session: m.MintlifySession, error: Exception) -> None:
     match error:
-        case RateLimitError():
+        case m.RateLimitError():
             assert_type(error.retry_after, float | None)
-        case APIStatusError():
+        case m.APIStatusError():
             assert_type(error.status, int)
-        case OutcomeUnknownError():
+        case m.OutcomeUnknownError():
             assert_type(error.status, int | None)
-        case AssistantError():
+        case m.AssistantError():
             assert_type(error.error_text, str)
-        case StreamError():
-            assert_type(error.partial, PartialMessage | None)
-            assert_type(error.text, str)
+        case m.StreamError():
+            assert_type((error.partial, error.text), tuple[PartialMessage | None, str])
             session.ask("again", thread=error.thread)
-        case JobFailedError():
-            assert_type((error.job.id, error.job.status, error.job.pr_link), tuple[str, str, str | None])
-            assert_type(session.job(error.job), JobHandle)
-        case JobTimeoutError():
-            assert_type((error.ref.project_id, error.ref.id), tuple[str, str])
-            assert_type(session.job(error.ref), JobHandle)
+        case m.JobFailedError():
+            assert_type(session.job(error.job), m.JobHandle)
+        case m.JobTimeoutError():
+            assert_type(session.job(error.ref), m.JobHandle)
         case _:
             pass
 
 
-def exhaustive(event: StreamEvent) -> str:
+def exhaustive(event: m.StreamEvent) -> None:
     """A checker proves that no event of the union is forgotten."""
     match event:
-        case Start() | StartStep() | FinishStep() | ResetStep() | MessageMetadata() | SteeringMessage():
-            return "steps"
-        case TextStart() | TextDelta() | TextEnd():
-            return "text"
-        case ReasoningStart() | ReasoningDelta() | ReasoningEnd() | ReasoningFile():
-            return "reasoning"
-        case ToolInputStart() | ToolInputDelta() | ToolInputAvailable() | ToolInputError():
-            return "tool input"
-        case ToolOutputAvailable() | ToolOutputError() | ToolOutputDenied():
-            return "tool output"
-        case ToolApprovalRequest() | ToolApprovalResponse():
-            return "approval"
-        case SourceUrl() | SourceDocument() | File() | Data() | Custom():
-            return "other parts"
-        case Finish() | AbortEvent() | ErrorEvent():
-            return "the end"
-        case UnknownEvent():
-            return "newer than this version"
+        case e.Start() | e.StartStep() | e.FinishStep() | e.ResetStep() | e.Finish():
+            pass
+        case e.AbortEvent() | e.ErrorEvent() | e.MessageMetadata() | e.SteeringMessage():
+            pass
+        case e.TextStart() | e.TextDelta() | e.TextEnd():
+            pass
+        case e.ReasoningStart() | e.ReasoningDelta() | e.ReasoningEnd() | e.ReasoningFile():
+            pass
+        case e.ToolInputStart() | e.ToolInputDelta() | e.ToolInputAvailable() | e.ToolInputError():
+            pass
+        case e.ToolOutputAvailable() | e.ToolOutputError() | e.ToolOutputDenied():
+            pass
+        case e.ToolApprovalRequest() | e.ToolApprovalResponse():
+            pass
+        case e.SourceUrl() | e.SourceDocument() | e.File() | e.Data() | e.Custom() | e.UnknownEvent():
+            pass
         case _:
             assert_never(event)
 
 
-def parts(part: MessagePart) -> str:
+def parts(part: p.MessagePart) -> None:
     """The same for the parts of a message."""
     match part:
-        case TextPart() | ReasoningPart() | SteeringMessagePart():
-            return "said"
-        case DynamicToolPart() | ToolPart():
+        case p.TextPart() | p.ReasoningPart() | p.SteeringMessagePart() | p.StepStartPart():
+            pass
+        case p.DynamicToolPart() | p.ToolPart():
             assert_type(part.tool_name, str)
-            return "tools"
-        case SourceUrlPart() | SourceDocumentPart() | FilePart() | ReasoningFilePart():
-            return "elsewhere"
-        case CustomPart() | DataPart() | StepStartPart() | UnknownPart():
-            return "the rest"
+        case p.SourceUrlPart() | p.SourceDocumentPart() | p.FilePart() | p.ReasoningFilePart():
+            pass
+        case p.CustomPart() | p.DataPart() | p.UnknownPart():
+            pass
         case _:
             assert_never(part)
-
-
-async def at_most_once(path: str) -> None:
-    store: Store = SQLiteStore(path)
-    async with MintlifySession(ledger=store) as session:
-        assert_type(await session.create_job("prompt", dedupe_key="key"), JobHandle)
-    assert_type(await Ledger(store).open_claims(), list[Claim])
-    assert_type(await Ledger(MemoryStore()).find("key"), Claim | None)
-    async with aclosing(SQLiteStore(path)) as closing, aclosing(SQLiteStore(path)):
-        assert_type(await closing.close(), None)
-
-
-async def watched() -> None:
-    async with MintlifySession() as session:
-        assert_type(await session.quota_left("ask"), tuple[QuotaRemaining, ...])

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.sweep
 
 SMALL = measuring.Effort(rounds=1, small=True)
 RELAY = ("fastapi", "uvicorn", "cryptography")
-NEEDS = {"relay": RELAY, "hostile": RELAY}
+NEEDS = {"relay": RELAY}
 PLAIN_SHAPES = ["burst", "live", "alone", *(f"{kind}~deltas" for kind in bodies.DELTA_KINDS)]
 MARKDOWN_SHAPES = [f"{kind}~300~markdown" for kind in bodies.MARKDOWN_KINDS]
 GROWING_SHAPES = [f"{name}~20~growing" for name in growing.GROWING]
@@ -122,11 +122,6 @@ def test_rows_survive_their_file(tmp_path):
     assert all(each["taken"] and "processor" in each for each in stored["rows"])
     assert stored["versions"]["aiohttp"]
     assert stored["rows"][1]["costs"] == {measuring.OURS: [2.0] * 3, "<peer>": [4.0] * 3}
-
-
-def test_control_is_the_same_code():
-    """The control's ratio is off 1 by noise alone: it is this package a second time."""
-    assert subjects.CLIENTS[measuring.CONTROL] is subjects.CLIENTS[measuring.OURS]
 
 
 @pytest.mark.parametrize("given", [["bursts"], ["burst", "--small", "--json"]])
