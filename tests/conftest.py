@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aioresponses import aioresponses
@@ -24,13 +26,25 @@ from tests.support import (
     suite_parts,
 )
 
-# No test is timed: a busy machine must not fail one.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("untimed")
+# No example is timed, because a busy machine must not fail one. The default suite tries the same examples
+# each time; `tox -e sweep` tries others, and more.
+UNTIMED: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+    "database": None,
+}
+settings.register_profile("default", **UNTIMED, max_examples=50, derandomize=True)
+settings.register_profile("whole", **UNTIMED, max_examples=300)
+settings.load_profile("whole" if os.environ.get("SWEEPS") == "whole" else "default")
 
 # Tests look at what the local service answers, so they must not depend on the site's text. What is
 # tested about the site itself names its folder, or runs a process of its own.
 docs_index.DEFAULT_DOCS = Path(__file__).parent / "support" / "pages"
+
+# The files of tests are kept in memory where there is room, because SQLite waits for the disk at each commit.
+MEMORY = Path("/dev/shm")
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
 """Set to 1 by ``tox -e real``: a test whose real part is missing then fails instead of being skipped."""

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import fastapi_app
-import httpx
 import pytest
-import uvicorn
 
 from mintlify_async.testing import JobLife, LocalService, faults
+from tests.support.relay_kit import serving
+
+httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
 pytestmark = pytest.mark.real
 
-EXAMPLES = Path(fastapi_app.__file__).parent
 SPEND = {"Idempotency-Key": "order-1"}
 
 
@@ -25,28 +23,12 @@ async def service():
         yield service
 
 
-@asynccontextmanager
-async def running(app):
-    """Serve *app* on a free port, and yield a client of it."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
-    serving = asyncio.create_task(server.serve())
-    try:
-        while not server.started:
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            yield client
-    finally:
-        server.should_exit = True
-        await serving
-
-
 @pytest.fixture
 async def client(service, bare, tmp_path):
     bare.chdir(tmp_path)
     for name, value in service.environment.items():
         bare.setenv(name, value)
-    async with running(fastapi_app.app) as client:
+    async with serving(fastapi_app.app) as url, httpx.AsyncClient(base_url=url) as client:
         yield client
 
 

@@ -157,14 +157,11 @@ def check(service: LocalService, ids: list[str], results: dict[str, Any]) -> Non
 async def test_killed_workers_lose_nothing(
     recipe: Callable[[str], ModuleType],
     service: LocalService,
-    redis_server: RedisServer,
     tmp_path: Path,
     name: str,
     command: list[str],
 ):
     """Fifty jobs, each requested twice; eight kills: every result arrives, and there were fifty POSTs."""
-    if name == "streaq_jobs" and redis_server.version() < 7:
-        pytest.skip("streaq stores functions in its server, which version 6 of that does not know")
     workers, dice = Workers([sys.executable, *command], tmp_path / "workers.log"), random.Random(name)
     await workers.start()
     await workers.start()

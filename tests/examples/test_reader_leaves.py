@@ -1,14 +1,11 @@
 """The page about FastAPI: an answer stops at the service when its reader leaves."""
 
 import asyncio
-import contextlib
-import importlib.util
-import socket
+import runpy
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-import uvicorn
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import StreamingResponse
 from page_blocks import blocks_of
@@ -16,6 +13,7 @@ from page_blocks import blocks_of
 import mintlify_async
 from mintlify_async import MintlifySession, Reply
 from mintlify_async.testing import LocalService
+from tests.support.relay_kit import serving
 
 pytestmark = pytest.mark.real
 PAGE = Path(mintlify_async.__file__).parent / "docs" / "how-to" / "fastapi.mdx"
@@ -28,12 +26,7 @@ def recipe(folder: Path) -> Any:
     """Import the function as the page prints it."""
     (block,) = [block for block in blocks_of(PAGE) if block.title == "reader.py"]
     (folder / "reader.py").write_text(block.text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("reader", folder / "reader.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.while_connected
+    return runpy.run_path(str(folder / "reader.py"))["while_connected"]
 
 
 def app_of(session: MintlifySession, while_connected: Any) -> FastAPI:
@@ -54,20 +47,6 @@ def app_of(session: MintlifySession, while_connected: Any) -> FastAPI:
     return app
 
 
-@contextlib.asynccontextmanager
-async def serving(app: FastAPI):
-    """Serve *app* with uvicorn on a free port of loopback."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    task = asyncio.create_task(server.serve([listener]))
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        await task
-        listener.close()
-
-
 @pytest.mark.parametrize(
     ("path", "events", "shown"),
     [
@@ -81,8 +60,8 @@ async def test_a_reader_who_leaves_stops_the_answer(path, events, shown, tmp_pat
     """The service sees its connection closed, though the answer would go on for an hour."""
     async with LocalService() as service, service.session() as session:
         service.script.ask(events=events)
-        async with serving(app_of(session, recipe(tmp_path))) as port, asyncio.timeout(20):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with serving(app_of(session, recipe(tmp_path))) as url, asyncio.timeout(20):
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
             writer.write(f"GET {path}?q=Hm HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             if shown:
                 await reader.readuntil(shown)

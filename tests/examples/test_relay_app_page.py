@@ -120,15 +120,17 @@ async def test_the_states(release):
         await here.page.reload()
         await here.shows("Later, please.")
         await here.look("11-away")
+        await here.page.unroute("**/api/chat/*")
+        await here.page.reload()
+        await here.page.get_by_role("button", name="Copy answer").first.wait_for()
 
 
-@every_release
-async def test_searching_until_the_first_word(release):
+async def test_searching_until_the_first_word():
     """A search is no reason to look finished; of its results, those that the answer links to are sources."""
     found = {"results": [{"path": "limits"}, {"path": "login#sso", "metadata": {"title": "Log in"}}]}
     linked = {"type": "text-delta", "id": "0", "delta": "Hello, [log in](/login)"}
     call = {"toolCallId": "c", "toolName": "search"}
-    async with shop(release) as here:
+    async with shop(NEWEST) as here:
         search = [
             {"type": "tool-input-available", **call, "input": {"query": "q"}},
             {"type": "tool-output-available", "toolCallId": "c", "output": found},
@@ -148,10 +150,9 @@ async def test_searching_until_the_first_word(release):
         assert await here.page.locator(".sources a").get_attribute("href") == f"{SITE}/login#sso"
 
 
-@every_release
-async def test_keys(release):
+async def test_keys():
     """Enter sends, Shift+Enter begins a line, and a word that is being composed is not sent."""
-    async with shop(release) as here:
+    async with shop(NEWEST) as here:
         box = here.page.get_by_label("Your question")
         assert await box.evaluate("box => box === document.activeElement")
         low = (await box.bounding_box())["height"]
@@ -205,68 +206,43 @@ async def test_a_reload_keeps_the_chat(release):
 
 
 @every_release
-async def test_a_reload_in_the_middle_of_an_answer(release):
-    """The service is let go, the part that there was is kept, and Retry asks again."""
+@pytest.mark.parametrize("end", ["stop while searching", "stop", "reload", "new chat"])
+async def test_an_answer_that_is_left(release, end):
+    """It ends at the service, once; the part that arrived stays, and Retry asks again."""
     async with shop(release) as here:
-        here.service.script.ask(events=[*HEAD, 60.0])
-        await here.ask("Reload me")
-        await here.page.get_by_text("Hello").wait_for()
-        await here.page.reload()
-        await here.shows("This answer is not complete.")
+        searching = end == "stop while searching"
+        here.service.script.ask(events=[*HEAD[: 1 if searching else None], 60.0])
+        await here.ask("Leave me")
+        await until(lambda: here.service.answering)
+        if not searching:
+            await here.page.get_by_text("Hello").wait_for()
+        if end == "reload":
+            await here.page.reload()
+        else:
+            await here.click("New chat" if end == "new chat" else "Stop")
         await until(lambda: not here.service.answering)
-        assert here.service.requests[-1].client_left
-        assert (await here.questions(), await here.answers()) == (["Reload me"], ["Hello"])
+        assert [request.client_left for request in here.service.requests] == [True]
+        if end == "new chat":
+            await here.page.go_back()
+        await here.shows("This answer is not complete.")
+        if not searching:
+            assert (await here.questions(), await here.answers()) == (["Leave me"], ["Hello"])
+        if end == "stop":
+            assert (await here.page.evaluate("window.spoken"))[-1] == "Stopped."
         here.service.script.ask(text="All of it")
         await here.click("Retry")
         await here.shows("All of it")
         await here.status("ready")
-        assert (await here.questions(), await here.answers()) == (["Reload me"], ["All of it"])
+        assert (await here.questions(), await here.answers()) == (["Leave me"], ["All of it"])
         assert await here.page.get_by_text("This answer is not complete.").count() == 0
         assert len(here.service.requests) == 2
 
 
-@every_release
-@pytest.mark.parametrize("moment", ["searching", "writing"])
-async def test_stop(release, moment):
-    """The answer ends at the service, once; what there was stays, and Retry asks again."""
-    async with shop(release) as here:
-        here.service.script.ask(events=[*(HEAD if moment == "writing" else HEAD[:1]), 60.0])
-        await here.ask("Stop me")
-        if moment == "writing":
-            await here.page.get_by_text("Hello").wait_for()
-        await until(lambda: here.service.answering)
-        await here.click("Stop")
-        await until(lambda: not here.service.answering)
-        assert [request.client_left for request in here.service.requests] == [True]
-        await here.shows("This answer is not complete.")
-        assert (await here.page.evaluate("window.spoken"))[-1] == "Stopped."
-        here.service.script.ask(text="Whole")
-        await here.click("Retry")
-        await here.shows("Whole")
-        await here.status("ready")
-        assert await here.answers() == ["Whole"]
-        assert len(here.service.requests) == 2
-
-
-async def test_new_chat_stops_the_answer():
-    """The answer of the chat that was left ends at the service, and the part that arrived is kept."""
-    async with shop(NEWEST) as here:
-        here.service.script.ask(events=[*HEAD, 60.0])
-        await here.ask("Leave me")
-        await here.page.get_by_text("Hello").wait_for()
-        await here.click("New chat")
-        await until(lambda: not here.service.answering)
-        assert here.service.requests[-1].client_left
-        await here.page.go_back()
-        await here.shows("This answer is not complete.")
-
-
-@every_release
-async def test_thumbs_reach_the_app(release, monkeypatch):
+async def test_thumbs_reach_the_app(monkeypatch):
     """The app gets who, which answer, and how it was; a reader may change it."""
     got: list[tuple[str, app.Feedback]] = []
     monkeypatch.setattr(app, "store_feedback", lambda *verdict: got.append(verdict))
-    async with shop(release) as here:
+    async with shop() as here:
         here.service.script.ask(text="An answer")
         await here.ask("A question")
         await here.status("ready")
@@ -389,10 +365,9 @@ async def test_copying():
         assert (await here.page.evaluate("window.spoken"))[-1] == "Copied."
 
 
-@every_release
-async def test_screen_readers_hear_each_answer_once(release):
+async def test_screen_readers_hear_each_answer_once():
     """What is announced: the search, then the whole answer; not its pieces, and not the labels of buttons."""
-    async with shop(release) as here:
+    async with shop(NEWEST) as here:
         words = [{"type": "text-delta", "id": "0", "delta": f"{n} "} for n in range(10)]
         code = {"type": "text-delta", "id": "0", "delta": "\n\n```\ncode\n```\n"}
         here.service.script.ask(events=[*HEAD, *words, code, {"type": "finish"}], pause=0.02)
@@ -436,10 +411,9 @@ async def test_scrolling_does_not_fight_the_reader():
         assert await here.page.get_by_role("button", name="Newest").count() == 0
 
 
-@every_release
-async def test_a_lost_connection(release):
+async def test_a_lost_connection():
     """An app that is away is said in plain words, and the question can be asked again."""
-    async with shop(release) as here:
+    async with shop(NEWEST) as here:
         await here.page.route("**/api/chat", lambda route: route.abort())
         await here.ask("Are you there?")
         assert await here.alert() == "The connection was lost. Please try again."
@@ -465,22 +439,6 @@ async def test_a_browser_with_a_forged_cookie_gets_its_own():
         await here.shows("You")
         assert here.service.requests[-1].json["fp"] not in (pseudonym("ada"), pseudonym(browser))
         assert len(here.service.requests) == 1
-
-
-async def test_storage_that_is_off():
-    """The browser keeps verdicts only: without storage the page works, and the chat outlives a reload."""
-    async with shop(NEWEST) as here:
-        off = "Storage.prototype.setItem = Storage.prototype.getItem = () => { throw new Error('off') }"
-        await here.page.add_init_script(off)
-        await here.page.reload()
-        here.service.script.ask(text="Kept")
-        await here.ask("Keep me")
-        await here.status("ready")
-        await here.click("Good answer")
-        await here.page.locator(".thumb[aria-pressed=true]").wait_for()
-        await here.page.reload()
-        await here.shows("Kept")
-        assert await here.page.locator(".thumb[aria-pressed=true]").count() == 0
 
 
 @every_release
@@ -531,20 +489,6 @@ async def test_edit_and_answer_again(release):
         assert (await here.questions(), await here.answers()) == (["Question one"], ["Other"])
         sent = [message["parts"][0]["text"] for message in here.service.requests[-1].json["messages"]]
         assert sent == ["Question one"]
-
-
-async def test_a_store_that_is_away():
-    """The page says that the chat cannot be opened; when the store is back, the chat is there."""
-    async with shop(NEWEST) as here:
-        here.service.script.ask(text="Kept")
-        await here.ask("Keep me")
-        await here.status("ready")
-        await here.page.route("**/api/chat/*", lambda route: route.fulfill(status=503, body="Later, please."))
-        await here.page.reload()
-        await here.shows("Later, please.")
-        await here.page.unroute("**/api/chat/*")
-        await here.page.reload()
-        await here.shows("Kept")
 
 
 def test_no_lock_file_names_a_registry():

@@ -219,7 +219,7 @@ async def test_a_new_wait_does_not_starve_behind_a_bulk(timeout):
 async def test_a_last_look_goes_before_a_bulk():
     """At its deadline a wait looks once more, also while others are late."""
     agent = FakeAgent()
-    bulk = agent.jobs(names(1000), lambda: at_times((0, "active")))
+    bulk = agent.jobs(names(300), lambda: at_times((0, "active")))
     agent.scripts["late"] = at_times((0, "active"), (29, "completed"))
     late = asyncio.create_task(agent.job("late").wait(timeout=30))
     await asyncio.sleep(0.5)
@@ -276,12 +276,12 @@ async def test_a_callback_may_close_the_session():
 
 
 async def test_every_job_of_a_restart_gets_a_look():
-    """1,500 waits of ten seconds at once: those that the cap leaves over are looked at after the deadline."""
+    """700 waits of ten seconds at once: those that the cap leaves over are looked at after the deadline."""
     agent = FakeAgent()
     agent.exclusive, agent.latency = False, 0.05
-    done = await wait_all(agent.jobs(names(1500), lambda: in_turn("completed")), timeout=10)
+    done = await wait_all(agent.jobs(names(700), lambda: in_turn("completed")), timeout=10)
     assert {job.status for job in done} == {"completed"}
-    assert len(agent.looks) == 1500
+    assert len(agent.looks) == 700
     assert agent.most_under_way <= 110
     assert agent.now() < 11.5
 

@@ -13,8 +13,8 @@ from page_blocks import Block, blocks_of
 
 import mintlify_async
 from mintlify_async.testing import JobLife, LocalService
-from tests.support.child_process import child_environment
-from tests.support.page_runner import run_file, succeed, write_files
+from tests.support.child_process import child_environment, run_to_end
+from tests.support.page_runner import run_file, write_files
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(mintlify_async.__file__).parent
@@ -87,7 +87,7 @@ async def test_the_tutorial_runs_in_order(tmp_path):
 async def test_each_command_exists(command, tmp_path):
     """Each command that the README names has a help text."""
     args = (sys.executable, "-m", "mintlify_async", command, "--help")
-    assert "usage: mintlify-async" in await succeed(*args, cwd=tmp_path, env=child_environment())
+    assert "usage: mintlify-async" in await run_to_end(*args, cwd=tmp_path, env=child_environment())
 
 
 def test_each_link_leads_somewhere():
@@ -115,7 +115,7 @@ async def test_the_test_in_node(tmp_path):
     (tmp_path / "mintlify-async").write_text(f'#!/bin/sh\nexec {sys.executable} -m mintlify_async "$@"\n')
     (tmp_path / "mintlify-async").chmod(0o755)
     env = child_environment(PATH=f"{tmp_path}:{os.environ['PATH']}")
-    assert "pass 1" in await succeed("node", "--test", "page.test.mjs", cwd=tmp_path, env=env)
+    assert "pass 1" in await run_to_end("node", "--test", "page.test.mjs", cwd=tmp_path, env=env)
 
 
 @pytest.mark.real
@@ -127,6 +127,6 @@ async def test_the_first_command_in_an_empty_environment(tmp_path):
     where = Path(shutil.copytree(ROOT, tmp_path / "clone", ignore=left_out))
     foreign = ("MINTLIFY_", "PYTHON", "VIRTUAL")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    out = await succeed("bash", "-c", DEMO, cwd=where, env=kept)
+    out = await run_to_end("bash", "-c", DEMO, cwd=where, env=kept)
     assert re.search(r"thread id: \S+", out)
     assert "completed" in out

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+import unicodedata
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
-import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +72,9 @@ def without_fences(text: str) -> tuple[str, bool]:
 
 def content(text: str) -> list[str]:
     """Return what may neither be lost nor torn: letters with their marks; blanks and fences may."""
-    return "\n".join(regex.findall(r"(?s).\p{M}*", without_fences(text)[0])).split()
+    outside = without_fences(text)[0]
+    marked = (mark if unicodedata.category(mark)[0] == "M" else f"\n{mark}" for mark in outside)
+    return "".join(marked).split()
 
 
 def follow(edits: list[Edit], limit: int, *, pauses: bool = False) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from mintlify_async.errors import ConfigurationError
 from mintlify_async.storage import MemoryStore, Snapshot, Store, change, check_store
-from tests.support.store_cases import A, StoreCases, put, values
+from tests.storage.store_cases import A, StoreCases, put, values
 
 
 class TestMemoryStore(StoreCases):

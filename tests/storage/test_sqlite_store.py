@@ -18,8 +18,8 @@ import pytest
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage import Snapshot, SQLiteStore, Store, change, sqlite_file
 from mintlify_async.testing.loop_time import virtual_time
+from tests.storage.store_cases import A, B, StoreCases, put, values
 from tests.support.child_process import child_environment
-from tests.support.store_cases import A, B, StoreCases, put, values
 
 
 class TestSQLiteStore(StoreCases):

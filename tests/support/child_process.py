@@ -1,9 +1,11 @@
-"""The environment of the command line and of users' programs in their own processes."""
+"""The environment of the command line and of users' programs in their own processes, and how they run."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import mintlify_async
 from mintlify_async.testing import LocalService
@@ -35,3 +37,23 @@ def child_environment(service: LocalService | None = None, **changes: str | None
             "MINTLIFY_ASSISTANT_API_KEY": service.assistant_key,
         }
     return {name: value for name, value in (env | changes).items() if value is not None}
+
+
+LONGEST_SECONDS = 180.0
+"""A program that runs longer waits for something that never comes."""
+
+
+async def run_to_end(*command: str, **options: Any) -> str:
+    """Run *command* without input. Return its standard output. A status other than 0 is an error."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, **options
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), LONGEST_SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, f"status {process.returncode}\n{out.decode()}\n{err.decode()}"
+    return out.decode()

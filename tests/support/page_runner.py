@@ -22,10 +22,7 @@ from page_blocks import Block, blocks_of, example_text, modules_of
 import mintlify_async
 from mintlify_async import PollPolicy
 from mintlify_async.testing import JobLife, LocalService
-from tests.support.child_process import child_environment
-
-LONGEST_SECONDS = 180.0
-"""A block that runs longer waits for something that never comes; most take a second."""
+from tests.support.child_process import LONGEST_SECONDS, child_environment, run_to_end
 
 LIFE = JobLife(seconds=0.3)
 DOCS = Path(mintlify_async.__file__).parent / "docs"
@@ -122,33 +119,13 @@ async def run_file(block: Block, environment: dict[str, str], folder: Path) -> s
     name = block.title or default
     (folder / name).write_text(block.text, encoding="utf-8")
     if block.kind == "script":
-        return await succeed(sys.executable, name, env=environment, cwd=folder)
+        return await run_to_end(sys.executable, name, env=environment, cwd=folder)
     environment.pop("PYTHONWARNINGS")  # pytest's plugins may warn
-    out = await succeed(
+    out = await run_to_end(
         sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", name, env=environment, cwd=folder
     )
     assert re.search(r"^\d+ passed in", out, re.MULTILINE), out
     return out
-
-
-async def succeed(*command: str, env: dict[str, str], cwd: Path) -> str:
-    """Run *command* to its end, with no input. Return its standard output."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=cwd,
-        env=env,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), LONGEST_SECONDS)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, f"status {process.returncode}\n{out.decode()}\n{err.decode()}"
-    return out.decode()
 
 
 SERVE = """\
@@ -191,4 +168,4 @@ async def run_console(block: Block, environment: dict[str, str], folder: Path) -
         wrong = shlex.quote(f"instead of {status}: {command}")
         lines.append(f"{line}got=$?; [ $got = {status} ] || {{ echo $got {wrong} >&2; exit 99; }}\n")
     environment |= {"PATH": f"{binaries}:{environment['PATH']}", "NO_COLOR": "1", "COLUMNS": "100"}
-    return await succeed("bash", "-c", "".join(lines), env=environment, cwd=folder) if lines else ""
+    return await run_to_end("bash", "-c", "".join(lines), env=environment, cwd=folder) if lines else ""

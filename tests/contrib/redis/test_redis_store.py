@@ -12,8 +12,8 @@ import pytest
 from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.errors import ConfigurationError, StateError
 from mintlify_async.storage import Store, new_version
-from tests.support.redis_server import RedisServer, Stutter, find_server
-from tests.support.store_cases import BLOCK, A, B, StoreCases, put, values, windows
+from tests.storage.store_cases import BLOCK, A, B, StoreCases, put, values, windows
+from tests.support.redis_server import RedisServer, Stutter
 
 
 class TestRedisStore(StoreCases):
@@ -45,7 +45,6 @@ class TestRetryingClient(StoreCases):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    find_server()
     server = RedisServer(tmp_path_factory.mktemp("cluster"), cluster=True).start()
     yield server
     server.kill()
