@@ -13,7 +13,7 @@ from relay_app import app
 
 from tests.support.relay_browser import RELEASES
 from tests.support.relay_kit import pseudonym, until
-from tests.support.relay_shop import HEAD, SITE, Shop, shop
+from tests.support.relay_shop import HEAD, SITE, shop
 
 pytestmark = pytest.mark.real
 every_release = pytest.mark.parametrize("release", RELEASES)
@@ -123,31 +123,6 @@ async def test_the_states(release):
         await here.page.unroute("**/api/chat/*")
         await here.page.reload()
         await here.page.get_by_role("button", name="Copy answer").first.wait_for()
-
-
-async def test_searching_until_the_first_word():
-    """A search is no reason to look finished; of its results, those that the answer links to are sources."""
-    found = {"results": [{"path": "limits"}, {"path": "login#sso", "metadata": {"title": "Log in"}}]}
-    linked = {"type": "text-delta", "id": "0", "delta": "Hello, [log in](/login)"}
-    call = {"toolCallId": "c", "toolName": "search"}
-    async with shop(NEWEST) as here:
-        search = [
-            {"type": "tool-input-available", **call, "input": {"query": "q"}},
-            {"type": "tool-output-available", "toolCallId": "c", "output": found},
-        ]
-        here.service.script.ask(events=[HEAD[0], *search, HEAD[1], 60.0])
-        await here.ask("Search")
-        await here.page.locator(".assistant .searching").wait_for()
-        assert await here.page.locator(".searching").count() == 1
-        assert await here.page.locator(".sources").count() == 0
-        await here.click("Stop")
-        here.service.script.ask(events=[HEAD[0], *search, HEAD[1], linked, 60.0])
-        await here.click("Retry")
-        await here.page.get_by_text("Hello").wait_for()
-        assert await here.page.locator(".searching").count() == 0
-        await here.click("Stop")
-        await here.page.locator(".sources a").wait_for()
-        assert await here.page.locator(".sources a").get_attribute("href") == f"{SITE}/login#sso"
 
 
 async def test_keys():
@@ -300,22 +275,6 @@ async def test_an_answer_cannot_run_anything():
         assert await here.page.evaluate("window.hacked") is None
 
 
-async def test_a_long_answer_is_whole():
-    """It is drawn in pieces, for speed, and they never cut code or a list."""
-    part = "## Part\n\nWords.\n\n```python\nx = 1\n\ny = 2\n```\n\n- one\n\n- two\n\n1. a\n2. b\n\n"
-    async with shop(NEWEST) as here:
-        parts = [{"type": "text-delta", "id": "0", "delta": part} for _ in range(60)]
-        here.service.script.ask(events=[*HEAD[:2], *parts, {"type": "finish"}], pause=0.01)
-        await here.ask("Long")
-        await here.page.get_by_role("button", name="Copy answer").wait_for()
-        counts = [
-            await here.page.locator(f".text {kind}").count() for kind in ("h3", "pre", "ul", "ol", "li")
-        ]
-        assert counts == [60, 60, 60, 60, 240]
-        codes = await here.page.locator(".text pre").all_inner_texts()
-        assert {code.strip() for code in codes} == {"x = 1\n\ny = 2"}
-
-
 async def test_links_and_pictures_lead_to_the_documentation():
     """Paths become addresses there, in the text, the sources and the suggestions; each page once in all."""
     async with shop(NEWEST) as here:
@@ -346,25 +305,6 @@ async def test_links_and_pictures_lead_to_the_documentation():
         assert len(await here.answers()) == 1
 
 
-async def test_copying():
-    """The buttons copy a block of code, and the whole answer as Markdown."""
-    async with shop(NEWEST) as here:
-        code = 'print("<b>")\n\nprint(2)'
-        here.service.script.ask(
-            text=f"Run *this*:\n\n```python\n{code}\n```\n", suggestions=[("More", "/more")]
-        )
-        await here.ask("Code")
-        await here.status("ready")
-        assert await here.page.locator(".hljs-string").count() == 1
-        await here.click("Copy code")
-        assert await here.page.evaluate("navigator.clipboard.readText()") == code
-        await here.click("Copied")
-        await here.click("Copy answer")
-        copied = await here.page.evaluate("navigator.clipboard.readText()")
-        assert copied == f"Run *this*:\n\n```python\n{code}\n```"
-        assert (await here.page.evaluate("window.spoken"))[-1] == "Copied."
-
-
 async def test_screen_readers_hear_each_answer_once():
     """What is announced: the search, then the whole answer; not its pieces, and not the labels of buttons."""
     async with shop(NEWEST) as here:
@@ -373,54 +313,11 @@ async def test_screen_readers_hear_each_answer_once():
         here.service.script.ask(events=[*HEAD, *words, code, {"type": "finish"}], pause=0.02)
         await here.ask("Speak")
         await here.status("ready")
-        await until_true(here, "window.spoken.length >= 2")
+        await here.page.wait_for_function("window.spoken.length >= 2")
         searching, answer = await here.page.evaluate("window.spoken")
         assert searching == SEARCHING
         assert answer.split() == ["Answer:", "Hello", *map(str, range(10)), "code"]
         assert await here.page.get_by_role("log").get_attribute("aria-live") == "off"
-
-
-async def until_true(here: Shop, expression: str) -> None:
-    await here.page.wait_for_function(expression)
-
-
-async def test_scrolling_does_not_fight_the_reader():
-    """The page follows the answer, until the reader scrolls up; a button leads back."""
-    async with shop(NEWEST) as here:
-        lines = [{"type": "text-delta", "id": "0", "delta": f"Line {n}\n\n"} for n in range(400)]
-        events = [*HEAD, *lines[:80], 0.5, *lines[80:], {"type": "finish"}]
-        here.service.script.ask(events=events, pause=0.005)
-        await here.ask("Write much")
-        box = "document.querySelector('.messages')"
-        place = f"(box => [box.scrollTop, box.scrollHeight - box.clientHeight])({box})"
-        await here.page.get_by_text("Line 60", exact=True).wait_for()
-        at, bottom = await here.page.evaluate(place)
-        assert bottom > 500
-        assert bottom - at < 200
-        await here.page.locator(".messages").hover()
-        await here.page.mouse.wheel(0, -400)
-        await here.page.get_by_role("button", name="Newest").wait_for()
-        at, _ = await here.page.evaluate(place)
-        await here.page.get_by_text("Line 399", exact=True).wait_for(state="attached")
-        await here.status("ready")
-        later, bottom = await here.page.evaluate(place)
-        assert abs(later - at) < 5
-        assert bottom - later > 1000
-        await here.page.get_by_role("button", name="Newest").click()
-        await until_true(here, f"(([at, bottom]) => bottom - at < 5)({place})")
-        assert await here.page.get_by_role("button", name="Newest").count() == 0
-
-
-async def test_a_lost_connection():
-    """An app that is away is said in plain words, and the question can be asked again."""
-    async with shop(NEWEST) as here:
-        await here.page.route("**/api/chat", lambda route: route.abort())
-        await here.ask("Are you there?")
-        assert await here.alert() == "The connection was lost. Please try again."
-        await here.page.unroute("**/api/chat")
-        here.service.script.ask(text="Yes")
-        await here.click("Retry")
-        await here.shows("Yes")
 
 
 async def test_a_browser_with_a_forged_cookie_gets_its_own():
