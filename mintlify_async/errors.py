@@ -154,7 +154,7 @@ class MintlifyError(Exception):
 
 
 class CauseSummary(Exception):  # noqa: N818 - never raised itself, only set as a cause
-    """Stands in for an exception of another library: its class name and its text without secrets.
+    """Stands in for an exception of another library. It has the class name, and the text without secrets.
 
     aiohttp's own errors show the request's headers, and so the key, in their
     ``repr`` and ``args``, so they are never chained.
@@ -335,7 +335,7 @@ class AuthenticationError(APIStatusError):
 
 
 class PaymentRequiredError(APIStatusError):
-    """402: the credits of the plan are used up; later requests also fail until there are new ones."""
+    """402: the credits of the plan are used up. Later requests also fail until there are new credits."""
 
 
 class PermissionDeniedError(APIStatusError):
@@ -408,7 +408,7 @@ class StreamError(MintlifyError):
 
     Attributes:
         partial: The message up to the failure, or None when nothing had arrived.
-        text: The text that had arrived, as people read it: text parts apart, no suggestions.
+        text: The text of the partial answer, without the block of suggestions.
         thread: The thread, or None when the service had not named it yet.
         events_seen: The number of events read before the failure.
     """
@@ -430,7 +430,7 @@ class StreamError(MintlifyError):
 
 
 class StreamInterruptedError(StreamError):
-    """The stream ended early: the connection was cut, a limit ran out, or the reply was closed."""
+    """The stream ended early, because the connection was lost, a limit passed, or the reply was closed."""
 
 
 class StreamDecodeError(StreamError):
@@ -474,7 +474,7 @@ class AssistantError(StreamError):
 
 
 class JobFailedError(MintlifyError):
-    """The job ended as ``failed``: the agent met an error from which it could not recover.
+    """The job ended as ``failed``, because the agent met an error from which it could not recover.
 
     Attributes:
         job: The job's last record.

@@ -1,4 +1,4 @@
-"""Messages and their parts: the AI SDK's UIMessage as frozen classes, and its JSON both ways.
+"""Messages and their parts are the AI SDK's UIMessage as frozen classes, read from JSON and written.
 
 The class of a part is named after its type on the wire, with ``Part``; a part of an unknown type is kept
 complete as :class:`UnknownPart`. Wrong input is a ``ConfigurationError`` that names the field, such as

@@ -81,7 +81,7 @@ class Verification:
 
     Args:
         make: Makes a session with the user's settings, which takes keys with any prefix.
-        keys: The keys by kind, ``admin`` and ``assistant``; an operation without its key is left out.
+        keys: The keys by kind, ``admin`` and ``assistant``. An operation without its key is left out.
         tell: Gets a text about each step.
         rows: The result for each assumption.
         trouble: Failures that say nothing about an assumption.

@@ -1,6 +1,6 @@
 """Retry policy: whether, and after how long, a request is sent again.
 
-No I/O: the caller passes the time and a random number, and sleeps.
+It does no I/O. The caller passes the time and a random number, and sleeps.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RetryBudget:
         self._tokens = most
 
     def take(self) -> bool:
-        """Take one and return True; return False when there is less than one."""
+        """Take one and return True. If there is less than one, return False."""
         if self._tokens < 1:
             return False
         self._tokens -= 1

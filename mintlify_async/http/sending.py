@@ -1,4 +1,4 @@
-"""The one fact about a request: when its first byte was written, or that none was."""
+"""Tells when the first byte of a request was written, or that none was written."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Sending:
         self._asked = False
 
     def begin(self) -> int:
-        """Begin an attempt; return its number, which its body names before it writes."""
+        """Begin an attempt and return its number. The body names this number before it writes."""
         self._attempt += 1
         self._open, self._asked = True, False
         self.sent_at = self.failure = None
         return self._attempt
 
     def seal(self) -> None:
-        """End the attempt: if its first byte was not written by now, it never is."""
+        """End the attempt. If its first byte is not written yet, it is never written."""
         self._open = False
 
     async def first_byte(self, attempt: int) -> None:

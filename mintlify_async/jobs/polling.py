@@ -34,9 +34,9 @@ class PollPolicy:
         factor: The factor from each interval to the next.
         cap: Longest interval, in seconds.
         timeout: Limits one poll, in seconds.
-        outage: Lost connections, 408, 425, 429, 5xx and unreadable answers are tolerated until they have
-            lasted this many seconds without a success; then the last error is raised. The same applies to a
-            404 of a job that was seen before.
+        outage: Lost connections, 408, 425, 429, 5xx and unreadable responses are tolerated for this many
+            seconds without a success. Then the last error is raised. The same applies to a 404 of a job
+            that was seen before.
         settle_seconds: How long after a follow-up a final status may still be the one before it, in
             seconds. It must be longer than the service's replicas are behind and a job takes to leave its
             old status, together.

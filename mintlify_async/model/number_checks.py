@@ -1,4 +1,4 @@
-"""Checks of numbers that users pass; each error names the argument."""
+"""Checks of numbers that users pass. Each error names the argument."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_seconds(instance: object, attribute: Any, value: object) -> None:
 
 
 def is_seconds_or_none(instance: object, attribute: Any, value: object) -> None:
-    """Check a field that holds a length of time above 0, in seconds; None means no limit."""
+    """Check a length of time above 0, in seconds. None means no limit."""
     check_seconds(value, attribute.name, none="means no limit")
 
 

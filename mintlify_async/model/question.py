@@ -1,4 +1,4 @@
-"""The additional content of a question: context items and a search filter, checked when made."""
+"""Context items and a search filter of a question, checked when they are made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ContextItem(WireValue):
 
     Args:
         type: ``"code"`` or ``"textSelection"``.
-        value: The snippet, or the selected text; it may be empty.
+        value: The snippet, or the selected text. It may be empty.
         path: The source file or the page, or None.
         element_id: The element of the user interface that holds it, or None.
         extra: Fields that this version does not know. They are also sent.
@@ -81,8 +81,9 @@ class SearchFilter(WireValue):
     Args:
         version: The documentation's version, or None.
         language: The language, or None.
-        groups: User groups whose pages may be used; empty for no such limit. Groups decide what a reader may
-            see: take them from your own sign-in, never from a web page or a language model.
+        groups: User groups whose pages may be used. If it is empty, the pages of all groups may be used.
+            Groups decide what a reader may see: take them from your own sign-in, never from a web page or a
+            language model.
 
     Raises:
         ConfigurationError: A field has another type.

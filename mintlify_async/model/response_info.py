@@ -15,9 +15,9 @@ _HIDDEN_HEADERS: Final = frozenset({"x-thread-key", "set-cookie", "authorization
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a response: read-only, looked up in any case; of a repeated one, the first.
+    """The headers of a response, read-only and found in any case.
 
-    ``X-Thread-Key``, the header named *hidden* and cookies are masked.
+    Of repeated headers, the first counts. ``X-Thread-Key``, the header named *hidden* and cookies are masked.
     """
 
     __slots__ = ("_fields",)

@@ -15,11 +15,10 @@ from .json_text import MASK, as_object, require_text
 class Thread:
     """Names a conversation at the service: its id, and the key that opens it.
 
-    The key is a secret that the service sends once, with the first answer; it refuses a
-    later message that names the thread without the key with 404. Keep both:
-    :meth:`to_json` writes a thread as JSON, :meth:`from_json` reads it. The repr does not
-    show the key, and **pickling drops it on purpose**, since pickles end up in logs and
-    queues; copying keeps it.
+    The key is a secret that the service sends once, with the first answer. If a later message names the
+    thread without the key, the service answers 404. Keep both: :meth:`to_json` writes a thread as JSON,
+    :meth:`from_json` reads it. The repr does not show the key, and **pickling drops it on purpose**, since
+    pickles end up in logs and queues. Copying keeps it.
 
     Args:
         id: The thread's id.
@@ -66,7 +65,7 @@ class Thread:
         return self
 
     def to_dict(self) -> dict[str, str]:
-        """Return ``threadId`` and ``threadKey``, if there is one: the secret in clear, to be stored."""
+        """Return ``threadId`` and ``threadKey``, if there is one. The key is in plain text."""
         return {"threadId": self._id} if self._key is None else {"threadId": self._id, "threadKey": self._key}
 
     to_wire = to_dict
@@ -86,7 +85,7 @@ class Thread:
     from_wire = from_dict
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as JSON text: the secret in clear, to be stored."""
+        """Return :meth:`to_dict` as JSON text. The key is in plain text."""
         return json.dumps(self.to_dict())
 
     @classmethod

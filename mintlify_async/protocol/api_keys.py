@@ -47,7 +47,7 @@ class Key:
 
     Args:
         kind: Which key it is.
-        source: The key, or the function that makes it; None when there is none.
+        source: The key, or the function that makes it, or None.
         assumptions: How keys begin.
         hint: What else to say when the key is missing.
 
@@ -128,7 +128,7 @@ class Key:
         if slip := copying_slip(value):
             raise self._error(f"{name} {slip}")
         if value.lower().startswith("bearer "):
-            raise self._error(f"{name} begins with the word Bearer; leave it out, it is added")
+            raise self._error(f"{name} begins with the word Bearer, which the package adds; leave it out")
         if not all("!" <= character <= "~" for character in value):
             raise self._error(
                 f"{name} may hold visible ASCII characters only: "

@@ -135,7 +135,7 @@ class CallDefaults:
 
 @frozen(kw_only=True, eq=False)
 class Call:
-    """One request: everything but the key and the host.
+    """One request, with everything but the key and the host.
 
     Args:
         operation: Which of the four it is.

@@ -1,4 +1,4 @@
-"""Checks of objects and functions where people slip and no type checker helps; errors name the argument."""
+"""Checks of objects and functions that no type checker sees. Each error names the argument."""
 
 from __future__ import annotations
 

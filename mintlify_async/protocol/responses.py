@@ -41,7 +41,7 @@ def response_info(
 
 
 def lower_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return *headers* with names in lower case; of a repeated one, the first."""
+    """Return *headers* with names in lower case. Of repeated headers, the first counts."""
     lowered: dict[str, str] = {}
     for name, value in headers.items():
         lowered.setdefault(name.lower(), value)
@@ -66,8 +66,8 @@ def read_job(
 ) -> Job:
     """Return the job in *answer*, a success.
 
-    Where *id_is_enough*, a job without a status has an empty one: it was accepted, and
-    the next poll shows the rest.
+    Where *id_is_enough*, a job without a status has an empty one, because it was accepted and the next poll
+    shows the rest.
 
     Raises:
         UnexpectedResponseError: The body is not a job.

@@ -1,4 +1,4 @@
-"""Strings that must not be shown: API keys and the keys of threads."""
+"""API keys and the keys of threads are strings that must not be shown."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Edits:
             task.add_done_callback(lambda _: consumer.remove_done_callback(consumer_ended))
 
     async def _next(self) -> Edit | None:
-        """Return the next edit; None after the last one."""
+        """Return the next edit, or None after the last one."""
         reading, loop = self._reading, asyncio.get_running_loop()
         while self._last is None:
             await self._until_due()

@@ -24,8 +24,8 @@ async def finish_shielded(
 
     Args:
         step: The step to finish.
-        patience: How long to wait after a cancellation before *step* is also cancelled, in seconds; None sets
-            no limit.
+        patience: How long to wait after a cancellation before *step* is also cancelled, in seconds. None
+            sets no limit.
         hurry: Whether the caller was cancelled before, so that *patience* starts now.
         limit: How long to wait after a cancellation in all, in seconds. A step that ignores its cancellation
             then keeps running alone, and its result is lost.

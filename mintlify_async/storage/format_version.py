@@ -12,7 +12,7 @@ def unknown_version(
 
     Args:
         what: The kind of storage, with its file or key.
-        version: The version in the data; None if there is none.
+        version: The version in the data, or None.
         readable: The version that can be read.
         instead: Another way out than the package's other version.
     """

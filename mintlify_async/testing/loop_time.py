@@ -135,7 +135,7 @@ class _Connections:
     """Checks whether the kernel still carries bytes between two TCP connections of one loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector) -> None:
-        # The selector lacks connections that are not read at the moment; this private dictionary has them.
+        # The selector lacks connections that are not read at the moment. This private dictionary has them.
         self._transports: Mapping[int, asyncio.Transport] = getattr(loop, "_transports", {})
         self._selector = selector
         self._under_way_since: float | None = None

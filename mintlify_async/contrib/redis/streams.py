@@ -1,9 +1,10 @@
 """Running answers of the relay on Redis, so that a page can read and stop an answer on any worker.
 
-A chat has one key with its newest answer. An answer has a Redis Stream with its bytes. It also has three keys
-that expire: its worker lives, another worker has a reader, the answer must stop. There is no script, and no
-reader holds a connection. Redis gets only the data of web pages and their questions. It gets no key of the
-service, and the thread only encrypted. The names of the Redis keys are hashes of user and chat.
+A chat has one key with its newest answer. An answer has a Redis Stream with its bytes. Three further keys
+expire. They say that its worker lives, that another worker has a reader, and that the answer must stop.
+There is no script, and no reader holds a connection. Redis gets only the data of web pages and their
+questions. It gets no key of the service, and the thread only encrypted. The names of the Redis keys are
+hashes of user and chat.
 """
 
 from __future__ import annotations
