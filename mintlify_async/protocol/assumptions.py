@@ -19,13 +19,13 @@ class Assumptions:
     percent-encoded into them.
 
     Args:
-        base_url: The service's address, when neither the argument nor the environment names one.
-        create_job_path: Interface 4.1.
-        get_job_path: The polling operation, whose path interface 4.4 does not show.
-        send_message_path: Interface 4.2.
-        ask_path: Interface 4.3.
-        admin_key_prefix: How an admin key begins (interface 5).
-        assistant_key_prefix: How an assistant key begins (interface 5).
+        base_url: The service's URL, when neither the argument nor the environment names one.
+        create_job_path: The path for a new job.
+        get_job_path: The path of a job for polling, which the interface does not show.
+        send_message_path: The path for a follow-up.
+        ask_path: The path for a question.
+        admin_key_prefix: How an admin key begins.
+        assistant_key_prefix: How an assistant key begins.
         foreign_key_prefixes: How keys of other products begin.
         thread_id_header: The response header with a new thread's id, in lower case.
         thread_key_header: The response header with a new thread's key, in lower case.

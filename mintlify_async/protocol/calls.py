@@ -206,7 +206,7 @@ class Call:
     def within(self, seconds: float) -> Call:
         """Return the same call with *seconds* for all of it, and a millisecond when they are over.
 
-        All of it is a whole answer to a question, or an agent request with its attempts and pauses.
+        All of it is a complete answer to a question, or an agent request with its attempts and pauses.
         """
         seconds = max(seconds, 0.001)
         if self.is_question:

@@ -19,7 +19,7 @@ from .calls import Call
 
 @define(eq=False, repr=False, match_args=False)
 class WholeResponse:
-    """A whole answer: status, headers (looked up in lower case) and the body's bytes."""
+    """A complete response, with its status, its headers in lower case and its body."""
 
     status: int
     headers: Mapping[str, str]

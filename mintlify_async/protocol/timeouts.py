@@ -20,7 +20,7 @@ class Timeouts:
         first_event: From sending a question until the assistant's first event.
         idle: The longest silence in an answer after its first event, or None for no limit. It
             counts only while the reply is being read, never while your code works on an event.
-        total: A whole answer, or None for no limit.
+        total: The complete answer, or None for no limit.
         comments_are_activity: Whether a comment line (the service's keep-alive)
             ends a silence.
 
