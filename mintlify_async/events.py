@@ -1,8 +1,8 @@
-"""The events of an answer's stream: one frozen class per type of the AI SDK's "UI message stream".
+"""One frozen class per event type of the AI SDK's "UI message stream".
 
 Each class says which versions of the protocol (5, 6, 7) send it. Fields that a class does not know are
 kept in ``extra``, and an event of an unknown type is an :class:`UnknownEvent`. Null in an optional field
-counts as absent; in a field of type ``Any``, ``None`` is null and ``MISSING`` is absence.
+counts as absent. In a field of type ``Any``, ``None`` is null and ``MISSING`` is absence.
 
 A thread's key never stays in an event. It is masked when it is read, and ``to_wire()`` leaves it out.
 """

@@ -148,7 +148,7 @@ class Shared:
 
 
 def from_environment(argument: object, variable: str, name: str) -> str | None:
-    """Return *argument*, or else the value of an environment variable, checked; an empty one counts as unset.
+    """Return *argument*, or else the value of an environment variable, checked. An empty value is unset.
 
     Args:
         argument: The argument.
@@ -161,7 +161,7 @@ def from_environment(argument: object, variable: str, name: str) -> str | None:
 
 
 def _checked(variable: str | None, check: Callable[[], T]) -> T:
-    """Return what *check* returns; its error names *variable*, if the value is from there."""
+    """Return the result of *check*. If the value is from *variable*, its error names that."""
     try:
         return check()
     except ConfigurationError as error:

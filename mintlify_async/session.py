@@ -57,7 +57,7 @@ log = logging.getLogger("mintlify_async")
 
 
 class MintlifySession:
-    """A client of the Mintlify documentation service: agent jobs and the streaming assistant.
+    """A client of the Mintlify documentation service, for agent jobs and the streaming assistant.
 
     Create one session for the program. Many tasks, event loops and threads may use it at the
     same time. Each loop gets its own connections at its first call::
@@ -69,8 +69,8 @@ class MintlifySession:
                 ...
 
     Args:
-        project_id: The project of agent jobs (interface 4.1). Environment: ``MINTLIFY_PROJECT_ID``.
-        domain: The site that the assistant answers about (interface 4.3). Environment: ``MINTLIFY_DOMAIN``.
+        project_id: The project of agent jobs. Environment: ``MINTLIFY_PROJECT_ID``.
+        domain: The site that the assistant answers about. Environment: ``MINTLIFY_DOMAIN``.
         site: The site URL, such as ``https://docs.acme.com``. With it, links to documentation pages in
             answers are full URLs. Environment: ``MINTLIFY_SITE``.
         admin_key: The key for agent jobs. It is a string, or a plain or async function that is
@@ -79,7 +79,8 @@ class MintlifySession:
             Where a key is unset, ``MINTLIFY_API_KEY`` is used if it has the prefix of that key.
         base_url: The service's URL. Environment: ``MINTLIFY_BASE_URL``. Without *allow_insecure_http*,
             plain http is refused except to this machine.
-        retrieval_page_size: Search results used for an answer (interface 2.3); 5 by default, None: not sent.
+        retrieval_page_size: The number of search results for an answer (default: 5). None leaves the field
+            out.
         headers: Additional headers for every request.
         extra_body: Additional fields for the body of every request. They replace fields of the same name.
         retry: When a request is sent again; see :class:`RetryPolicy`.
@@ -167,7 +168,7 @@ class MintlifySession:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> JobHandle:
-        """Create an agent job (interface 4.1) with a single POST; ``await job.wait()`` gives its result.
+        """Create an agent job with a single POST. ``await job.wait()`` returns its result.
 
         Args:
             prompt: The instruction, at least 1 character.
@@ -288,17 +289,17 @@ class MintlifySession:
         headers: Mapping[str, str] | None = None,
         extra_body: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Ask the assistant (interface 4.3).
+        """Ask the assistant.
 
         The question is sent when the reply is first entered, iterated or awaited; awaited, it gives
         the whole :class:`~mintlify_async.assistant.answer.Answer`.
 
         Args:
-            question: The text of one user message; or all messages of the conversation: strings,
+            question: The text of one user message, or all messages of the conversation as strings,
                 :class:`Message` objects, the UIMessage dicts of a browser, or
                 ``{"role": "user", "content": "text"}``.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
-            fp: Identifies the user (interface 2.3); ``"anonymous"`` by default.
+            fp: Identifies the user (default: ``"anonymous"``).
             retrieval_page_size: Search results used for the answer; the session's by default, None: not sent.
             filter: Limits the search.
             context: Code or selected text that the assistant should consider.
@@ -351,13 +352,13 @@ class MintlifySession:
     ) -> Conversation:
         """Return a conversation with the assistant, which keeps its history and thread. No I/O.
 
-        The same *store*, *id* and *owner* continue a stored one: it is read when its first reply
-        is entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` begins with a history, and
+        The same *store*, *id* and *owner* continue a stored one. It is read when its first reply is
+        entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` begins with a history, and
         ``session.with_options(domain="…").conversation(…)`` asks about another site.
 
         Args:
-            fp: Identifies the user to the service; ``"anonymous"`` by default.
-            store: Where finished turns are saved; nowhere by default.
+            fp: Identifies the user to the service (default: ``"anonymous"``).
+            store: Where finished turns are saved. By default, they are not saved.
             id: The conversation's name in the store; a new one by default.
             owner: Who owns it in the store; *fp* by default. Another owner cannot load it. With *store* and
                 *id*, it or *fp* is required.
@@ -410,8 +411,8 @@ class MintlifySession:
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
         """End the pause that a 429 of the service began for *operation*.
 
-        Calls of this process that wait for a slot ask again immediately; calls of other processes that share
-        the quota's store ask within 30 s. Without a quota, nothing happens.
+        Waiting calls of this process ask again immediately. Those of other processes with the same store
+        ask within 30 s. Without a quota, nothing happens.
 
         Raises:
             ConfigurationError: *operation* is not one of the three, or its project, domain or key is missing.
@@ -426,7 +427,7 @@ class MintlifySession:
         Call it when your program starts. A key that a function returns counts as there.
 
         Args:
-            uses: ``"agent"`` for jobs, ``"assistant"`` for questions; both by default.
+            uses: ``"agent"`` for jobs, ``"assistant"`` for questions. Both by default.
 
         Raises:
             ConfigurationError: A key, the project or the domain is missing, or a key is of the wrong
@@ -448,7 +449,7 @@ class MintlifySession:
     ) -> MintlifySession:
         """Return a session with other options that shares this one's connections and retry budget.
 
-        For several customers, make one session, and one of these for each::
+        For several customers, make one session, and call this once per customer::
 
             customer = session.with_options(assistant_key=key, domain="acme", admin_key=None)
 
@@ -560,7 +561,7 @@ class MintlifySession:
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:
-    """Let *recorder* take every request of *session*, and of those that share its connections; None ends it.
+    """Let *recorder* take every request of the sessions that share *session*'s connections; None ends it.
 
     For the testing kit.
     """

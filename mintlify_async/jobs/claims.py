@@ -46,7 +46,7 @@ class Claim:
         parts: A hash of each part of the request, by its name, such as ``prompt``.
         token: A random name of the call that made the claim.
         lease: For how many seconds after *since* that call may send its request.
-        result: The id of the job that was created, or the reference of the follow-up; None until ``done``.
+        result: The id of the job that was created, or the reference of the follow-up. None until ``done``.
         since: When the claim got its state, by the store's time, in seconds since 1970.
     """
 

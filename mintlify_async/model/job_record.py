@@ -1,4 +1,4 @@
-"""Agent jobs as the service describes them: one immutable snapshot per response.
+"""Agent jobs as the service describes them, with one immutable record per response.
 
 Words that the service owns (a status, a model) stay open strings. An optional field of an unforeseen
 type is kept in ``extra``, so that it never makes a job unreadable.
@@ -114,7 +114,7 @@ class Job(WireValue, JobFlags):
         status: One of :class:`JobStatus`, or a word that this version does not list.
         source: The repository that it works on, or None.
         model: The model used, or None.
-        pr_link: The pull request's address; None while active, and when no file changed.
+        pr_link: The pull request's URL. None while the job is active, and if no file changed.
         created_at: When it was created, or None.
         archived_at: When it was archived, or None.
         extra: Everything else that the service sent.

@@ -1,4 +1,4 @@
-"""Job references: the data that another process needs to continue a job, as text, JSON or a pickle."""
+"""A job reference has the data that another process needs to continue a job, as text, JSON or a pickle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def path_segment(value: object, name: str) -> str:
 
 
 def job_segment(value: object, name: str = "job_id") -> str:
-    """Return *value* percent-encoded as one segment of a path; the interface does not limit a job's id.
+    """Return *value*, which can be any text, percent-encoded as one segment of a path.
 
     Raises:
         ConfigurationError: It is not a string, or no path can name it: it is empty, ``.`` or ``..``.
@@ -82,7 +82,8 @@ class Stamp:
 
     Args:
         at: By the clock of the machine that noted it.
-        date: By the service's clock, the ``Date`` header of its response; None if it sent none.
+        date: By the service's clock, from the ``Date`` header of its response. None if there was no such
+            header.
     """
 
     at: float = field(converter=_seconds)
@@ -115,7 +116,7 @@ class JobRef:
 
     Args:
         project_id: The job's project.
-        id: The job's identifier, any text: the interface does not show its format.
+        id: The job's id. It can be any text, because the interface does not show its format.
         created: When the job was created, if it was created by the process that made this reference, or
             None. A 404 is tolerated for 30 s after it.
         sent: When the newest follow-up was sent, if its result was not seen yet; else None.

@@ -2,9 +2,9 @@
 
 The annotation of a field is its schema: a field without a default is required, and its name in JSON
 is the field's in camelCase. Nothing is coerced. Fields that a class does not know are kept in ``extra``.
-Null in an optional field counts as absent; where null means something, the field is of type ``Any``
-and :data:`MISSING` says that it was absent. A class with a field ``nulls`` notes there which fields
-were null, and writes them as null again.
+Null in an optional field counts as absent. Where null has a meaning, the field is of type ``Any`` and
+:data:`MISSING` says that it was absent. A class with a field ``nulls`` notes there which fields were null,
+and writes them as null again.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ EMPTY: Final[Mapping[str, Any]] = {}
 
 
 class WireValue:
-    """Base of the package's values: equality by fields, a short repr."""
+    """Base of the package's values, with equality by fields and a short repr."""
 
     # Subclasses are attrs classes without attrs' own __eq__ and __repr__: about fifty are made when
     # the package is imported, and each takes 0.15 ms instead of 0.37.
@@ -244,7 +244,7 @@ def _number(*classes: type, what: str) -> _Hook:
 
 
 def read_instant(content: Any, _: object = None) -> datetime:
-    """Return the instant in ISO 8601 text; without a zone it is in UTC.
+    """Return the time in ISO 8601 text. Without a zone it is in UTC.
 
     Raises:
         DecodeProblem: It is not such a text.

@@ -18,7 +18,7 @@ class Line:
     Attributes:
         calls: How many calls are in the line.
         opens_at: When the first call expects a slot, by the loop's time.
-        refusal: The reason why it has none yet; None before it has asked.
+        refusal: The reason why it has none yet, or None before it has asked.
     """
 
     def __init__(self) -> None:

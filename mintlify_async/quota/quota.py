@@ -113,7 +113,8 @@ class Quota:
             addresses. By default, all of them count as one.
         mode: ``"raise"`` refuses immediately; ``"wait"`` waits for a slot as long as the call's deadline
             allows.
-        store: Where slots are counted; by default in this process. The time of the store counts.
+        store: Where slots are counted. The default is the memory of this process. The time of the store
+            counts.
         on_store_error: The result of a call if the store cannot be reached: ``"raise"`` refuses it,
             ``"allow"`` sends it without counting.
 
@@ -319,7 +320,7 @@ def _wait(gate: Gate, refusal: QuotaExceededError) -> float:
 
 
 def _pause(gate: Gate, snapshot: Snapshot, seconds: float | None) -> float | None:
-    """Return how long to block; None if the present block is enough."""
+    """Return how long to block, or None if the present block is enough."""
     block, pause = snapshot.records.get(gate.block), snapshot.records.get(gate.pause)
     if seconds is not None:
         seconds_left = 0.0 if block is None else block.since + float(block.value) - snapshot.now

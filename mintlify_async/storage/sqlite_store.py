@@ -49,7 +49,7 @@ class SQLiteStore(NothingToClose):
     Args:
         path: The file. If it does not exist, it is created, but its folder is not. A relative path is made
             absolute immediately. Not on a network drive, whose locks cannot be trusted.
-        keep: How long finished records are kept, in seconds; None keeps them for good.
+        keep: How long finished records are kept, in seconds. None keeps them forever.
 
     Raises:
         ConfigurationError: *path* is no path or names a database in memory, or *keep* is not finite.

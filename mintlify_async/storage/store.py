@@ -144,7 +144,7 @@ class Store(Protocol):
             expected: The version that each of these records must have. None means that the record must not
                 exist. May name records that are not changed.
             version: The name of the new version, unique for each write that differs; see :func:`new_version`.
-            keep: How long the written records are kept, in seconds from now; None keeps them for good.
+            keep: How long the written records are kept, in seconds from now. None keeps them forever.
                 Unchanged records in *expected* are kept as long.
 
         Returns:
@@ -207,8 +207,8 @@ async def change(
         store: Where the records are.
         keys: The keys that *rule* reads and may change, of one room.
         rule: Gets a snapshot, and returns the changes and a result.
-        keep: If a record of *keys* was changed: how long all of them are kept, in seconds; None keeps them
-            for good.
+        keep: If a record of *keys* was changed: how long all of them are kept, in seconds. None keeps them
+            forever.
         snapshot: The assumed records, in place of the first reading. An empty one assumes that
             no key has a record. Its time may be any, so the rule must not depend on it.
 

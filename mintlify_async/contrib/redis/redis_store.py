@@ -152,7 +152,7 @@ class RedisStore(RedisScripts, NothingToClose):
         client: A ``redis.asyncio.Redis`` or ``RedisCluster``. It stays yours and is never closed here.
         namespace: The prefix of every key.
         timeout: Longest duration of one step, in seconds, whatever the client's own timeouts are.
-        keep: How long finished records are kept, in seconds; None keeps them for good.
+        keep: How long finished records are kept, in seconds. None keeps them forever.
 
     Raises:
         ConfigurationError: An argument is invalid.
