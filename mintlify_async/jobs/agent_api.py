@@ -29,22 +29,19 @@ from .stale_guard import JobStates
 class LoopResources:
     """The connections, the poll schedulers and the unfinished recordings of one event loop."""
 
-    __slots__ = ("_schedulers", "_session_key", "recordings", "scheduler", "transport")
+    __slots__ = ("_own_scheduler", "_schedulers", "recordings", "transport")
 
     def __init__(self, transport: Transport, calls: AgentAPI) -> None:
         """Keep them together, so that they are closed in the right order."""
         self.transport = transport
-        self.scheduler = PollScheduler(calls)
         self.recordings = Recordings()
-        self._session_key = calls.http.keys["admin"]
-        # By other keys that ``with_options`` took. Each lasts as long as a wait needs it.
+        # By the keys that ``with_options`` took. Each lasts as long as its waits, the session's for good.
         self._schedulers: WeakValueDictionary[Key, PollScheduler] = WeakValueDictionary()
+        self._own_scheduler = self.scheduler_for(calls)
 
     def scheduler_for(self, calls: AgentAPI) -> PollScheduler:
         """Return the scheduler that polls with the key of *calls*: no customer's job with another's key."""
         key = calls.http.keys["admin"]
-        if key is self._session_key:
-            return self.scheduler
         scheduler = self._schedulers.get(key)
         if scheduler is None:
             scheduler = self._schedulers[key] = PollScheduler(calls)
@@ -55,7 +52,7 @@ class LoopResources:
         await finish_shielded(self._close())
 
     async def _close(self) -> None:
-        for scheduler in (self.scheduler, *self._schedulers.values()):
+        for scheduler in list(self._schedulers.values()):
             await scheduler.close()
         await self.transport.close()
         await self.recordings.close()

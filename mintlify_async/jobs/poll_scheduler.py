@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import math
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
 
 from attrs import define, field
 
@@ -27,7 +29,7 @@ LAST_LOOK: Final = 1.0
 """How long a look may take that is under way, or due, at the deadline, in seconds."""
 
 MOST_LATE_LOOKS: Final = 100
-"""How many first looks after a deadline may be under way at once; ``per_second`` does not count for them."""
+"""How many first looks after a deadline may be under way at once. ``per_second`` does not limit them."""
 
 Key = tuple[str, str]
 """The project and the job."""
@@ -52,7 +54,7 @@ async def look_at(calls: PollCalls, state: JobState, *, retry: bool, limit: floa
     served = http_date(response_headers(job, error).get("date"))
     look = Look(Moment(Stamp(date, served), loop, began), loop.time(), job, error)
     if job is not None:
-        state.see(look)
+        state.see(look, calls.poll.settle_seconds)
     return look
 
 
@@ -71,8 +73,8 @@ class Ask:
         due: When the look should start, by the loop's time.
         deadline: When it must start; infinity for no limit.
         first: The number of a wait that had no look yet, from 1; newer waits have higher numbers. Else 0.
-        outcome: Becomes the look.
-        served: Whether the poll under way is for this one.
+        outcome: Becomes the look; cancelled when the session is closed.
+        served: Whether a poll has started for this one.
     """
 
     due: float
@@ -87,7 +89,7 @@ class PolledJob:
     """One job that is polled, and who asks for a look at it.
 
     Attributes:
-        task: The poll under way, or None.
+        task: The current poll, or None.
         due: When the next poll should start; infinity while one is running.
         deadline: The earliest deadline of those who ask.
         first: The newest wait that had no look yet, or 0.
@@ -95,7 +97,7 @@ class PolledJob:
 
     state: JobState
     asks: list[Ask] = field(factory=list[Ask])
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[Look] | None = None
     due: float = math.inf
     deadline: float = math.inf
     first: int = 0
@@ -130,7 +132,7 @@ class PollScheduler:
         self._jobs: dict[Key, PolledJob] = {}
         self._waits = 0  # how many waits there were
         self._next_slot = -math.inf  # when per_second allows the next poll
-        self._late: set[PolledJob] = set()  # jobs with a poll under way that per_second did not allow
+        self._late = asyncio.Semaphore(MOST_LATE_LOOKS)
         self._pauses: dict[str | Key, float] = {}  # of projects and jobs; until when
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -165,19 +167,16 @@ class PollScheduler:
         job.asks.append(ask)
         job.plan()
         self._wake_at(due)
-        limit = deadline if self._paused_until(job) > deadline else deadline + LAST_LOOK
         try:
-            while True:
-                try:
-                    async with TimeLimit(limit):
-                        return await ask.outcome
-                except TimeoutError:
-                    if not ask.outcome.cancelled():
-                        return ask.outcome.result()  # it came at the very last moment
-                hangs = ask.served and job not in self._late
-                if not first or hangs or self._paused_until(job) > loop.time():
-                    return None
-                ask.outcome, limit = loop.create_future(), loop.time() + LAST_LOOK
+            if not first or await _outcome(ask, deadline) is not None or ask.served:
+                is_paused = self._paused_until(job) > deadline
+                return await _outcome(ask, deadline if is_paused else deadline + LAST_LOOK)
+            async with self._late:
+                if job.task is not None and not ask.served:
+                    await asyncio.wait([job.task])  # that poll started before this wait
+                if not ask.served and not ask.outcome.done() and self._paused_until(job) <= loop.time():
+                    self._begin(job, LAST_LOOK)
+                return await _outcome(ask, loop.time() + (LAST_LOOK if ask.served else 0.0))
         finally:
             await self._leave(job, ask)
 
@@ -194,7 +193,7 @@ class PollScheduler:
             self._timer.cancel()
             self._timer = None
         if job.task is not None:
-            await _end([job.task])
+            await end_tasks([job.task])
 
     async def close(self) -> None:
         """End every wait with a ``StateError``, for good, and every poll."""
@@ -202,9 +201,8 @@ class PollScheduler:
         jobs = list(self._jobs.values())
         for job in jobs:
             for ask in job.asks:
-                if not ask.outcome.done():
-                    ask.outcome.set_exception(_closed())
-        await _end([job.task for job in jobs if job.task is not None])
+                ask.outcome.cancel()
+        await end_tasks([job.task for job in jobs if job.task is not None])
 
     # When polls start
 
@@ -223,76 +221,54 @@ class PollScheduler:
         self._timer = loop.call_at(at, self._begin_next, context=contextvars.Context())
 
     def _begin_next(self) -> None:
-        """Start the most urgent poll, if one may start now; only one, to leave the loop to other tasks."""
+        """Start the most urgent poll; only one, to leave the loop to other tasks."""
         self._timer = None
         now = asyncio.get_running_loop().time()
-        job, at = self._most_urgent(now)
-        if job is not None:
-            self._begin(job, now)
-            at = now
-        if at < math.inf:
-            self._wake_at(at)
-
-    def _most_urgent(self, now: float) -> tuple[PolledJob | None, float]:
-        """Return the job whose poll may start now; or None, and when to look again."""
-        best_job, best_rank = None, (3, 0.0)
-        at = next_deadline = math.inf
+        if now < self._next_slot:
+            self._wake_at(self._next_slot)
+            return
+        best_job, best_rank, at = None, (3, 0.0), math.inf
         for job in self._jobs.values():
             due = max(job.due, self._paused_until(job)) if self._pauses else job.due
             if due > now:
                 at = min(at, due)
-                continue
-            rank = job.urgency(now)
-            if rank < best_rank:
+            elif (rank := job.urgency(now)) < best_rank:
                 best_job, best_rank = job, rank
-            if job.first:
-                next_deadline = min(next_deadline, job.deadline)
-        if best_job is None or self._next_slot <= now or self._may_be_late(best_job, now):
-            return best_job, at
-        room = len(self._late) < MOST_LATE_LOOKS
-        return None, min(at, self._next_slot, next_deadline if room else math.inf)
+        if best_job is not None:
+            self._next_slot = at = now + self._spacing
+            self._begin(best_job, None)
+        if at < math.inf:
+            self._wake_at(at)
 
-    def _may_be_late(self, job: PolledJob, now: float) -> bool:
-        return job.first > 0 and job.deadline <= now and len(self._late) < MOST_LATE_LOOKS
-
-    def _begin(self, job: PolledJob, now: float) -> None:
-        is_late = self._may_be_late(job, now)
-        if is_late:
-            self._late.add(job)
-        else:
-            self._next_slot = now + self._spacing
+    def _begin(self, job: PolledJob, limit: float | None) -> None:
         for ask in job.asks:
             ask.served = True  # a later request gets a later look
         # A separate task with an empty context, because it serves all waits and outlives none of them.
         job.task = asyncio.get_running_loop().create_task(
-            self._poll(job, LAST_LOOK if is_late else None),
+            look_at(self._calls, job.state, retry=False, limit=limit),
             name=f"poll {job.state.key[1]}",
             context=contextvars.Context(),
         )
-        job.task.add_done_callback(lambda task: self._finish(job, None) if job.task is task else None)
+        job.task.add_done_callback(partial(self._finish, job))
         job.plan()
 
-    async def _poll(self, job: PolledJob, limit: float | None) -> None:
-        look = await look_at(self._calls, job.state, retry=False, limit=limit)
-        self._keep_pause(job.state.key, look)
-        self._finish(job, look)
-
-    def _finish(self, job: PolledJob, look: Look | None) -> None:
-        """Wake the waits of the poll. If there is no look, other code has cancelled the poll."""
+    def _finish(self, job: PolledJob, task: asyncio.Task[Look]) -> None:
+        """Wake the waits of a poll. If other code has cancelled the poll, make another one."""
         job.task = None
-        self._late.discard(job)
-        loop = asyncio.get_running_loop()
+        now = asyncio.get_running_loop().time()
+        if not task.cancelled():
+            self._keep_pause(job.state.key, task.result())
         for ask in job.asks:
             if not ask.served:
                 continue
-            if look is None:
-                ask.served, ask.due = False, max(ask.due, loop.time() + SHORTEST)
+            if task.cancelled():
+                ask.served, ask.due = False, max(ask.due, now + SHORTEST)
             elif not ask.outcome.done():
-                ask.outcome.set_result(look)
+                ask.outcome.set_result(task.result())
         job.asks = [ask for ask in job.asks if not ask.served]
         job.plan()
-        if self._jobs and not self._closed:
-            self._wake_at(loop.time())  # a poll beyond per_second may start in the place of this one
+        if job.asks and not self._closed:
+            self._wake_at(job.due)
 
     def _keep_pause(self, key: Key, look: Look) -> None:
         """Keep the service's pause for these and later waits. The pause of a 429 is for the project."""
@@ -312,9 +288,20 @@ class PollScheduler:
             self._pauses[name] = max(self._pauses.get(name, 0.0), end)
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
+async def _outcome(ask: Ask, limit: float) -> Look | None:
+    """Return the look when it has come by *limit*, by the loop's time."""
+    if not ask.outcome.done():
+        with suppress(TimeoutError):
+            async with TimeLimit(limit):
+                await asyncio.wait([ask.outcome])
+    if ask.outcome.cancelled():
+        raise _closed()
+    return ask.outcome.result() if ask.outcome.done() else None
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Cancel *tasks* and wait for their end, even if the caller is cancelled."""
-    if tasks:
+    if not all(task.done() for task in tasks):
         import anyio  # loaded on use, because it takes a tenth of the session's import time
 
         for task in tasks:

@@ -91,14 +91,6 @@ def elapsed(since: Moment, look: Look, known_since: float) -> float:
 
 
 @frozen(eq=False)
-class Ending:
-    """A final status that polls have shown since some moment, without another status between."""
-
-    status: str
-    since: Moment
-
-
-@frozen(eq=False)
 class FollowUp:
     """The newest follow-up of a job.
 
@@ -106,14 +98,13 @@ class FollowUp:
         sent: When it was answered, or failed without an answer.
         was_final: Whether the job had been seen with a final status before. If not, the earlier turn may
             end first, so a final status must last.
-        window: For how long a final status may still be an old one, in seconds.
-        ending: The final status that polls have shown since then, or None.
+        ending: The final status that polls have shown since then, without another one between, and since
+            when; or None.
     """
 
     sent: Moment
     was_final: bool
-    window: float
-    ending: Ending | None = None
+    ending: tuple[str, Moment] | None = None
 
     def after(self, look: Look, known_since: float) -> FollowUp:
         """Return the follow-up with what *look*, a successful one, shows of its ending."""
@@ -121,20 +112,22 @@ class FollowUp:
         if elapsed(self.sent, look, known_since) < 0:
             return self
         status = look.job.status
-        if status not in TERMINAL_STATES:
-            return self if self.ending is None else evolve(self, ending=None)
-        if self.ending is not None and self.ending.status == status:
+        if self.ending is not None and self.ending[0] == status:
             return self
-        return evolve(self, ending=Ending(status, look.began))
+        return evolve(self, ending=(status, look.began) if status in TERMINAL_STATES else None)
 
-    def seconds_left(self, look: Look, known_since: float) -> float:
-        """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is."""
+    def seconds_left(self, look: Look, known_since: float, window: float) -> float:
+        """Return how many seconds after *look* a poll may be accepted; 0 if *look* itself is.
+
+        Args:
+            look: A poll.
+            known_since: When its loop got this follow-up, by its time.
+            window: For how long a final status may still be an old one, in seconds.
+        """
         age = elapsed(self.sent, look, known_since)
-        seconds = self.window - age
-        if not self.was_final and age < max(LONGEST, self.window):
-            ending = self.ending
-            seconds = self.window - (0 if ending is None else elapsed(ending.since, look, known_since))
-        return seconds if seconds > ROUNDING else 0.0
+        if not self.was_final and age < max(LONGEST, window):
+            age = 0.0 if self.ending is None else elapsed(self.ending[1], look, known_since)
+        return window - age if window - age > ROUNDING else 0.0
 
 
 class JobState:
@@ -151,7 +144,7 @@ class JobState:
         follow_up: The newest follow-up, or None.
     """
 
-    def __init__(self, ref: JobRef, window: float) -> None:
+    def __init__(self, ref: JobRef) -> None:
         """Start with the data of *ref*."""
         self.key = ref.project_id, ref.id
         self.job: Job | None = None
@@ -161,27 +154,24 @@ class JobState:
         self.created: Moment | None = None
         self._was_final = False
         self._sending = 0
-        self._left = 0.0  # seconds from the last look until a final status may be accepted
-        self._known: tuple[object, FollowUp | None, float] = (None, None, 0.0)
-        self.join(ref, window)
+        self._left: float | None = 0.0  # from the last look until a final status is accepted; None: no look
+        self._known: tuple[object, Moment | None, float] = (None, None, 0.0)
+        self.join(ref)
 
-    def join(self, ref: JobRef, window: float) -> None:
+    def join(self, ref: JobRef) -> None:
         """Add the new data of *ref*, such as a creation, a final status, a newer follow-up."""
         if self.created is None and ref.created is not None:
             self.created = Moment(ref.created)
         if ref.sent is None:
             self._was_final = self._was_final or (ref.was_final and self.follow_up is None)
         elif self.follow_up is None or _is_newer(ref.sent, self.follow_up.sent.stamp):
-            ending = None if ref.end is None else Ending(ref.end.status, Moment(ref.end.since))
-            self._follow(FollowUp(Moment(ref.sent), ref.was_final, window, ending))
-
-    def _follow(self, follow_up: FollowUp) -> None:
-        self.follow_up, self._left = follow_up, follow_up.window
+            ending = None if ref.end is None else (ref.end.status, Moment(ref.end.since))
+            self.follow_up, self._left = FollowUp(Moment(ref.sent), ref.was_final, ending), None
 
     @property
     def accepted(self) -> bool:
         """Whether the last record, if final, is the result of the newest follow-up."""
-        return not self._sending and self._left <= 0
+        return not self._sending and self._left == 0
 
     @property
     def done(self) -> bool:
@@ -195,7 +185,7 @@ class JobState:
 
     def certain_in(self, now: float) -> float | None:
         """Return the seconds until the last seen final status can be accepted; None without one."""
-        if self.look is None or self.job is None or not self.job.done or self._sending or self.accepted:
+        if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
             return None
         return max(0.0, self._left - (now - self.look.began.time))
 
@@ -211,11 +201,16 @@ class JobState:
             created=created,
             sent=self.follow_up.sent.stamp,
             was_final=self.follow_up.was_final,
-            end=None if ending is None else End(ending.status, ending.since.stamp),
+            end=None if ending is None else End(ending[0], ending[1].stamp),
         )
 
-    def see(self, look: Look) -> None:
-        """Record a successful poll. A poll that started before the last one adds nothing."""
+    def see(self, look: Look, window: float) -> None:
+        """Record a successful poll. A poll that started before the last one adds nothing.
+
+        Args:
+            look: The poll.
+            window: For how long after a follow-up a final status may be an old one, in seconds.
+        """
         last_look = self.look
         if (
             last_look is not None
@@ -228,16 +223,14 @@ class JobState:
         known_since = self._known_since(look)
         if self.follow_up is not None:
             self.follow_up = self.follow_up.after(look, known_since)
-            self._known = (look.began.loop, self.follow_up, known_since)
-            self._left = self.follow_up.seconds_left(look, known_since)
+            self._left = self.follow_up.seconds_left(look, known_since, window)
 
     def _known_since(self, look: Look) -> float:
         """Return when this loop got the present follow-up. It is no later than the end of *look*."""
-        loop, follow_up, since = self._known
-        if loop is not look.began.loop or follow_up is not self.follow_up:
-            since = look.ended
-            self._known = (look.began.loop, self.follow_up, since)
-        return since
+        sent = None if self.follow_up is None else self.follow_up.sent
+        if self._known[0] is not look.began.loop or self._known[1] is not sent:
+            self._known = (look.began.loop, sent, look.ended)
+        return self._known[2]
 
     def age(self, look: Look) -> float | None:
         """Return the age of the job at the start of *look*, in seconds; None if it is unknown."""
@@ -257,11 +250,7 @@ class JobState:
         return state_before
 
     def end_sending(
-        self,
-        state_before: tuple[bool, FollowUp | None],
-        sent_at: Moment | None,
-        window: float,
-        job: Job | None = None,
+        self, state_before: tuple[bool, FollowUp | None], sent_at: Moment | None, job: Job | None = None
     ) -> None:
         """Note how the sending of a follow-up has ended.
 
@@ -269,15 +258,14 @@ class JobState:
             state_before: The result of :meth:`begin_sending`.
             sent_at: When its response arrived, or when it failed without a response; None if it started
                 nothing.
-            window: For how long a final status may then be an old one, in seconds.
-            job: The record in the answer, or None.
+            job: The record in the response, or None.
         """
         self._sending -= 1
         if sent_at is not None:
             was_final, previous_follow_up = state_before
             # If follow-ups were sent at the same time, the turn of another one may end first.
             alone = not self._sending and self.follow_up is previous_follow_up
-            self._follow(FollowUp(sent_at, was_final and alone, window))
+            self.follow_up, self._left = FollowUp(sent_at, was_final and alone), None
             self.job = job or self.job
 
 
@@ -296,14 +284,14 @@ class JobStates:
         self._followed: dict[tuple[str, str], JobState] = {}
         self._lock = threading.Lock()  # a session may serve several threads
 
-    def of(self, ref: JobRef, window: float) -> JobState:
+    def of(self, ref: JobRef) -> JobState:
         """Return the state of the job that *ref* names, with the additional data of *ref*."""
         with self._lock:
             state = self._states.get((ref.project_id, ref.id))
             if state is None:
-                state = self._states[ref.project_id, ref.id] = JobState(ref, window)
+                state = self._states[ref.project_id, ref.id] = JobState(ref)
             else:
-                state.join(ref, window)
+                state.join(ref)
             return state
 
     def remember(self, state: JobState) -> None:

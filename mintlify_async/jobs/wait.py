@@ -83,7 +83,6 @@ class JobWait:
         self._deadline = math.inf if timeout is None else self._began + timeout
         self._grace_ends = math.inf  # of the pull request
         self._polls = 0
-        self._asked_at: float | None = None  # while a look is asked for, or when that was cancelled
         self._failing_since: float | None = None
         self._last: Job | None = None
 
@@ -128,24 +127,19 @@ class JobWait:
 
     async def _look(self) -> Look | None:
         """Return the next look, and plan the one after it."""
-        last_look = self._state.look
-        if self._asked_at is not None and last_look is not None and last_look.began.time >= self._asked_at:
-            look: Look | None = last_look  # the step that asked for it was cancelled when it came
+        deadline = min(self._deadline, self._grace_ends)
+        due = min(self._due(), deadline)
+        look = await self._scheduler.look(self._state, due, deadline, first=self._polls == 0)
+        if look is None:
+            return None
+        self._polls += 1
+        self._looked_at = look.ended
+        if self._on_look is not None:
+            self._on_look(look)
+        if look.error is not None:
+            self._tolerate(look, look.error)
         else:
-            deadline = min(self._deadline, self._grace_ends)
-            due = min(self._due(), deadline)
-            self._asked_at = self._time()
-            look = await self._scheduler.look(self._state, due, deadline, first=self._polls == 0)
-        self._asked_at = None
-        if look is not None:
-            self._polls += 1
-            if self._on_look is not None:
-                self._on_look(look)
-            if look.error is not None:
-                self._tolerate(look, look.error)
-            else:
-                self._failing_since = None
-            self._looked_at = look.ended
+            self._failing_since = None
         return look
 
     def _due(self) -> float:

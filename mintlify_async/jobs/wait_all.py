@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Literal, Self, overload
 
 from ..errors import JobTimeoutError, StateError
 from ..model.job_record import Job
 from ..model.number_checks import check_seconds
 from ..protocol.habits import AsyncOnly
 from .handle import JobHandle
+from .poll_scheduler import end_tasks
 from .wait import DEFAULT_TIMEOUT
-
-T = TypeVar("T")
 
 
 @overload
@@ -56,11 +55,11 @@ async def wait_all(
         ConfigurationError: *timeout* is not a number of seconds.
     """
     check_seconds(timeout, "timeout", zero=True, none="waits without end")
-    waits = _Waits(handle.wait(timeout, check=check) for handle in jobs)
+    waits = [asyncio.create_task(handle.wait(timeout, check=check)) for handle in jobs]
     try:
-        results = await asyncio.gather(*waits.tasks, return_exceptions=return_exceptions)
+        results = await asyncio.gather(*waits, return_exceptions=return_exceptions)
     finally:
-        await waits.end()
+        await end_tasks(waits)
     for result in results:
         if isinstance(result, BaseException) and not isinstance(result, Exception):
             raise result  # a wait that other code has cancelled
@@ -87,33 +86,6 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
     return AsCompleted(list(jobs), timeout)
 
 
-class _Waits:
-    """A task for each of some waits."""
-
-    def __init__(self, waits: Iterable[Coroutine[Any, Any, Any]]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.tasks = [self._loop.create_task(wait) for wait in waits]
-
-    def cancel(self) -> None:
-        """Cancel all running waits."""
-        for task in self.tasks:
-            task.cancel()
-
-    def cancel_from_anywhere(self) -> None:
-        """Cancel them from any thread. If their loop is closed, do nothing."""
-        if not self._loop.is_closed() and not all(task.done() for task in self.tasks):
-            self._loop.call_soon_threadsafe(self.cancel)
-
-    async def end(self) -> None:
-        """Cancel all waits, and return when each has ended, even if the caller is cancelled."""
-        self.cancel()
-        if not all(task.done() for task in self.tasks):
-            import anyio  # loaded on use, because it takes a tenth of the session's import time
-
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait(self.tasks)
-
-
 End = tuple[JobHandle, Exception | None]
 """A handle whose wait is over, and the error that it ended with."""
 
@@ -125,7 +97,7 @@ class AsCompleted(AsyncOnly):
         """Keep *handles*; no poll is made before the first step."""
         self._handles = handles
         self._timeout = timeout
-        self._waits: _Waits | None = None
+        self._waits: list[asyncio.Task[None]] = []
         self._left = len(handles)
         self._ends: asyncio.Queue[End | None] = asyncio.Queue()  # None when the iterator is closed
         self._stepping = False
@@ -145,8 +117,9 @@ class AsCompleted(AsyncOnly):
             raise StateError("another task is already in a step of this iterator; one consumer at a time")
         if not self._left:
             raise StopAsyncIteration
-        if self._waits is None:
-            self._waits = _Waits(_wait(handle, self._timeout, self._ends) for handle in self._handles)
+        if not self._waits:
+            waits = [_wait(handle, self._timeout, self._ends) for handle in self._handles]
+            self._waits = [asyncio.create_task(wait) for wait in waits]
         self._stepping = True
         try:
             end = await self._ends.get()
@@ -175,14 +148,14 @@ class AsCompleted(AsyncOnly):
         """Stop polling. Safe to repeat."""
         self._left = 0
         self._ends.put_nowait(None)  # wakes a step that waits
-        waits, self._waits = self._waits, None
-        if waits is not None:
-            await waits.end()
+        await end_tasks(self._waits)
 
     def __del__(self) -> None:
         """Stop polling when the iteration was left with ``break``."""
-        if self._waits is not None:
-            self._waits.cancel_from_anywhere()
+        for wait in self._waits:
+            loop = wait.get_loop()
+            if not wait.done() and not loop.is_closed():
+                loop.call_soon_threadsafe(wait.cancel)
 
 
 async def _wait(handle: JobHandle, timeout: float | None, ends: asyncio.Queue[End | None]) -> None:

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 
-import anyio
 import pytest
 
 from mintlify_async import (
-    AuthenticationError,
     ConfigurationError,
-    JobFailedError,
-    JobTimeoutError,
     MemoryStore,
-    MintlifySession,
     NotFoundError,
     OutcomeUnknownError,
     PollPolicy,
     SQLiteStore,
     StateError,
     Turn,
-    as_completed,
     wait_all,
 )
-from mintlify_async.errors import ConflictError, ServerError, UnexpectedResponseError
+from mintlify_async.errors import ConflictError, UnexpectedResponseError
 from mintlify_async.jobs.open_claims import Ledger
 from mintlify_async.runtime import dates
-from mintlify_async.testing import Answer, JobLife, LocalService, Reset
+from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.loop_time import EPOCH
 
 CREATE = ("POST", "/v2/agent/acme/job")
@@ -54,27 +47,6 @@ async def session(service):
 def now():
     """Return the virtual time since the test began."""
     return dates.now() - EPOCH
-
-
-def first_end(status="completed"):
-    return {"id": "job_1", "status": status, "prLink": "https://github.com/acme/docs/pull/1"}
-
-
-def second_end(status="completed"):
-    return {"id": "job_1", "status": status, "prLink": "https://github.com/acme/docs/pull/2"}
-
-
-def show(service, *steps):
-    """Answer each look with the record that is due: pairs of a time from now on, and a record or a status."""
-    service.script.clear()
-    began = now()
-
-    def respond(request):
-        record = [shown for since, shown in steps if since <= now() - began][-1]
-        body = {"id": "job_1", "status": record} if isinstance(record, str) else record
-        return Answer(status=200, body=(json.dumps(body).encode(),))
-
-    return service.script.get_job(respond=respond, times=None)
 
 
 # One job ---------------------------------------------------------------------------------------
@@ -122,16 +94,6 @@ async def test_a_reference_goes_on_in_another_session(service, session):
             await other.job("job_99")
 
 
-async def test_failed(service, session):
-    """Raised with the record; ``check=False`` returns it."""
-    service.script.job(seconds=30, outcome="failed")
-    job = await session.create_job("Fix the typos")
-    with pytest.raises(JobFailedError) as caught:
-        await job
-    assert caught.value.job.status == "failed"
-    assert (await job.wait(check=False)).status == "failed"
-
-
 async def test_404_after_a_creation(service, session):
     """The job is not there for 20 s; who does not know when it was created is told so at once."""
     service.script.create_job(life=JobLife(seconds=30, not_found=20))
@@ -174,15 +136,6 @@ async def test_404_of_a_job_that_was_seen_is_borne_like_an_outage(service, sessi
     assert (await job).status == "completed"
 
 
-async def test_404_for_more_than_half_a_minute(service, session):
-    """Then the wait ends with it."""
-    service.script.create_job(life=JobLife(not_found=1000))
-    job = await session.create_job("Fix the typos")
-    with pytest.raises(NotFoundError):
-        await job
-    assert 30 < now() < 60
-
-
 async def test_polls_are_outside_the_retry_policy(service, session):
     """A failed poll is one request; the next comes when it is due."""
     service.script.get_job(status=503, times=3)
@@ -211,95 +164,7 @@ async def test_an_outage_is_borne(service, session, rule):
     assert (await session.run_job("Fix the typos")).status == "completed"
 
 
-async def test_an_outage_of_five_minutes_is_raised(service, session):
-    """The last failure, with its status."""
-    service.script.get_job(status=503, times=None)
-    job = await session.create_job("Fix the typos")
-    with pytest.raises(ServerError) as caught:
-        await job
-    assert caught.value.status == 503
-    assert 300 <= now() <= 335
-
-
-async def test_a_key_that_expires_is_raised_at_once(service, session):
-    """401 does not mend by waiting."""
-    service.script.job(seconds=600)
-    job = await session.create_job("Fix the typos")
-    service.script.get_job(status=401, times=None)
-    with pytest.raises(AuthenticationError):
-        await job
-    assert service.requests == [CREATE, LOOK]
-
-
-async def test_retry_after_on_a_poll(service, session):
-    """On a refusal and on a success; no poll comes before it is over."""
-    service.script.get_job(status=429, headers={"Retry-After": "45"})
-    service.script.get_job(headers={"Retry-After": "50"})
-    service.script.job(seconds=60)
-    await session.run_job("Fix the typos")
-    looks = [request.at for request in service.requests.of("get_job")]
-    assert looks[1] - looks[0] >= 45
-    assert looks[2] - looks[1] >= 50
-
-
-async def test_a_timeout_says_that_the_job_goes_on(service, session):
-    """The reference in the error is enough to go on."""
-    service.script.job(seconds=600)
-    job = await session.create_job("Fix the typos")
-    with pytest.raises(JobTimeoutError) as caught:
-        await job.wait(timeout=100)
-    assert now() == pytest.approx(100, abs=0.1)
-    assert caught.value.job.status == "active"
-    assert (await session.job(caught.value.ref)).status == "completed"
-
-
-@pytest.mark.parametrize(("delay", "link"), [(25.0, True), (1000.0, False)])
-async def test_a_late_pull_request(service, session, delay, link):
-    """It is waited for as long as the grace lasts."""
-    service.script.create_job(life=JobLife(seconds=30, pr_delay=delay))
-    job = await session.create_job("Fix the typos")
-    done = await job.wait(until="pr", pr_grace=60)
-    assert (done.pr_link is not None) is link
-    assert now() < 130
-
-
-async def test_watch_over_the_wire(service, session):
-    """Each state once, however many looks showed it."""
-    service.script.create_job(life=JobLife(seconds=60, states={0: "queued", 20: "active"}))
-    job = await session.create_job("Fix the typos")
-    assert [seen.status async for seen in job.watch()] == ["queued", "active", "completed"]
-    assert service.requests.count("get_job") > 3
-
-
 # Turns -----------------------------------------------------------------------------------------
-
-
-async def test_a_stale_end_is_read_back(service, session):
-    """The service's own life: the old record for 45 s, then active, then the new end."""
-    job = await session.create_job("Fix the typos")
-    await job
-    service.script.send_message(life=JobLife(seconds=20, stale=45))
-    began = now()
-    turn = await job.send("Again")
-    await turn
-    assert now() - began >= 65
-    assert service.jobs["job_1"].prompts == ["Fix the typos", "Again"]
-
-
-async def test_two_turns_in_a_row(service, session):
-    """All three handles end with the newest turn; each prompt went out once."""
-    job = await session.create_job("One")
-    service.script.send_message(life=JobLife(seconds=50))
-    service.script.send_message(life=JobLife(seconds=100))
-    two = await job.send("Two")
-    three = await two.send("Three")
-    began = now()
-    await asyncio.gather(job, two, three)
-    assert now() - began >= 100
-    assert [request.json for request in service.requests.of("send_message")] == [
-        {"prompt": "Two"},
-        {"prompt": "Three"},
-    ]
 
 
 async def test_a_follow_up_that_is_lost_is_not_sent_again(service, session):
@@ -314,29 +179,6 @@ async def test_a_follow_up_that_is_lost_is_not_sent_again(service, session):
     began = now()
     await job
     assert now() - began >= 40
-
-
-async def test_a_follow_up_that_is_refused_changes_nothing(service, session):
-    """404 and the like: nothing to wait for."""
-    job = await session.create_job("Fix the typos")
-    await job
-    service.script.send_message(status=400)
-    with pytest.raises(Exception, match="400"):
-        await job.send("Again")
-    assert not job.ref.awaiting_turn
-    assert job.done
-
-
-@pytest.mark.parametrize("status", [403, 404, 405])
-async def test_a_follow_up_does_not_depend_on_get_job(service, session, status):
-    """Its path is assumed, and a key may only write: the POST is sent without a look."""
-    job = session.job("job_1")
-    await session.create_job("Fix the typos")
-    await asyncio.sleep(40)
-    service.script.get_job(status=status)
-    turn = await job.send("Again")
-    assert service.requests == [CREATE, MESSAGE]
-    assert turn.ref.awaiting_turn
 
 
 async def test_a_follow_up_has_a_timeout(service, session):
@@ -463,18 +305,6 @@ async def test_on_created_is_a_plain_function(service, session):
     assert service.requests == []
 
 
-async def test_a_pause_outlives_the_wait_that_was_told(service, session):
-    """A new wait for the job keeps the pause that the service has asked for."""
-    service.script.create_job(life=JobLife(seconds=300))
-    job = await session.create_job("Fix the typos")
-    service.script.get_job(status=503, headers={"Retry-After": "100"})
-    with pytest.raises(JobTimeoutError):
-        await job.wait(timeout=5)
-    await job.wait()
-    first, second = (request.at for request in service.requests.of("get_job")[:2])
-    assert second - first >= 100
-
-
 async def test_a_429_slows_all_polls_of_the_project(service, session):
     """The limit is the project's, not the job's."""
     service.script.create_job(life=JobLife(seconds=300), times=3)
@@ -496,42 +326,6 @@ async def test_a_poll_has_a_limit_of_its_own(service, session):
 # Many ------------------------------------------------------------------------------------------
 
 
-async def test_many_jobs_at_once(service):
-    """All finish, in order, within the cap, and nothing is left."""
-    async with service.session(poll=PollPolicy(per_second=200)) as session:
-        service.script.create_job(life=JobLife(seconds=40), times=None)
-        jobs = [await session.create_job(f"Job {number}") for number in range(60)]
-        done = await wait_all(jobs, timeout=600)
-        assert [job.id for job in done] == [job.id for job in jobs]
-        assert {job.status for job in done} == {"completed"}
-    looks = [request.at for request in service.requests.of("get_job")]
-    assert max(sum(1 for at in looks if since <= at < since + 1) for since in looks) <= 210
-
-
-async def test_as_completed_over_the_wire(service, session):
-    """The first to end comes first."""
-    jobs = []
-    for seconds in (50, 10, 30):
-        service.script.job(seconds=seconds)
-        jobs.append(await session.create_job(f"{seconds} s"))
-    assert [job.id async for job in as_completed(jobs)] == ["job_2", "job_3", "job_1"]
-
-
-async def test_closing_the_session_wakes_every_wait(service):
-    """With a clear error; a handle used afterwards gets one, too."""
-    service.script.job(seconds=6000)
-    session = service.session()
-    job = await session.create_job("Fix the typos")
-    waits = [asyncio.create_task(job.wait()) for _ in range(3)]
-    await asyncio.sleep(60)
-    await session.close()
-    for wait in waits:
-        with pytest.raises(StateError, match="closed"):
-            await wait
-    with pytest.raises(StateError):
-        await job
-
-
 @pytest.mark.parametrize("moment", ["connecting", "asking", "between"])
 async def test_a_cancelled_wait_leaves_a_usable_session(service, session, moment):
     """Whether a poll is under way or not: no task, no connection in use, and the next wait works."""
@@ -550,17 +344,6 @@ async def test_a_cancelled_wait_leaves_a_usable_session(service, session, moment
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [left for left in asyncio.all_tasks() if left.get_name().startswith("poll ")] == []
-    assert (await job).status == "completed"
-
-
-async def test_one_session_over_several_scopes(service, session):
-    """A deadline of anyio in the middle of a poll, then a wait that succeeds."""
-    service.script.job(seconds=60)
-    job = await session.create_job("Fix the typos")
-    service.script.get_job(delay=3600.0)
-    with anyio.move_on_after(0.1) as scope:
-        await job
-    assert scope.cancelled_caught
     assert (await job).status == "completed"
 
 
@@ -629,18 +412,6 @@ async def test_an_unknown_outcome_keeps_the_key(service):
         assert service.requests.count("create_job") == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 429])
-async def test_a_refusal_frees_the_key(service, status):
-    """Nothing was created."""
-    ledger = MemoryStore()
-    async with service.session(ledger=ledger) as session:
-        service.script.create_job(status=status, headers={"Retry-After": "86400"})
-        with pytest.raises(Exception, match=str(status)):
-            await session.create_job("Fix it", dedupe_key="issue-7")
-        assert await Ledger(ledger).open_claims() == []
-        assert (await session.create_job("Fix it", dedupe_key="issue-7")).id == "job_1"
-
-
 async def test_a_closed_session_claims_nothing(service):
     """The error comes before the ledger is asked."""
     ledger = MemoryStore()
@@ -649,17 +420,6 @@ async def test_a_closed_session_claims_nothing(service):
     with pytest.raises(StateError):
         await session.create_job("Fix it", dedupe_key="issue-7")
     assert await Ledger(ledger).open_claims() == []
-
-
-async def test_the_key_is_not_in_a_reference(service):
-    """What travels names the job and nothing else."""
-    async with MintlifySession(
-        base_url=service.base_url, admin_key=service.admin_key, project_id="acme"
-    ) as session:
-        job = await session.create_job("A secret prompt")
-        for text in (str(job.ref), job.ref.to_json(), repr(job.ref), repr(job)):
-            assert service.admin_key not in text
-            assert "secret" not in text
 
 
 # The status as booleans ------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Never twice: killed workers, failing requests, and calls that are cancelled or closed at random moments.
 
-``SWEEPS=whole python -m pytest tests/jobs/test_killed_workers.py -s`` runs all rounds and prints the counts;
-``-k killed``, ``-k faults`` or ``-k cancelled`` one kind of them.
+``SWEEPS=whole python -m pytest tests/jobs/test_killed_workers.py -s`` runs all rounds and prints the counts.
+One kind alone: ``-k workers_killed`` (300 rounds), ``-k random_faults`` (20,000 keys),
+``-k cancelled_and_closed`` (2,000 calls), ``-k thousands`` (3,000 creations at the same time).
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ from mintlify_async.testing import JobLife, LocalService, Reset
 from mintlify_async.testing.loop_time import virtual_time
 from tests.support.child_process import child_environment
 
-pytestmark = pytest.mark.real
-
 PROGRAM = Path(__file__).parents[1] / "support" / "keyed_worker.py"
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 ROUNDS = 150 if WHOLE else 2
 FAULTS = 10_000 if WHOLE else 60
-CANCELLED = 1000 if WHOLE else 20
+CANCELLED = 500 if WHOLE else 20
 AT_ONCE = 3000 if WHOLE else 300
+
+pytestmark = pytest.mark.sweep if WHOLE else pytest.mark.real
 
 
 @pytest.fixture(params=["sqlite", "redis"])

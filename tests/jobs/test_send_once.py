@@ -7,7 +7,6 @@ import logging
 
 import anyio
 import pytest
-from attrs import evolve
 
 from mintlify_async import (
     ConfigurationError,
@@ -22,7 +21,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import APIStatusError
 from mintlify_async.http.sending import Sending
-from mintlify_async.jobs.claims import Claim, ClaimLostError, request_parts
+from mintlify_async.jobs.claims import Claim, request_parts
 from mintlify_async.jobs.send_once import OnceSender, Recordings, had_no_effect
 from mintlify_async.storage.store import Snapshot
 from mintlify_async.testing import JobLife, LocalService, Reset
@@ -459,10 +458,3 @@ async def test_a_cancelled_run_leaves_the_reference_in_the_log(service, caplog):
             await asyncio.wait_for(session.run_job("Fix it"), 10)
         (text,) = [one.args[0] for one in caplog.records if "run_job was cancelled" in one.getMessage()]
         assert session.job(text).id == "job_1"
-
-
-async def test_a_lost_claim_is_told_apart(troubled):
-    """An error of the claim is not the caller's: it begins again."""
-    assert issubclass(ClaimLostError, StateError)
-    with pytest.raises(ClaimLostError):
-        await once(troubled)._set_state(evolve(claim(), token="x"), "sending")

@@ -12,11 +12,10 @@ from mintlify_async.errors import (
     AuthenticationError,
     JobFailedError,
     JobTimeoutError,
-    NotFoundError,
     StateError,
 )
 from mintlify_async.jobs.wait_all import as_completed, wait_all
-from tests.support.job_fakes import FakeAgent, at_times, in_turn, lost, refused, settle, tasks_left
+from tests.support.job_fakes import FakeAgent, at_times, in_turn, refused, settle, tasks_left
 
 pytestmark = pytest.mark.usefixtures("virtual")
 
@@ -221,12 +220,6 @@ async def test_as_completed_of_nothing():
     assert [job async for job in as_completed([])] == []
 
 
-async def test_as_completed_bears_what_a_wait_bears():
-    """An outage ends no job."""
-    agent = FakeAgent(at_times((0, lost()), (100, "completed")))
-    assert [job.status async for job in as_completed([agent.job()])] == ["completed"]
-
-
 async def test_as_completed_is_closed_from_elsewhere():
     """Twice is harmless, and a step that waits then ends."""
     agent = FakeAgent(in_turn("active"))
@@ -239,35 +232,10 @@ async def test_as_completed_is_closed_from_elsewhere():
     assert len(agent.scheduler()) == 0
 
 
-async def test_handles_that_are_not_found():
-    """404 at once is an answer, too."""
-    agent = FakeAgent(in_turn(refused(404)))
-    (handle,) = [job async for job in as_completed([agent.job()])]
-    with pytest.raises(NotFoundError):
-        await handle
-
-
 STEPS = {
     "a task each": lambda it: asyncio.create_task(anext(it)),
     "wait_for": lambda it: asyncio.wait_for(anext(it), 500),
 }
-
-
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("view", ["as_completed", "watch"])
-async def test_each_step_may_run_in_a_task_of_its_own(view, step):
-    """Nothing depends on the task that asks."""
-    agent = FakeAgent()
-    handles = four(agent)
-    items = as_completed(handles) if view == "as_completed" else handles[0].watch()
-    seen = []
-    while True:
-        try:
-            seen.append(await STEPS[step](items))
-        except StopAsyncIteration:
-            break
-    expected = ["job_2", "job_0", "job_3", "job_1"] if view == "as_completed" else ["job_0", "job_0"]
-    assert [item.id for item in seen] == expected
 
 
 @pytest.mark.parametrize("view", ["as_completed", "watch"])

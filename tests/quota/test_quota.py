@@ -108,17 +108,6 @@ async def test_each_assistant_limit_counts_its_own_holder(limit: str, scope: Quo
     await quota.acquire("ask", scope)
 
 
-async def test_ten_thousand_questions_and_no_more():
-    """The whole of a month's limit is stored use by use."""
-    quota = Quota(ask_per_organization=None, ask_per_address=None)
-    for _ in range(10_000):
-        await quota.acquire("ask", SITE)
-        await asyncio.sleep(1)
-    with pytest.raises(QuotaExceededError) as refused:
-        await quota.acquire("ask", SITE)
-    assert refused.value.retry_after == pytest.approx(31 * 86_400 - 10_000)
-
-
 async def test_a_refusal_by_one_limit_takes_nothing_of_the_others():
     """All windows or none: what the organization refuses costs the key nothing."""
     quota = Quota(ask_per_organization=1)
@@ -145,15 +134,6 @@ async def test_a_limit_that_is_none_is_not_counted():
     quota = Quota(create_job=None)
     await use_up(quota, 500)
     assert await quota.left("create_job", ACME) == ()
-
-
-async def test_a_limit_may_have_a_window_of_its_own():
-    """Limit(amount, per=seconds) adjusts both."""
-    quota = Quota(create_job=Limit(2, per=10))
-    await use_up(quota, 2)
-    with pytest.raises(QuotaExceededError) as refused:
-        await use_up(quota, 1)
-    assert refused.value.retry_after == pytest.approx(10)
 
 
 @pytest.mark.parametrize(
@@ -299,18 +279,6 @@ async def test_a_waiter_that_gives_up_leaves_its_slot_to_the_next(how: str):
         quitter.cancel()
     await asyncio.gather(*quitters, return_exceptions=True)
     assert (await patient).waited < 75
-
-
-async def test_slots_of_those_who_gave_up_go_to_those_behind():
-    """200 wait for 100 slots an hour, and the first 100 are cancelled: the others take the slots in time."""
-    quota = Quota(create_job=100, mode="wait")
-    await use_up(quota, 100)
-    waiting = [start(quota) for _ in range(200)]
-    await settle()
-    for task in waiting[:100]:
-        task.cancel()
-    leases = await asyncio.gather(*waiting[100:])
-    assert max(lease.waited for lease in leases) == pytest.approx(3601)
 
 
 class CountingStore(MemoryStore):

@@ -87,15 +87,6 @@ async def test_the_session_tells_what_is_left(service: LocalService):
     }
 
 
-async def test_polls_take_no_slot(service: LocalService):
-    """The interface does not limit looks at a job."""
-    quota = Quota(create_job=1)
-    async with service.session(quota=quota) as session:
-        done = await session.run_job("Fix it", timeout=900)
-    assert done.status == "completed"
-    assert service.requests.count("get_job") >= 2
-
-
 async def test_every_attempt_takes_a_slot(service: LocalService):
     """A POST that was refused and sent again has cost two."""
     service.script.create_job(status=429, headers={"Retry-After": "2"}, times=1)
@@ -162,17 +153,6 @@ async def test_forty_callers_wait_and_the_service_refuses_none(service: LocalSer
     assert len({job.id for job in jobs}) == 40
     assert service.requests.count("create_job") == 40
     assert 180 <= duration < 200
-
-
-async def test_a_wait_that_is_too_long_is_refused_at_once(service: LocalService):
-    """In wait mode a call's own time limit bounds the wait for a slot, too."""
-    async with service.session(quota=Quota(create_job=1, mode="wait")) as session:
-        await session.create_job("Fix it")
-        before = now()
-        with pytest.raises(QuotaExceededError) as refused:
-            await session.create_job("Fix it")
-    assert now() - before < 5
-    assert refused.value.retry_after == pytest.approx(3600, abs=5)
 
 
 async def test_the_reset_header_of_a_429_counts(service: LocalService):
