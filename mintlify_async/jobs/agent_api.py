@@ -14,6 +14,7 @@ from ..http.observer import Observation, PartOf, following, note_job
 from ..http.sending import Sending
 from ..http.transport import Transport
 from ..model.job_record import Job
+from ..model.response_info import ResponseInfo
 from ..protocol.api_keys import Key
 from ..protocol.calls import Call, CallDefaults, get_job_call
 from ..runtime.cancellation import finish_shielded
@@ -135,17 +136,10 @@ class AgentAPI:
 
     def claim(self, dedupe_key: str, call: Call) -> Claim:
         """Return the claim for a request."""
-        parts = request_parts(
-            base_url=self.http.base_url,
-            project_id=call.project_id or "",
-            job_id=call.job_id,
-            prompt=call.prompt,
-            extra_body=call.extra_body,
-        )
         return Claim(
             key=check_key(dedupe_key),
             operation=call.operation,
-            parts=parts,
+            parts=request_parts(self.http.base_url, call),
             token="",
             lease=call.timeouts.request + LEASE_MARGIN,
         )
@@ -174,11 +168,12 @@ class AgentAPI:
             call = call.within(min(call.timeouts.request, self.poll.timeout, limit))
         job = await self.http.job(call, single=not retry)
         if job.id != job_id:
+            raw = job.raw or ResponseInfo(status=200, headers={})
             raise UnexpectedResponseError(
                 f"get_job: asked for job {printable(job_id)}, but the answer is job {printable(job.id)}",
                 excerpt=printable(repr(job)),
-                status=200 if job.raw is None else job.raw.status,
-                headers=None if job.raw is None else job.raw.headers,
-                request_id=None if job.raw is None else job.raw.request_id,
+                status=raw.status,
+                headers=raw.headers,
+                request_id=raw.request_id,
             )
         return job

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 from attrs import asdict, evolve, field, frozen
 
 from ..errors import ConfigurationError, OutcomeUnknownError, StateError, printable
+from ..protocol.calls import Call
 from ..storage.store import Record, Snapshot
 
 KEY_MAX_CHARACTERS: Final = 512
@@ -86,16 +87,14 @@ def check_key(key: object) -> str:
     return cast("str", key)
 
 
-def request_parts(
-    *, base_url: str, project_id: str, prompt: str, extra_body: Mapping[str, Any], job_id: str | None = None
-) -> dict[str, str]:
-    """Return a hash of each part that identifies a request, by the part's name."""
+def request_parts(base_url: str, call: Call) -> dict[str, str]:
+    """Return a hash of each part that identifies the request of *call*, by the part's name."""
     parts: dict[str, object] = {
         "base_url": base_url,
-        "project": project_id,
-        "job": job_id,
-        "prompt": prompt,
-        "extra_body": extra_body,
+        "project": call.project_id or "",
+        "job": call.job_id,
+        "prompt": call.prompt,
+        "extra_body": call.extra_body,
     }
     return {name: _hash(part) for name, part in parts.items() if part is not None}
 

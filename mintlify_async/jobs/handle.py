@@ -9,7 +9,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from attrs import evolve
 
@@ -26,6 +26,7 @@ from .agent_api import AgentAPI
 from .poll_scheduler import look_at, moment, response_headers
 from .send_once import had_no_effect
 from .stale_guard import JobState, Look
+from .steps import Steps
 from .wait import DEFAULT_PR_GRACE, DEFAULT_TIMEOUT, JobWait, OnChange, Until, check_wait
 
 log = logging.getLogger("mintlify_async")
@@ -374,43 +375,16 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, **rules: Any) -
         raise
 
 
-class JobWatch:
+class JobWatch(Steps[Job]):
     """An async iterator over the records of one job; see :meth:`JobHandle.watch`."""
 
     def __init__(self, begin: Callable[[], JobWait]) -> None:
         """Watch by the wait that *begin* returns. The first step makes the first poll."""
         self._begin = begin
         self._wait: JobWait | None = None
-        self._stepping = False
-        self._ended = False
 
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> Job:
-        """Return the next record that differs.
-
-        Raises:
-            JobTimeoutError: The timeout has passed. The job continues at the service.
-            StateError: Another task is in a step, or the session is closed.
-        """
-        if self._ended:
-            raise StopAsyncIteration
-        if self._stepping:
-            raise StateError("another task is already in a step of this watch; make one watch per consumer")
-        self._stepping = True
-        try:
-            self._wait = self._wait or self._begin()
-            job = await self._wait.change()
-        except Exception:
-            self._ended = True
-            raise
-        finally:
-            self._stepping = False
+    async def _step(self) -> Job:
+        self._wait = self._wait or self._begin()
+        job = await self._wait.change()
         self._ended = job.done
         return job
-
-    async def aclose(self) -> None:
-        """Finish. There is nothing to release between steps."""
-        self._ended = True

@@ -224,16 +224,16 @@ class OnceSender:
             if newest is None:
                 return None
             holder = newest
-            seconds_left = holder.seconds_left(snapshot.now)
             if holder.result is not None:
                 continue
             if (holder.token, holder.state) != last_state:
+                seconds_left = max(holder.seconds_left(snapshot.now), 0.0)
                 last_state, end = (holder.token, holder.state), loop.time() + seconds_left
                 log.warning(
                     "waiting up to %.0f s for another call's %s with dedupe_key %r, which is %s",
-                    max(seconds_left, 0.0), holder.operation, printable(ours.key, 80), holder.state,
+                    seconds_left, holder.operation, printable(ours.key, 80), holder.state,
                 )  # fmt: skip
-            seconds_left = min(seconds_left, end - loop.time())  # the store's clock may be set back meanwhile
+            seconds_left = end - loop.time()
             if seconds_left > 0:
                 await self.unless_closed(asyncio.sleep(min(pause, seconds_left)))
                 pause = min(LONGEST_PAUSE, pause * 2)

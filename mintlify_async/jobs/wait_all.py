@@ -10,9 +10,9 @@ from typing import Literal, Self, overload
 from ..errors import JobTimeoutError, StateError
 from ..model.job_record import Job
 from ..model.number_checks import check_seconds
-from ..protocol.habits import AsyncOnly
 from .handle import JobHandle
 from .poll_scheduler import end_tasks
+from .steps import Steps
 from .wait import DEFAULT_TIMEOUT
 
 
@@ -90,7 +90,7 @@ End = tuple[JobHandle, Exception | None]
 """A handle whose wait is over, and the error that it ended with."""
 
 
-class AsCompleted(AsyncOnly):
+class AsCompleted(Steps[JobHandle]):
     """An async iterator over handles whose jobs have ended; see :func:`as_completed`."""
 
     def __init__(self, handles: list[JobHandle], timeout: float | None) -> None:
@@ -100,38 +100,18 @@ class AsCompleted(AsyncOnly):
         self._waits: list[asyncio.Task[None]] = []
         self._left = len(handles)
         self._ends: asyncio.Queue[End | None] = asyncio.Queue()  # None when the iterator is closed
-        self._stepping = False
 
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> JobHandle:
-        """Return the next handle whose job has ended.
-
-        Raises:
-            JobTimeoutError: The timeout has passed. The jobs continue at the service.
-            StateError: The session is closed, or another task is in a step.
-        """
-        if self._stepping:
-            raise StateError("another task is already in a step of this iterator; one consumer at a time")
-        if not self._left:
-            raise StopAsyncIteration
+    async def _step(self) -> JobHandle:
         if not self._waits:
             waits = [_wait(handle, self._timeout, self._ends) for handle in self._handles]
             self._waits = [asyncio.create_task(wait) for wait in waits]
-        self._stepping = True
-        try:
-            end = await self._ends.get()
-        finally:
-            self._stepping = False
-        if end is None or not self._left:
+        end = await self._ends.get() if self._left else None
+        if end is None or self._ended:
             raise StopAsyncIteration
         handle, error = end
-        self._left -= 1
         if isinstance(error, JobTimeoutError | StateError):
-            await self.aclose()
             raise error
+        self._left -= 1
         return handle
 
     async def __aenter__(self) -> Self:
@@ -146,7 +126,7 @@ class AsCompleted(AsyncOnly):
 
     async def aclose(self) -> None:
         """Stop polling. Safe to repeat."""
-        self._left = 0
+        await super().aclose()
         self._ends.put_nowait(None)  # wakes a step that waits
         await end_tasks(self._waits)
 

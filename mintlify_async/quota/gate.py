@@ -12,18 +12,6 @@ from ..errors import QuotaExceededError
 from ..model.number_checks import LARGEST, check_number
 from ..storage import TakeResult, Window
 
-__all__ = [
-    "DAY",
-    "HOUR",
-    "MONTH",
-    "CountedOperation",
-    "Gate",
-    "Limit",
-    "QuotaRemaining",
-    "QuotaScope",
-    "gate_of",
-]
-
 CountedOperation = Literal["create_job", "send_message", "ask"]
 
 HOUR: Final = 3600.0

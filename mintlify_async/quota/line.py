@@ -9,8 +9,6 @@ from contextlib import contextmanager, suppress
 
 from ..errors import QuotaExceededError
 
-__all__ = ["Line", "Lines"]
-
 
 class Line:
     """The waiting calls of one gate on the running loop. The first of them asks the store.

@@ -33,8 +33,6 @@ from .gate import (
 )
 from .line import Lines
 
-__all__ = ["Lease", "Mode", "OnStoreError", "Quota"]
-
 Mode = Literal["raise", "wait"]
 OnStoreError = Literal["raise", "allow"]
 

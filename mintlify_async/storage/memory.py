@@ -14,8 +14,6 @@ from .sql_store import TABLES, SQLStore
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-__all__ = ["MemoryStore"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from .store import Record, Snapshot, TakeResult, Usage, Window, check_keep, dama
 if TYPE_CHECKING:  # loaded on use, because few programs need it
     from sqlite3 import Connection
 
-__all__ = ["TABLES", "SQLStore"]
-
 T = TypeVar("T")
 
 TABLES: Final = """

@@ -20,8 +20,7 @@ from weakref import WeakValueDictionary
 
 from ..errors import StateError, printable
 from .format_version import unknown_version
-
-__all__ = ["SQLiteFile"]
+from .sql_store import TABLES
 
 T = TypeVar("T")
 
@@ -33,6 +32,9 @@ TRY_SECONDS: Final = 0.25
 
 PAUSE_SECONDS: Final = 0.01
 """Seconds between two tries, because SQLite may say at once that the file is locked."""
+
+CONTENT: Final = {"store": 1}
+"""The tables of a file, with their version. A file with other content is refused."""
 
 _VERSIONS: Final = (
     "CREATE TABLE IF NOT EXISTS mintlify_async (holds TEXT PRIMARY KEY, version INTEGER NOT NULL)"
@@ -52,21 +54,16 @@ class _Step:
 
 
 class SQLiteFile:
-    """A file with tables, which are made when the file is new.
+    """A file with the tables of a store, which are made when the file is new.
 
     Args:
         path: The absolute path. The file is created when it does not exist, its folder is not.
-        holds: The name of the tables' content, for the file's own list.
-        version: The version of the tables; a file that has another one is refused.
-        tables: SQL that makes the tables.
     """
 
     _files: ClassVar[WeakValueDictionary[str, SQLiteFile]] = WeakValueDictionary()
 
-    def __init__(self, path: str, *, holds: str, version: int, tables: str) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._content = {holds: version}
-        self._tables = tables
         self._restart()
 
     def _restart(self) -> None:
@@ -76,10 +73,9 @@ class SQLiteFile:
         self._pid = os.getpid()
 
     @classmethod
-    def at(cls, path: str, *, holds: str, version: int, tables: str) -> SQLiteFile:
+    def at(cls, path: str) -> SQLiteFile:
         """Return the file at *path*, the same object for all stores of this process."""
-        file = cls(path, holds=holds, version=version, tables=tables)
-        return cls._files.setdefault(path, file)
+        return cls._files.setdefault(path, cls(path))
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Run *function* in a transaction, and return its result when that is on the disk.
@@ -155,14 +151,14 @@ class SQLiteFile:
         """Make the tables in a new file. Refuse a file with other tables."""
         db.execute(_VERSIONS)
         content = dict(db.execute("SELECT holds, version FROM mintlify_async"))
-        if content == self._content:
+        if content == CONTENT:
             return
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         if content or tables != ["mintlify_async"]:
-            raise unknown_version(f"the store {self.path!r}", _named(content), _named(self._content))
-        for statement in self._tables.split(";"):
+            raise unknown_version(f"the store {self.path!r}", _named(content), _named(CONTENT))
+        for statement in TABLES.split(";"):
             db.execute(statement)
-        db.executemany("INSERT INTO mintlify_async VALUES (?, ?)", self._content.items())
+        db.executemany("INSERT INTO mintlify_async VALUES (?, ?)", CONTENT.items())
 
 
 def _run(db: sqlite3.Connection, step: _Step) -> None:

@@ -11,10 +11,8 @@ from typing import ClassVar, TypeVar
 
 from ..errors import ConfigurationError
 from ..runtime import dates
-from .sql_store import TABLES, SQLStore
+from .sql_store import SQLStore
 from .sqlite_file import SQLiteFile
-
-__all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
 
@@ -50,7 +48,7 @@ class SQLiteStore(SQLStore):
         if not name or "\0" in name or name == ":memory:" or name.startswith("file:"):
             raise ConfigurationError("path must name a file; in memory, use MemoryStore()", field="path")
         super().__init__(keep=keep)
-        self._file = SQLiteFile.at(str(Path(name).absolute()), holds="store", version=1, tables=TABLES)
+        self._file = SQLiteFile.at(str(Path(name).absolute()))
 
     def __repr__(self) -> str:
         """Show the path."""

@@ -15,20 +15,6 @@ from attrs import field, frozen
 from ..errors import ConfigurationError, StateError, printable
 from ..model.number_checks import LARGEST, check_number
 
-__all__ = [
-    "Record",
-    "Snapshot",
-    "Store",
-    "TakeResult",
-    "Usage",
-    "Window",
-    "change",
-    "check_keep",
-    "check_store",
-    "damaged_record",
-    "new_version",
-]
-
 R = TypeVar("R")
 
 

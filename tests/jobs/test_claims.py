@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import itertools
 import random
+from types import SimpleNamespace
 
 import pytest
 from attrs import evolve
 
 from mintlify_async.errors import ConfigurationError, OutcomeUnknownError, StateError
 from mintlify_async.jobs import claims
-from mintlify_async.jobs.claims import Claim, check_key, check_same, find, outcome_unknown, request_parts
+from mintlify_async.jobs.claims import Claim, check_key, check_same, find, outcome_unknown
 from mintlify_async.storage.store import Record, Snapshot
 
-PARTS = request_parts(base_url="https://a", project_id="docs", prompt="Fix it", extra_body={})
+
+def request_parts(base_url="https://a", project_id="docs", prompt="Fix it", extra_body=None, job_id=None):
+    call = SimpleNamespace(project_id=project_id, prompt=prompt, extra_body=extra_body or {}, job_id=job_id)
+    return claims.request_parts(base_url, call)
+
+
+PARTS = request_parts()
 OURS = Claim(key="k", operation="create_job", parts=PARTS, token="ours", lease=65.0)
 OTHERS = evolve(OURS, token="others")
 
@@ -169,16 +176,15 @@ def test_any_order_of_steps_lets_one_call_send():
 )
 def test_another_request_is_told_what_differs(changes, named):
     """And never to use another key: that is how a job is created twice."""
-    same = {"base_url": "https://a", "project_id": "docs", "prompt": "Fix it", "extra_body": {}}
     with pytest.raises(ConfigurationError) as caught:
-        check_same(OURS, evolve(OTHERS, parts=request_parts(**(same | changes))))
+        check_same(OURS, evolve(OTHERS, parts=request_parts(**changes)))
     text = str(caught.value)
     assert [
         part for part in ("base_url", "project", "prompt", "extra_body") if f"another {part}" in text
     ] == sorted(named, key=["base_url", "project", "prompt", "extra_body"].index)
     assert "another key" not in text
     assert caught.value.field == "dedupe_key"
-    check_same(OURS, evolve(OTHERS, parts=request_parts(**same)))
+    check_same(OURS, evolve(OTHERS, parts=request_parts()))
 
 
 def test_a_creation_is_no_follow_up():
@@ -193,7 +199,7 @@ def test_a_creation_is_no_follow_up():
 def test_no_part_can_be_read():
     """A hash of each; a lone surrogate in a prompt is a part like any other."""
     assert "Fix it" not in repr(PARTS)
-    assert request_parts(base_url="", project_id="", prompt="\ud800", extra_body={}) != PARTS
+    assert request_parts(prompt="\ud800") != PARTS
     assert "Fix it" not in repr(OURS)
     assert "ours" not in repr(OURS)
 

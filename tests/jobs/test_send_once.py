@@ -21,7 +21,7 @@ from mintlify_async import (
 )
 from mintlify_async.errors import APIStatusError
 from mintlify_async.http.sending import Sending
-from mintlify_async.jobs.claims import Claim, request_parts
+from mintlify_async.jobs.claims import Claim
 from mintlify_async.jobs.send_once import OnceSender, Recordings, had_no_effect
 from mintlify_async.storage.store import Snapshot
 from mintlify_async.testing import JobLife, LocalService, Reset
@@ -66,9 +66,9 @@ async def unless_closed(step):
 
 
 def claim(key="k", **further):
-    parts = request_parts(base_url="", project_id="docs", prompt="Fix it", extra_body={})
+    lease = further.pop("lease", 65.0)
     return Claim(
-        key=key, operation="create_job", parts=parts, token="", lease=further.pop("lease", 65.0), **further
+        key=key, operation="create_job", parts={"prompt": "Fix it"}, token="", lease=lease, **further
     )
 
 

@@ -25,8 +25,6 @@ from mintlify_async.storage import (
 
 from .scripts import Argument, RedisClient, RedisScript, RedisScripts, text
 
-__all__ = ["RedisStore"]
-
 MICROSECONDS: Final = 1_000_000
 
 # KEYS: records. Returns the time, and the data of each record.
