@@ -65,11 +65,9 @@ async def unless_closed(step):
     await step
 
 
-def claim(key="k", **further):
-    lease = further.pop("lease", 65.0)
-    return Claim(
-        key=key, operation="create_job", parts={"prompt": "Fix it"}, token="", lease=lease, **further
-    )
+def claim(key="k", lease=65.0):
+    parts = {"prompt": "Fix it"}
+    return Claim(key=key, operation="create_job", parts=parts, token="", lease=lease)
 
 
 class Post:
