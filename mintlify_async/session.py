@@ -458,8 +458,8 @@ class MintlifySession:
         Args:
             timeouts: Other timeouts.
             retry: Another retry policy.
-            poll: Another poll policy. Its ``per_second``, ``concurrency`` and ``retry_after_cap`` have no
-                effect: all waits on a loop are polled with those of this session, its headers and timeouts.
+            poll: Another poll policy. Its ``per_second`` and ``timeout`` have no effect, because all waits on
+                a loop are polled with those of this session, its headers and timeouts.
             changes: ``admin_key``, ``assistant_key``, ``project_id``, ``domain``, ``site``, ``fp``,
                 ``retrieval_page_size``, ``headers``, ``extra_body``, ``quota``, ``ledger``, ``observer``.
                 If a key is None, there is no key. The environment is not read again.

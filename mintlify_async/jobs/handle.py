@@ -258,7 +258,7 @@ class JobHandle(JobFlags):
         ref = JobRef.of(result, self.project_id)
         if ref.sent is None:  # a person has resolved the claim with the job's id
             ref = evolve(ref, sent=Stamp(dates.now()))
-        return Turn(calls, calls.states.of(ref))
+        return Turn(calls, calls.states.of(ref, calls.poll.settle_seconds))
 
     async def _before_send(self, on_active: OnActive, deadline: float) -> None:
         """Wait for the end of an active job, or raise an error, as *on_active* says."""
@@ -285,7 +285,7 @@ class JobHandle(JobFlags):
                 sent="no",
                 operation="send_message",
             )
-        state_before = state.begin_sending()
+        state_before = state.begin_sending(calls.poll.settle_seconds)
         calls.states.remember(state)
         try:
             job = await calls.post(
@@ -344,7 +344,7 @@ def handle_for(calls: AgentAPI, target: object, *, project_id: str | None = None
     elif isinstance(target, Job):
         target = target.id
     ref = JobRef.of(target, project_id if project_id is not None else calls.defaults.project_id)
-    state = calls.states.of(ref)
+    state = calls.states.of(ref, calls.poll.settle_seconds)
     return Turn(calls, state) if ref.awaiting_turn else JobHandle(calls, state)
 
 
@@ -352,7 +352,7 @@ def created_handle(calls: AgentAPI, project_id: str, created: Job | str) -> JobH
     """Return a handle of a new job. Without its record, the handle has only the id."""
     now = moment(response_headers(created if isinstance(created, Job) else None, None))
     id = created if isinstance(created, str) else created.id
-    state = calls.states.of(JobRef(project_id, id, created=now.stamp))
+    state = calls.states.of(JobRef(project_id, id, created=now.stamp), calls.poll.settle_seconds)
     state.created = now
     if isinstance(created, Job):
         state.job, state.raw = created if created.status else None, created.raw

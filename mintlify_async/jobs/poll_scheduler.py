@@ -54,7 +54,7 @@ async def look_at(calls: PollCalls, state: JobState, *, retry: bool, limit: floa
     served = http_date(response_headers(job, error).get("date"))
     look = Look(Moment(Stamp(date, served), loop, began), loop.time(), job, error)
     if job is not None:
-        state.see(look, calls.poll.settle_seconds)
+        state.see(look)
     return look
 
 

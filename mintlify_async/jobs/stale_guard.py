@@ -135,6 +135,7 @@ class JobState:
 
     Args:
         ref: Names the job, and describes its newest follow-up.
+        window: For how long after a follow-up a final status may be an old one, in seconds.
 
     Attributes:
         key: The project and the job.
@@ -144,9 +145,10 @@ class JobState:
         follow_up: The newest follow-up, or None.
     """
 
-    def __init__(self, ref: JobRef) -> None:
+    def __init__(self, ref: JobRef, window: float) -> None:
         """Start with the data of *ref*."""
         self.key = ref.project_id, ref.id
+        self.window = window
         self.job: Job | None = None
         self.raw: ResponseInfo | None = None
         self.look: Look | None = None
@@ -204,13 +206,8 @@ class JobState:
             end=None if ending is None else End(ending[0], ending[1].stamp),
         )
 
-    def see(self, look: Look, window: float) -> None:
-        """Record a successful poll. A poll that started before the last one adds nothing.
-
-        Args:
-            look: The poll.
-            window: For how long after a follow-up a final status may be an old one, in seconds.
-        """
+    def see(self, look: Look) -> None:
+        """Record a successful poll. A poll that started before the last one adds nothing."""
         last_look = self.look
         if (
             last_look is not None
@@ -223,7 +220,7 @@ class JobState:
         known_since = self._known_since(look)
         if self.follow_up is not None:
             self.follow_up = self.follow_up.after(look, known_since)
-            self._left = self.follow_up.seconds_left(look, known_since, window)
+            self._left = self.follow_up.seconds_left(look, known_since, self.window)
 
     def _known_since(self, look: Look) -> float:
         """Return when this loop got the present follow-up. It is no later than the end of *look*."""
@@ -243,8 +240,9 @@ class JobState:
         age = self.age(look)
         return age is not None and self.look is None and age <= NOT_FOUND_SECONDS
 
-    def begin_sending(self) -> tuple[bool, FollowUp | None]:
+    def begin_sending(self, window: float) -> tuple[bool, FollowUp | None]:
         """Accept nothing until a follow-up was sent. Return the argument of :meth:`end_sending`."""
+        self.window = window
         state_before = self.was_final, self.follow_up
         self._sending += 1
         return state_before
@@ -284,12 +282,12 @@ class JobStates:
         self._followed: dict[tuple[str, str], JobState] = {}
         self._lock = threading.Lock()  # a session may serve several threads
 
-    def of(self, ref: JobRef) -> JobState:
+    def of(self, ref: JobRef, window: float) -> JobState:
         """Return the state of the job that *ref* names, with the additional data of *ref*."""
         with self._lock:
             state = self._states.get((ref.project_id, ref.id))
             if state is None:
-                state = self._states[ref.project_id, ref.id] = JobState(ref)
+                state = self._states[ref.project_id, ref.id] = JobState(ref, window)
             else:
                 state.join(ref)
             return state

@@ -17,6 +17,7 @@ from mintlify_async.errors import (
     ConfigurationError,
     JobFailedError,
     JobTimeoutError,
+    NotFoundError,
     OutcomeUnknownError,
     QuotaExceededError,
     ServerError,
@@ -117,24 +118,24 @@ def test_an_end_of_an_active_job_must_last():
 
 def test_an_older_look_says_nothing_new():
     """It hung while a newer one was answered; what it read is older."""
-    state = JobState(JobRef("docs", "job_1"))
-    state.end_sending(state.begin_sending(), moment(0))
-    state.see(look(5, "active"), 60)
-    state.see(look(1, "completed", took=9), 60)
+    state = JobState(JobRef("docs", "job_1"), 60)
+    state.end_sending(state.begin_sending(60), moment(0))
+    state.see(look(5, "active"))
+    state.see(look(1, "completed", took=9))
     assert state.job.status == "active"
-    state.see(look(20, "completed"), 60)
+    state.see(look(20, "completed"))
     assert state.follow_up.ending[1].time == 20
 
 
 def test_what_another_loop_has_seen_counts_by_date_only():
     """Its own time is not this one's; without a ``Date`` the window begins where it was learnt."""
-    state = JobState(JobRef("docs", "job_1", sent=Stamp(0.0, 1000.0)))
-    state.see(look(10, loop=HERE, date=1010.0, at=0), 60)
-    state.see(look(60, loop=THERE, at=0), 60)
+    state = JobState(JobRef("docs", "job_1", sent=Stamp(0.0, 1000.0)), 60)
+    state.see(look(10, loop=HERE, date=1010.0, at=0))
+    state.see(look(60, loop=THERE, at=0))
     assert not state.accepted
-    state.see(look(119, loop=THERE, at=0), 60)
+    state.see(look(119, loop=THERE, at=0))
     assert not state.accepted
-    state.see(look(121, loop=THERE, at=0), 60)
+    state.see(look(121, loop=THERE, at=0))
     assert state.accepted
 
 
@@ -338,6 +339,17 @@ async def test_a_timeout_says_in_how_many_seconds_the_result_is_certain():
     assert caught.value.certain_in is None
 
 
+@pytest.mark.parametrize("ahead", [-7200, 0, 7200])
+async def test_a_new_job_may_be_missing_whatever_the_machine_says(ahead):
+    """D5: a 404 is tolerated for 30 s after the creation, by the service's clock."""
+    for since, is_found in [(20, True), (40, False)]:
+        agent = FakeAgent(at_times((0, refused(404)), (since, "completed")))
+        dated(agent)
+        text = str(agent.created().ref)
+        with machine(ahead), contextlib.nullcontext() if is_found else pytest.raises(NotFoundError):
+            assert (await agent.elsewhere(text)).status == "completed"
+
+
 # Replicas that are behind ----------------------------------------------------------------------
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
@@ -345,8 +357,9 @@ WHOLE = os.environ.get("SWEEPS") == "whole"
 
 LAGS = range(0, 51, 5) if WHOLE else (0, 20, 50)
 LENGTHS = (0.5, 3.0, 10.0, 30.0, 59.0, 61.0, 90.0, 200.0) if WHOLE else (3.0, 90.0)
-EARLIER = (None, 0.0, 40.0, 300.0, 900.0) if WHOLE else (None, 40.0)
-"""For how many seconds an earlier turn is still at work at the follow-up; None: it was seen to have ended."""
+EARLIER = (None, 0.0, 40.0, 300.0, 900.0, "in a row") if WHOLE else (None, 40.0, "in a row")
+"""For how many seconds an earlier turn is still at work at the follow-up; None: it was seen to have ended;
+in a row: it was sent just before the follow-up, and takes 40 s."""
 GRID_SCHEDULES = SCHEDULES[:4] if WHOLE else SCHEDULES[:1]
 CLOCKS = {
     "right": (0.0, "right"),
@@ -372,11 +385,13 @@ def turns(earlier, length, age, leaving=5.0):
 
     The service takes *leaving* seconds to leave the first turn's final status.
     """
-    begins = (0.0 if earlier is None else earlier) + leaving
+    old_end = record("completed", model="before")
+    before = "active" if earlier and earlier != "in a row" else old_end
+    seconds = 40.0 if earlier == "in a row" else earlier or 0.0
+    begins = seconds + leaving
     steps = [(begins, "active"), (begins + length, record("completed", model="after"))]
-    if earlier:
-        steps = [(0.0, "active"), (earlier, record("completed", model="before")), *steps]
-    before = "active" if earlier else record("completed", model="before")
+    if seconds:
+        steps = [(0.0, "active"), (seconds, old_end), *steps]
 
     def show(now):
         at = now - age()
@@ -400,10 +415,12 @@ async def test_the_grid_of_replicas_shows_no_turn_before(clocks, poll, lag, kind
     """However polls are answered, while lag and leaving are below the window: never the result before."""
     ahead, date = CLOCKS[clocks]
     for length, earlier in itertools.product(LENGTHS, EARLIER):
-        agent = FakeAgent(in_turn("active" if earlier else record("completed", model="before")), poll=poll)
+        agent = FakeAgent(in_turn(turns(earlier, 0, lambda: 1.0)[0](0)), poll=poll)
         if date is not None:
             dated(agent, ahead=-3600.0 if date == "back" else 0.0, frozen=date == "frozen")
-        job = await ended(agent) if earlier is None else agent.job()
+        job = await ended(agent) if earlier in (None, "in a row") else agent.job()
+        if earlier == "in a row":
+            await job.send("Before")
         agent._began = None
         assert agent.now() == 0
         turn = await job.send("Again")
@@ -608,8 +625,8 @@ def test_a_session_remembers_the_newest_thousand_follow_ups():
     """A worker that runs for months does not keep each of its jobs; a newer follow-up counts anew."""
     states = JobStates()
     for number in [*range(1000), 0, 1000]:
-        states.remember(states.of(JobRef("docs", f"job_{number}", sent=Stamp(number, None))))
-    remembered = [states.of(JobRef("docs", f"job_{number}")).follow_up for number in (0, 1, 2, 1000)]
+        states.remember(states.of(JobRef("docs", f"job_{number}", sent=Stamp(number, None)), 60))
+    remembered = [states.of(JobRef("docs", f"job_{number}"), 60).follow_up for number in (0, 1, 2, 1000)]
     assert [follow_up is not None for follow_up in remembered] == [True, False, True, True]
 
 
