@@ -63,18 +63,6 @@ async def test_create_and_wait_on_the_wire(service, session):
     assert job.raw.status == 200
 
 
-async def test_the_headers_of_a_session_go_with_every_request(service):
-    """With the polls, too: a gateway may ask for them."""
-    async with service.session(headers={"X-Team": "docs"}) as session:
-        job = await session.create_job("Fix the typos")
-        await job
-        await job.refresh()
-        await job.send("Again", headers={"X-Turn": "2"})
-    assert {request.method for request in service.requests} == {"GET", "POST"}
-    assert all(request.headers["x-team"] == "docs" for request in service.requests)
-    assert service.requests[-1].headers["x-turn"] == "2"
-
-
 async def test_run_job(service, session):
     """Create and wait in one call; the handle is told before the wait."""
     told = []
@@ -102,19 +90,6 @@ async def test_404_after_a_creation(service, session):
         with pytest.raises(NotFoundError):
             await other.job("job_1")
     assert (await job).status == "completed"
-
-
-@pytest.mark.parametrize("how", ["wait", "wait_all"])
-async def test_404_after_a_creation_elsewhere(service, session, how):
-    """The reference carries when the job was created."""
-    service.script.create_job(life=JobLife(seconds=30, not_found=20))
-    created = await session.create_job("Fix the typos")
-    async with service.session() as other:
-        job = other.job(str(created.ref))
-        if how == "wait":
-            assert (await job.wait()).status == "completed"
-        else:
-            assert [done.status for done in await wait_all([job])] == ["completed"]
 
 
 async def test_refresh_says_how_long_ago_the_job_was_created(service, session):

@@ -172,26 +172,20 @@ async def test_a_refusal_is_raised_at_once(status):
     assert len(agent.looks) == 1
 
 
-async def test_404_is_raised_at_once():
-    """A job that this process did not create is not there."""
-    agent = FakeAgent(in_turn(refused(404)))
-    with pytest.raises(NotFoundError):
-        await agent.job()
-    assert len(agent.looks) == 1
-
-
-async def test_404_is_borne_after_a_creation():
-    """For 30 s the job may not be there yet."""
-    agent = FakeAgent(at_times((0, refused(404)), (25, "completed")))
-    assert (await agent.created()).status == "completed"
-
-
-async def test_404_is_not_borne_for_longer():
-    """Then there is none."""
-    agent = FakeAgent(in_turn(refused(404)))
+@pytest.mark.parametrize(("since", "is_found"), [(25, True), (10_000, False)])
+async def test_404_is_tolerated_for_half_a_minute_after_a_creation(since, is_found):
+    """Of a job that this process did not create, a 404 is raised immediately."""
+    agent = FakeAgent(at_times((0, refused(404)), (since, "completed")))
+    if is_found:
+        assert (await agent.created()).pr_link is None
+        return
     with pytest.raises(NotFoundError):
         await agent.created()
     assert 30 < agent.now() <= 60
+    looks = len(agent.looks)
+    with pytest.raises(NotFoundError):
+        await FakeAgent.elsewhere(agent)
+    assert len(agent.looks) == looks + 1
 
 
 async def test_an_error_of_the_program_is_raised():
@@ -216,13 +210,6 @@ async def test_failed_raises_unless_asked_not_to():
     assert len(agent.looks) == 3
 
 
-@pytest.mark.parametrize("status", ["archived", "completed"])
-async def test_an_end_without_a_pull_request_returns(status):
-    """No file may have changed; that is a success."""
-    agent = FakeAgent(in_turn(status))
-    assert (await agent.job()).pr_link is None
-
-
 async def test_a_timeout_bounds_the_whole_wait():
     """The error carries the reference and the last record, and says that the job goes on."""
     agent = FakeAgent(in_turn("active"))
@@ -243,12 +230,6 @@ async def test_the_default_timeout_is_half_an_hour():
     with pytest.raises(JobTimeoutError) as caught:
         await agent.job()
     assert caught.value.waited == pytest.approx(1800)
-
-
-async def test_no_timeout():
-    """``None`` waits as long as it takes."""
-    agent = FakeAgent(at_times((0, "active"), (100_000, "completed")))
-    assert (await agent.job().wait(timeout=None)).status == "completed"
 
 
 async def test_one_last_look_at_the_deadline():
@@ -353,10 +334,26 @@ async def test_a_coroutine_function_is_no_callback():
 # Until the pull request ------------------------------------------------------------------------
 
 
-async def test_a_pull_request_that_comes_late():
-    """Completed first, its link some seconds later."""
-    agent = FakeAgent(at_times((0, "active"), (20, "completed"), (50, record("completed", pr_link=PULL))))
-    assert (await agent.job().wait(until="pr")).pr_link == PULL
+LINKED = record("completed", pr_link=PULL)
+
+
+@pytest.mark.parametrize(
+    ("steps", "rules", "done", "end"),
+    [
+        ([(0, "active"), (20, "completed"), (50, LINKED)], {}, LINKED, (50, 60)),
+        ([(0, "completed"), (5, "active"), (200, "completed"), (230, LINKED)], {}, LINKED, (230, 260)),
+        ([(0, "archived")], {}, record("archived"), (0, 0)),
+        ([(0, "failed")], {"check": False}, record("failed"), (0, 0)),
+        ([(0, "completed")], {"timeout": 20}, record("completed"), (20, 20)),
+    ],
+    ids=["late", "work in the grace", "archived", "failed", "a deadline in the grace"],
+)
+async def test_a_pull_request_is_waited_for(steps, rules, done, end):
+    """Of a completed job only. Work in the grace has a grace of its own; a deadline returns the job."""
+    agent = FakeAgent(at_times(*steps))
+    assert await agent.job().wait(until="pr", **rules) == done
+    assert end[0] <= agent.now() <= end[1]
+    assert min(gaps(agent), default=1) >= 1
 
 
 async def test_a_pull_request_that_does_not_come():
@@ -369,32 +366,6 @@ async def test_a_pull_request_that_does_not_come():
     assert all(
         after - before <= 10.001 for before, after in itertools.pairwise(a for a in agent.looks if a >= end)
     )
-
-
-@pytest.mark.parametrize("status", ["archived", "failed"])
-async def test_other_ends_have_no_pull_request_to_wait_for(status):
-    """They return at once."""
-    agent = FakeAgent(in_turn(status))
-    assert (await agent.job().wait(until="pr", check=False)).status == status
-    assert agent.now() == 0
-
-
-async def test_a_deadline_within_the_grace_returns_the_job():
-    """It has ended; it would be wrong to say that it goes on."""
-    agent = FakeAgent(in_turn("completed"))
-    assert (await agent.job().wait(timeout=20, until="pr")).status == "completed"
-    assert agent.now() == 20
-
-
-async def test_work_within_the_grace_begins_it_anew():
-    """A follow-up from elsewhere: polls keep their distance, and its pull request has its own time."""
-    agent = FakeAgent(
-        at_times(
-            (0, "completed"), (5, "active"), (200, "completed"), (230, record("completed", pr_link=PULL))
-        )
-    )
-    assert (await agent.job().wait(until="pr")).pr_link == PULL
-    assert min(gaps(agent)) >= 1
 
 
 async def test_a_deadline_over_work_within_the_grace():
