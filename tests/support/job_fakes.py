@@ -174,7 +174,7 @@ class FakeAgent:
         return handle_for(self, named)
 
     def created(self) -> JobHandle:
-        return created_handle(self, "docs", record("active"))
+        return created_handle(self, "docs", self._give("active", "job_1"))
 
     def elsewhere(self, named: JobRef | str = "job_1") -> JobHandle:
         """Return a handle in another process, which has only the text of *named*."""
