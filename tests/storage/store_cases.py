@@ -221,7 +221,7 @@ class StoreCases:
         end = loop.time() + 1.2
 
         async def run() -> None:
-            while loop.time() < end:
+            while loop.time() < end or len(stamps) < 10:  # a busy machine makes few in this time
                 asked = loop.time()
                 result = await store.take(limits, slot=new_version(), block=BLOCK)
                 if result.taken:
@@ -230,7 +230,6 @@ class StoreCases:
 
         await asyncio.gather(*(run() for _ in range(10)))
         stamps.sort()
-        assert len(stamps) >= 10
         for amount, seconds in ((5, 0.3), (8, 0.6)):
             pairs = zip(stamps, stamps[amount:], strict=False)
             assert all(late - early > seconds - 0.05 for early, late in pairs)
