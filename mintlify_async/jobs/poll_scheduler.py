@@ -73,7 +73,7 @@ class Ask:
         due: When the look should start, by the loop's time.
         deadline: When it must start; infinity for no limit.
         first: The number of a wait that had no look yet, from 1; newer waits have higher numbers. Else 0.
-        outcome: Becomes the look; cancelled when the session is closed.
+        outcome: Becomes the look, or the error of a session that was closed.
         served: Whether a poll has started for this one.
     """
 
@@ -201,7 +201,9 @@ class PollScheduler:
         jobs = list(self._jobs.values())
         for job in jobs:
             for ask in job.asks:
-                ask.outcome.cancel()
+                if not ask.outcome.done():
+                    ask.outcome.set_exception(_closed())
+                    ask.outcome.exception()  # retrieved, because a cancelled wait would leave it
         await end_tasks([job.task for job in jobs if job.task is not None])
 
     # When polls start
@@ -293,9 +295,7 @@ async def _outcome(ask: Ask, limit: float) -> Look | None:
     if not ask.outcome.done():
         with suppress(TimeoutError):
             async with TimeLimit(limit):
-                await asyncio.wait([ask.outcome])
-    if ask.outcome.cancelled():
-        raise _closed()
+                await asyncio.shield(ask.outcome)
     return ask.outcome.result() if ask.outcome.done() else None
 
 

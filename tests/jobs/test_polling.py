@@ -214,14 +214,14 @@ async def test_a_callback_may_close_the_session():
 
 
 async def test_every_job_of_a_restart_gets_a_look():
-    """700 waits of ten seconds at once: those that the cap leaves over are looked at after the deadline."""
+    """A thousand waits of ten seconds at once: those that the cap leaves over are looked at after the deadline."""
     agent = FakeAgent()
     agent.exclusive, agent.latency = False, 0.05
-    done = await wait_all(agent.jobs(names(700), lambda: in_turn("completed")), timeout=10)
+    done = await wait_all(agent.jobs(names(1000), lambda: in_turn("completed")), timeout=10)
     assert {job.status for job in done} == {"completed"}
-    assert len(agent.looks) == 700
+    assert len(agent.looks) == 1000
     assert agent.most_under_way <= 110
-    print(f"\n1,500 jobs: the last wait ended after {agent.now():.2f} s")
+    print(f"\n1,000 jobs: the last wait ended after {agent.now():.2f} s")
     assert agent.now() < 11.5
 
 
