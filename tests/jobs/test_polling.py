@@ -214,7 +214,7 @@ async def test_a_callback_may_close_the_session():
 
 
 async def test_every_job_of_a_restart_gets_a_look():
-    """A thousand waits of ten seconds at once: those that the cap leaves over are looked at after the deadline."""
+    """A thousand waits of ten seconds: looks that the cap does not allow come after the deadline (D11)."""
     agent = FakeAgent()
     agent.exclusive, agent.latency = False, 0.05
     done = await wait_all(agent.jobs(names(1000), lambda: in_turn("completed")), timeout=10)
