@@ -183,7 +183,7 @@ class MintlifySession:
         Raises:
             ConfigurationError: An argument, the key or the project is missing or invalid. Nothing was sent.
             OutcomeUnknownError: The request was sent and the job may exist. The request is never sent again.
-            APIStatusError: The service refused (RateLimitError: after the allowed retries).
+            APIStatusError: The service refused. A RateLimitError comes after the allowed retries.
             APIConnectionError: The request could not be sent. No job exists.
             QuotaExceededError: The session's quota is used up. Nothing was sent.
             StateError: The session is closed, or the ledger cannot be used. Nothing was sent.

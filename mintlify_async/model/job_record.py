@@ -62,7 +62,7 @@ class Source(WireValue):
     nulls: tuple[str, ...] = attrs.field(default=(), metadata=UNCOMPARED)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object as it was sent: null stays null, and absent stays absent."""
+        """Return the JSON object as it was sent. Null stays null, and a missing field stays missing."""
         return write_value(self)
 
     @classmethod
@@ -91,7 +91,7 @@ class JobFlags:
 
     @property
     def completed(self: _HasStatus) -> bool:
-        """Whether the job ended as ``completed``; it may have no pull request."""
+        """Whether the job ended as ``completed``. It may have no pull request."""
         return self.done and self.status == JobStatus.COMPLETED
 
     @property
@@ -147,7 +147,7 @@ class Job(WireValue, JobFlags):
         return self.status in TERMINAL_STATES
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the JSON object as it was sent: null stays null, and absent stays absent."""
+        """Return the JSON object as it was sent. Null stays null, and a missing field stays missing."""
         wire = write_value(self)
         wire["status"] = str(self.status)
         for name, instant in (("createdAt", self.created_at), ("archivedAt", self.archived_at)):

@@ -82,8 +82,8 @@ class SearchFilter(WireValue):
         version: The documentation's version, or None.
         language: The language, or None.
         groups: User groups whose pages may be used. If it is empty, the pages of all groups may be used.
-            Groups decide what a reader may see: take them from your own sign-in, never from a web page or a
-            language model.
+            Groups decide which pages a user may see. Take them from your own sign-in, never from a web page
+            or a language model.
 
     Raises:
         ConfigurationError: A field has another type.

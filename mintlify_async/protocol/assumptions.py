@@ -45,7 +45,7 @@ class Assumptions:
     request_id_headers: tuple[str, ...] = ("x-request-id", "x-vercel-id", "cf-ray")  # assumption: request id
 
     def kind_of_key(self, key: str) -> str:
-        """Return ``admin``, ``assistant``, ``foreign`` or ``unknown``; the longest prefix decides."""
+        """Return ``admin``, ``assistant``, ``foreign`` or ``unknown``. The longest prefix decides."""
         kinds = [(self.admin_key_prefix, "admin"), (self.assistant_key_prefix, "assistant")]
         kinds += [(prefix, "foreign") for prefix in self.foreign_key_prefixes]
         for prefix, kind in sorted(kinds, key=lambda pair: -len(pair[0])):

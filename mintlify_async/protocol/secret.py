@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Secret(str):
-    """A string that ``repr`` does not show: containers and the locals of a traceback print that.
+    """A string that ``repr`` does not show, because containers and the locals of a traceback print that.
 
     What is made from it is a plain string, ``"Bearer " + secret`` too: make it a Secret again.
     """

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 __all__ = ["cancel_requests", "finish_shielded"]
 
 T = TypeVar("T")
-CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step; libraries swallow some
+CANCEL_AGAIN = 0.25  # seconds between two cancellations of a running step, because libraries swallow some
 
 
 async def finish_shielded(
