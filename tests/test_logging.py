@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
-from mintlify_async import NotFoundError, RetryPolicy
+from mintlify_async import (
+    Limit,
+    MemoryStore,
+    NotFoundError,
+    Quota,
+    RetryPolicy,
+    SQLiteStore,
+    StateError,
+)
+from mintlify_async.runtime import slow_steps
+from mintlify_async.storage import sqlite_file
 from mintlify_async.testing import LocalService
 
 PROGRAM = """
@@ -48,3 +61,80 @@ async def test_each_request_has_one_line_at_info(caplog):
         assert answered.endswith("attempts: 2)")
         assert missing.startswith("get_job: 404")
         assert len(service.requests) == 4
+
+
+async def silent_question(service: LocalService) -> None:
+    service.script.ask(delay=50.0)
+    async with service.session() as session:
+        await session.ask("a question")
+
+
+async def silent_creation(service: LocalService) -> None:
+    service.script.create_job(delay=50.0)
+    async with service.session() as session:
+        await session.create_job("Fix the typos")
+
+
+async def turn_behind_another(service: LocalService) -> None:
+    store = MemoryStore()
+    async with service.session() as session:
+        one, two = (session.conversation(fp="u", store=store, id="c", busy="queue") for _ in range(2))
+        async with one.ask("one") as reply:
+            second = asyncio.create_task(two.ask("two").run())
+            await asyncio.sleep(50)
+            await reply
+        await second
+
+
+async def call_without_a_slot(service: LocalService) -> None:
+    quota = Quota(create_job=Limit(1, per=50.0), mode="wait")
+    async with service.session(quota=quota) as session:
+        await session.create_job("one")
+        await session.create_job("two")
+
+
+async def call_without_a_key(service: LocalService) -> None:
+    async def key() -> str:
+        await asyncio.sleep(50)
+        return service.assistant_key
+
+    async with service.session(assistant_key=key) as session:
+        await session.ask("a question")
+
+
+@pytest.mark.parametrize(
+    ("wait", "line"),
+    [
+        (silent_question, "ask: no answer yet, 5 s after attempt 1 began"),
+        (silent_creation, "create_job: no answer yet, 5 s after attempt 1 began"),
+        (turn_behind_another, "a question waits for another turn of its conversation to end"),
+        (call_without_a_slot, "create_job: still waiting for its key or for a slot of the quota"),
+        (call_without_a_key, "ask: still waiting for its key or for a slot of the quota"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+async def test_a_long_wait_has_a_line_after_five_seconds(wait, line, virtual, caplog):
+    """At INFO, so that nobody takes a slow service for a program that hangs."""
+    caplog.set_level(logging.INFO, logger="mintlify_async")
+    async with LocalService() as service:
+        start, waiting = virtual.now(), asyncio.create_task(wait(service))
+        await asyncio.sleep(5.1)
+        assert line in [record.getMessage() for record in caplog.records]
+        await waiting
+        assert virtual.now() - start >= 45
+
+
+async def test_a_locked_store_has_a_line(tmp_path, monkeypatch, caplog):
+    """The line names the file that another process has locked."""
+    caplog.set_level(logging.INFO, logger="mintlify_async")
+    path = tmp_path / "ledger.sqlite"
+    store = SQLiteStore(path)
+    await store.read(["key"])
+    monkeypatch.setattr(slow_steps, "SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.2)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StateError, match="lock"):
+            await store.read(["key"])
+    line = f"{path}: the disk is slow, or another process keeps the file locked"
+    assert line in [record.getMessage() for record in caplog.records]

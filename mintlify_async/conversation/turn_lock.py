@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 
 from ..errors import StateError
+from ..runtime.slow_steps import logged_if_slow
 
 
 class TurnLock:
@@ -69,7 +70,8 @@ class TurnLock:
                     "this task has begun a turn of this conversation and would wait for itself; "
                     "read that reply to its end or close it first"
                 )
-            await self._wait()
+            with logged_if_slow("a question waits for another turn of its conversation to end"):
+                await self._wait()
         self._locked = True
         self._holder, self._loop = weakref.ref(task), task.get_loop()
 

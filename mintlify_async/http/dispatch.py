@@ -42,6 +42,7 @@ from ..runtime import dates
 from ..runtime.cancellation import cancel_requests
 from ..runtime.limits import TimeLimit
 from ..runtime.per_event_loop import session_closed
+from ..runtime.slow_steps import SECONDS, logged_if_slow
 from .failures import CLOSED, AttemptLimit
 from .observer import Fact, Observation, Observer, begin_observation
 from .response_body import LiveResponse
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
 __all__ = ["Dispatcher"]
 
 log = logging.getLogger("mintlify_async")
+
+_NO_ANSWER: Final = "%s: no answer yet, %.0f s after attempt %d began"
+_NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
 
 T = TypeVar("T")
 QuotaOperation = Literal["create_job", "send_message", "ask"]
@@ -226,7 +230,8 @@ class _Attempts(Generic[T]):
             half = self.began + (limit.at - self.began) / 2
             self.limit = AttemptLimit(half, limit.seconds / 2, limit.phase)
         try:
-            return await self.exchange(self)
+            with logged_if_slow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
+                return await self.exchange(self)
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
                 await slot.refund()
@@ -258,8 +263,9 @@ class _Attempts(Generic[T]):
         if self.error is not None:
             await asyncio.sleep(pause)
         source = self.http.keys[self.call.key_kind]
-        key = await (self._made_key(source) if source.is_made else source.reveal())
-        return key, await self._slot(key)
+        with logged_if_slow(_NOT_READY, self.call.operation):
+            key = await (self._made_key(source) if source.is_made else source.reveal())
+            return key, await self._slot(key)
 
     async def _made_key(self, source: Key) -> Secret:
         """Return the key that the user's function makes; it has as long as the answer would have."""
