@@ -31,6 +31,7 @@ from .protocol.argument_checks import (
 )
 from .protocol.assumptions import Assumptions
 from .protocol.calls import CallDefaults, KeyKind
+from .protocol.habits import ARGUMENTS
 from .protocol.object_checks import check_type
 from .protocol.secret import hidden
 from .rendering.sources import check_site
@@ -87,9 +88,8 @@ class Options(CallDefaults):
         option_names = {option.name for option in fields(Options)} - {"assumptions"}
         for name in changes:
             if name not in option_names:
-                raise ConfigurationError(
-                    f"with_options has no {name!r}; it takes {', '.join(sorted(option_names))}", field=name
-                )
+                hint = ARGUMENTS.get(name) or f"it takes {', '.join(sorted(option_names))}"
+                raise ConfigurationError(f"with_options has no {name!r}: {hint}", field=name)
         keys = {
             f"{kind}_key": key.replaced(changes[f"{kind}_key"])
             for kind, key in self.keys.items()

@@ -157,7 +157,8 @@ def check_thread(value: object) -> Thread | None:
             field="thread",
         )
     if thread is not None:
-        require_whole(thread.id, "thread.id")
+        if slip := copying_slip(require_whole(thread.id, "thread.id")):
+            raise ConfigurationError(f"the thread's id {slip}", field="thread")
         require_whole(thread.key or "", "thread.key")
     return thread
 

@@ -30,6 +30,13 @@ ARGUMENTS: Final = {
     "messages": "the messages are the first argument: ask([…])",
     "model": "the service chooses the model",
     "project": "the argument is called project_id",
+    "user": "fp= of ask(), conversation() and with_options() names the user",
+    "user_id": "fp= of ask(), conversation() and with_options() names the user",
+    "history": "conversation() keeps the history, and begin_with(messages) gives it an earlier one",
+    "http_client": "client_session= of the session takes an aiohttp.ClientSession",
+    "default_headers": "the argument is called headers",
+    "extra_headers": "the argument is called headers",
+    "poll_interval": "poll=PollPolicy(…) is an argument of the session and of with_options()",
 }
 """Arguments of other clients, with the sentence that says what to write."""
 

@@ -52,7 +52,8 @@ def check_site(site: object) -> str | None:
     if site is None or (isinstance(site, str) and re.fullmatch(_SITE, site)):
         return site
     raise ConfigurationError(
-        "site must be the documentation's whole address, such as https://docs.acme.com, without ? and #",
+        "site must be the complete URL of the documentation, such as https://docs.acme.com, "
+        "without blanks, ? and #",
         field="site",
     )
 

@@ -44,6 +44,7 @@ def test_a_subclass_may_have_an_argument_of_that_name():
         ("run_job", "idempotency_key"),
         ("run_job", "max_retries"),
         ("conversation", "thread_id"),
+        ("conversation", "user"),
     ],
 )
 async def test_a_verb_names_the_argument_to_write(verb, name):
@@ -53,6 +54,11 @@ async def test_a_verb_names_the_argument_to_write(verb, name):
             await getattr(session, verb)(*first, **{name: "x"})
         assert caught.value.field == name
         assert not service.requests
+
+
+def test_with_options_names_the_argument_to_write(bare):
+    with pytest.raises(ConfigurationError, match="'max_retries': retry=RetryPolicy"):
+        MintlifySession().with_options(max_retries=3)
 
 
 async def test_other_names_are_pythons_own_error():
@@ -86,6 +92,17 @@ async def test_jobs_one_by_one_and_records_as_handles():
             with pytest.raises(AttributeError, match=rf"session\.job\(job\)\.{verb}\(\)"):
                 getattr(record, verb)
         assert not hasattr(record, "colour")
+
+
+@pytest.mark.parametrize("thread", ["thread_1\n", Thread(" thread_1", "key_0123456789")])
+async def test_a_thread_that_was_copied_with_a_line_end(thread):
+    """It would be another thread at the service, which answers 404."""
+    async with LocalService() as service, service.session() as session:
+        with pytest.raises(
+            ConfigurationError, match="begins or ends with a blank or a line break; remove it"
+        ):
+            session.ask("q", thread=thread)
+        assert not service.requests
 
 
 async def test_the_text_of_a_thread_is_not_a_thread():
