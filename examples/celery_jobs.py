@@ -7,14 +7,19 @@ celery -A celery_jobs worker, as often as you like; python celery_jobs.py NAME I
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 from celery import Celery, Task
 from redis.asyncio import Redis
 
-from mintlify_async import APIConnectionError, JobTimeoutError, MintlifySession, RateLimitError, ServerError
+from mintlify_async import (
+    APIConnectionError,
+    JobTimeoutError,
+    MintlifySession,
+    RateLimitError,
+    ServerError,
+    StateError,
+)
 from mintlify_async.contrib.redis import RedisStore
 
 URL = os.environ["REDIS_URL"]
@@ -22,7 +27,7 @@ LOOK = 25.0  # seconds that one task waits for a job before it makes room for an
 PAUSE = int(os.environ.get("PAUSE", "20"))  # seconds until the next look
 LOST_AFTER = int(os.environ.get("LOST_AFTER", "120"))  # longer than any task and any pause
 
-app = Celery("jobs", broker=URL, backend=URL)
+app = Celery("celery_jobs", broker=URL, backend=URL)  # the module's name, which tasks have in the worker
 app.conf.update(
     task_acks_late=True,  # a task counts as done at its end, so a dead worker's task runs again
     task_reject_on_worker_lost=True,
@@ -31,20 +36,16 @@ app.conf.update(
 )
 
 
-@asynccontextmanager
-async def new_session() -> AsyncGenerator[MintlifySession]:
-    """One session per task, because each task has its own event loop."""
-    async with Redis.from_url(URL) as redis, MintlifySession(ledger=RedisStore(redis)) as session:
-        yield session
+# One session per task, because each task has its own event loop.
 
 
 async def created(name: str, instruction: str) -> str:
-    async with new_session() as session:
+    async with Redis.from_url(URL) as redis, MintlifySession(ledger=RedisStore(redis)) as session:
         return str((await session.create_job(instruction, dedupe_key=name)).ref)
 
 
 async def ended(ref: str) -> dict[str, Any]:
-    async with new_session() as session:
+    async with MintlifySession() as session:
         return (await session.job(ref).wait(timeout=LOOK, check=False)).to_wire()
 
 
@@ -53,7 +54,7 @@ def create(self: "Task[Any, Any]", name: str, instruction: str) -> None:
     """Create a job, and hand its reference to :func:`look`. The name makes every repetition harmless."""
     try:
         ref = asyncio.run(created(name, instruction))
-    except (APIConnectionError, RateLimitError) as error:  # no job exists
+    except (APIConnectionError, RateLimitError, StateError) as error:  # nothing was sent
         raise self.retry(exc=error, countdown=PAUSE) from error
     look.apply_async((name, ref), task_id=f"job-{name}")
 
@@ -70,5 +71,5 @@ def look(self: "Task[Any, Any]", name: str, ref: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    create.delay(sys.argv[1], sys.argv[2])
+    create.delay(sys.argv[1], sys.argv[2]).get()  # raises the error of a creation that failed
     print(app.AsyncResult(f"job-{sys.argv[1]}").get())

@@ -236,9 +236,13 @@ async def test_celery_workers_that_are_killed_lose_nothing(
     await workers.start()
     try:
         killing = asyncio.create_task(workers.kill_at_random(random.Random(7)))
-        for name in [*names, *names]:
+        program = await asyncio.create_subprocess_exec(
+            sys.executable, "celery_jobs.py", names[0], "Fix it", cwd=EXAMPLES, stdout=asyncio.subprocess.PIPE
+        )
+        for name in [*names[1:], *names[1:]]:
             await asyncio.to_thread(jobs.create.delay, name, f"Fix the typos of {name}")
         results = await all_results(names, look)
+        assert b"completed" in (await program.communicate())[0]
         await killing
     finally:
         await workers.stop()
