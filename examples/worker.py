@@ -2,30 +2,16 @@
 
 mintlify-async serve                  # prints `export` lines; or set your own key and project
 python worker.py TASKS                # each line of the file TASKS is: NAME: INSTRUCTION
-
-SIGTERM and Ctrl-C stop it as soon as no request is on its way. It prints the references of running jobs.
-The next start creates none of them again. The ledger has each name's job, and the worker waits for it.
 """
 
 import asyncio
-import logging
 import signal
 import sys
 from pathlib import Path
 
-from mintlify_async import (
-    Job,
-    MintlifyError,
-    MintlifySession,
-    PaymentRequiredError,
-    PollPolicy,
-    SQLiteStore,
-    Timeouts,
-)
+from mintlify_async import Job, MintlifyError, MintlifySession, PaymentRequiredError, SQLiteStore, Timeouts
 
 AT_ONCE = 20  # running jobs
-
-log = logging.getLogger("worker")
 
 
 class Worker:
@@ -37,7 +23,7 @@ class Worker:
         self.paid = True  # until the credits are used up
 
     def end(self) -> None:
-        """Create no more jobs, and stop waiting. A creation on its way is finished, as it costs money."""
+        """Create no more jobs, and stop waiting. A running creation is finished, because it costs money."""
         self.ending = True
         for wait in self.waits:
             wait.cancel()
@@ -48,12 +34,9 @@ class Worker:
                 return
             try:
                 handle = await self.session.create_job(instruction, dedupe_key=name)
-            except PaymentRequiredError as error:
-                self.paid = False
-                log.error("%s: %s; no further job is created", name, error)
-                return
             except MintlifyError as error:
-                log.error("%s: %s: %s", name, type(error).__name__, error)
+                self.paid = self.paid and not isinstance(error, PaymentRequiredError)  # it ends the queue
+                print(f"{name}: {type(error).__name__}: {error}", flush=True)
                 return
             wait = asyncio.create_task(handle.wait(timeout=None, check=False))
             self.waits.add(wait)
@@ -61,13 +44,12 @@ class Worker:
                 wait.cancel()
             try:
                 job = await wait
-                log.info("%s: %s %s", name, job.status, job.pr_link or "without a pull request")
+                print(f"{name}: {job.status} {job.pr_link or 'without a pull request'}", flush=True)
             except asyncio.CancelledError:
-                log.info("%s: goes on at the service: %s", name, handle.ref)
+                print(f"{name}: goes on at the service: {handle.ref}", flush=True)
             except MintlifyError as error:
-                log.error("%s: %s: %s: %s", name, handle.ref, type(error).__name__, error)
-            finally:
-                self.waits.discard(wait)
+                print(f"{name}: {handle.ref}: {type(error).__name__}: {error}", flush=True)
+            self.waits.discard(wait)
 
 
 def tasks_in(path: Path) -> dict[str, str]:
@@ -75,9 +57,7 @@ def tasks_in(path: Path) -> dict[str, str]:
     for line in path.read_text("utf-8").splitlines():
         name, _, instruction = (part.strip() for part in line.partition(":"))
         if name in tasks:
-            log.warning(
-                "%s: there is another line with this name; this one is dropped: %s", name, instruction
-            )
+            print(f"{name}: a second line with this name is dropped: {instruction}", flush=True)
         elif name:
             tasks[name] = instruction
     return tasks
@@ -86,17 +66,15 @@ def tasks_in(path: Path) -> dict[str, str]:
 async def main(path: Path) -> None:
     ledger = SQLiteStore(path.with_suffix(".sqlite"))
     limits = Timeouts(request=20)  # less than the time that a process has after SIGTERM
-    async with MintlifySession(ledger=ledger, timeouts=limits, poll=PollPolicy(per_second=20)) as session:
-        session.check("agent")
+    session = MintlifySession(ledger=ledger, timeouts=limits)
+    session.check("agent")
+    async with session, asyncio.TaskGroup() as group:
         worker = Worker(session)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, worker.end)
-        async with asyncio.TaskGroup() as group:
-            for name, instruction in tasks_in(path).items():
-                group.create_task(worker.do(name, instruction))
+        for name, instruction in tasks_in(path).items():
+            group.create_task(worker.do(name, instruction))
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    logging.getLogger("mintlify_async").setLevel(logging.WARNING)  # the worker's own lines say enough
     asyncio.run(main(Path(sys.argv[1])))
