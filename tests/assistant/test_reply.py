@@ -233,10 +233,13 @@ async def tls_service(authority):
         yield service
 
 
-async def test_tls_with_a_context_that_trusts_the_authority(tls_service, authority):
-    """Both kinds of connection."""
+async def test_tls_with_a_context_that_trusts_the_authority(tls_service, authority, tmp_path):
+    """Both kinds of connection. The page's lines add the authority to those of the system."""
+    authority.cert_pem.write_to_path(tmp_path / "corp-ca.pem")
     context = ssl.create_default_context()
-    authority.configure_trust(context)
+    public = context.cert_store_stats()["x509_ca"]
+    context.load_verify_locations(cafile=tmp_path / "corp-ca.pem")
+    assert context.cert_store_stats()["x509_ca"] == public + 1
     async with tls_service.session(ssl=context) as session:
         assert (await session.create_job("x")).id
         assert (await session.ask("How do I log in?")).text

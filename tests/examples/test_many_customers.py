@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
+import httpx
 import pytest
+from fastapi import Depends, FastAPI, Request
 
+from mintlify_async import MemoryStore, MintlifySession, Quota, QuotaExceededError
 from mintlify_async.testing import Customer, LocalService
 from tests.examples.program_kit import EXAMPLES
 from tests.support.child_process import child_environment, run_to_end
@@ -34,3 +38,62 @@ async def test_each_customer_has_its_own_key(service):
         request.params["domain"]: (request.key, request.json["fp"]) for request in service.requests.of("ask")
     }
     assert seen == {f"{name}-docs": (key, f"{name}-1") for name, key in KEYS.items()}
+
+
+ACME, BETA = Customer("acme"), Customer("beta")
+
+
+def options_of(name: str) -> dict[str, str]:
+    customer = {"acme": ACME, "beta": BETA}[name]
+    return {
+        "project_id": customer.project_id,
+        "domain": customer.domain,
+        "admin_key": customer.admin_key,
+        "assistant_key": customer.assistant_key,
+    }
+
+
+def sync_dependency(request: Request, customer: str) -> MintlifySession:
+    return request.app.state.session.with_options(**options_of(customer))
+
+
+async def async_dependency(request: Request, customer: str) -> MintlifySession:
+    return sync_dependency(request, customer)
+
+
+async def test_two_customers_in_one_app():
+    """In sync and async dependencies, each has its key, its quota, and its own jobs in one ledger."""
+    app = FastAPI()
+    quota = Quota(create_job=1, ask_per_key=2, ask_per_organization=None, ask_per_address=None)
+
+    @app.get("/ask")
+    async def ask(session: Annotated[MintlifySession, Depends(sync_dependency)], user: str) -> str:
+        return (await session.ask("How do I log in?", fp=user)).text
+
+    @app.post("/jobs")
+    async def create(
+        session: Annotated[MintlifySession, Depends(async_dependency)], customer: str, name: str
+    ) -> str:
+        return (await session.create_job("Fix it", dedupe_key=f"{customer} {name}")).id
+
+    async with (
+        LocalService(customers=[ACME, BETA]) as service,
+        service.session(ledger=MemoryStore(), quota=quota) as app.state.session,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://web") as client,
+    ):
+        for customer in ("acme", "beta", "acme", "beta"):
+            assert (await client.get("/ask", params={"customer": customer, "user": "1"})).status_code == 200
+        jobs = []
+        for customer in ("acme", "beta", "acme", "beta"):  # the second time is the same job, and uses no slot
+            jobs.append((await client.post("/jobs", params={"customer": customer, "name": "typos"})).json())
+        assert jobs == ["job_1", "job_2"] * 2
+        for path, method in (("/ask", client.get), ("/jobs", client.post)):
+            with pytest.raises(QuotaExceededError):
+                await method(path, params={"customer": "acme", "user": "1", "name": "more"})
+    keys = {(request.operation, *request.params.values(), request.key) for request in service.requests}
+    assert keys == {
+        ("ask", ACME.domain, ACME.assistant_key),
+        ("ask", BETA.domain, BETA.assistant_key),
+        ("create_job", "acme", ACME.admin_key),
+        ("create_job", "beta", BETA.admin_key),
+    }
