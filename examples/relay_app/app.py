@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,11 +22,11 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, Field
 
 from mintlify_async import MintlifySession, SQLiteStore
-from mintlify_async.contrib.relay import Relay
+from mintlify_async.contrib.relay import MemoryStreamStore, Relay
 
 PAGE = Path(__file__).parent / "page" / "dist"
 COOKIE, YEAR = "browser", 365 * 24 * 3600
-QUESTIONS, MINUTE = 20, 60.0  # one IP address may ask so many questions a minute
+QUESTIONS = 20  # from one IP address in a minute
 # Only the page's own files may run in it, and no other page may frame it. Pictures of an answer come only
 # from the documentation, because the URL of another picture could carry away the user's question.
 POLICY = (
@@ -49,23 +50,20 @@ def store_feedback(user: str, feedback: Feedback) -> None:
     log.info("%s rates message %r with %+d", user, feedback.messageId, feedback.value)
 
 
-def per_address(most: int, seconds: float) -> Callable[[str, Request], Awaitable[float | None]]:
-    """Return a ``rate=`` that counts questions by IP address, in the memory of this process."""
-    asked: dict[str, list[float]] = {}
+def per_address(most: int) -> Callable[[str, Request], Awaitable[float | None]]:
+    """Return a ``rate=`` that counts questions by IP address and minute, in the memory of this process."""
+    asked, minute = Counter[str](), 0.0
 
     async def rate(user: str, request: Request) -> float | None:
+        nonlocal minute
         if request.method != "POST":
             return None
-        now, address = time.monotonic(), request.client.host if request.client else ""
-        for name, times in list(asked.items()):
-            asked[name] = [at for at in times if at > now - seconds]
-            if not asked[name]:
-                del asked[name]
-        times = asked.setdefault(address, [])
-        if len(times) >= most:
-            return times[0] + seconds - now
-        times.append(now)
-        return None
+        now, address = time.time(), request.client.host if request.client else ""
+        if now // 60 != minute:
+            minute = now // 60
+            asked.clear()
+        asked[address] += 1
+        return 60 - now % 60 if asked[address] > most else None
 
     return rate
 
@@ -104,8 +102,8 @@ def create_app(
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
-    options: dict[str, Any] = {"user": user, "rate": per_address(QUESTIONS, MINUTE), **more}
-    relay = Relay(session, secrets=[secret], store=SQLiteStore(chats), **options)
+    options: dict[str, Any] = {"streams": MemoryStreamStore(), "rate": per_address(QUESTIONS), **more}
+    relay = Relay(session, secrets=[secret], user=user, store=SQLiteStore(chats), **options)
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     app.include_router(relay.router())
 

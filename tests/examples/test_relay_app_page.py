@@ -181,7 +181,36 @@ async def test_a_reload_keeps_the_chat(release):
 
 
 @every_release
-@pytest.mark.parametrize("end", ["stop while searching", "stop", "reload", "new chat"])
+async def test_a_reload_in_the_middle_of_an_answer(release):
+    """The answer goes on, is asked for once, and can still be stopped."""
+    rest = [
+        {"type": "text-delta", "id": "0", "delta": "again"},
+        {"type": "text-end", "id": "0"},
+        {"type": "finish"},
+    ]
+    async with shop(release) as here:
+        here.service.script.ask(events=[*HEAD, 4.0, *rest])
+        await here.ask("Reload me")
+        await here.page.get_by_text("Hello").wait_for()
+        await here.page.reload()
+        await here.shows("Hello again")
+        await here.status("ready")
+        assert await here.page.get_by_text("This answer is not complete.").count() == 0
+        assert (await here.questions(), await here.answers()) == (["Reload me"], ["Hello again"])
+
+        here.service.script.ask(events=[*HEAD, 60.0])
+        await here.ask("And now?")
+        await here.page.get_by_text("Hello", exact=True).wait_for()
+        await here.page.reload()
+        await here.page.get_by_text("Hello", exact=True).wait_for()
+        await here.click("Stop")
+        await here.shows("This answer is not complete.")
+        await until(lambda: not here.service.answering)
+        assert [request.client_left for request in here.service.requests] == [False, True]
+
+
+@every_release
+@pytest.mark.parametrize("end", ["stop while searching", "stop", "leave", "new chat"])
 async def test_an_answer_that_is_left(release, end):
     """It ends at the service, once; the part that arrived stays, and Retry asks again."""
     async with shop(release) as here:
@@ -191,14 +220,15 @@ async def test_an_answer_that_is_left(release, end):
         await until(lambda: here.service.answering)
         if not searching:
             await here.page.get_by_text("Hello").wait_for()
-        if end == "reload":
-            await here.page.reload()
+        url = here.page.url
+        if end == "leave":
+            await here.page.goto("about:blank")  # the answer ends after the grace
         else:
             await here.click("New chat" if end == "new chat" else "Stop")
         await until(lambda: not here.service.answering)
         assert [request.client_left for request in here.service.requests] == [True]
-        if end == "new chat":
-            await here.page.go_back()
+        if end in ("leave", "new chat"):
+            await here.page.goto(url)
         await here.shows("This answer is not complete.")
         if not searching:
             assert (await here.questions(), await here.answers()) == (["Leave me"], ["Hello"])

@@ -17,6 +17,7 @@ pytest.importorskip("playwright")
 from playwright.async_api import expect
 from relay_app.app import create_app
 
+from mintlify_async.contrib.relay import MemoryStreamStore
 from mintlify_async.testing import LocalService
 from tests.support.relay_browser import Traffic, axe, browser, built
 from tests.support.relay_kit import SECRET, serving, until
@@ -27,6 +28,7 @@ HEAD = [
     {"type": "text-delta", "id": "0", "delta": "Hello "},
 ]
 SITE = "https://docs.example"
+GRACE = 5.0  # seconds that an answer goes on while nobody reads it; more than a reload takes
 # The page's texts and the screen reader's texts, in the order of their changes.
 WATCH = """
 window.texts = [];
@@ -106,6 +108,7 @@ async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
         async with browser() as started, LocalService() as service:  # the browser first, because it may skip
             dist = built(release)
             env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/", "CHATS": f"{folder}/chats.sqlite"}
+            settings = {"streams": MemoryStreamStore(grace=GRACE), **settings}
             app = create_app(service.session(), env, dist, **settings)
             traffic = Traffic(app)
             async with serving(traffic) as address:

@@ -7,8 +7,8 @@ import { Composer } from "./composer.jsx";
 import { Announce, CopyButton } from "./copy_button.jsx";
 import { Feedback } from "./feedback.jsx";
 import { Link, Markdown } from "./markdown.jsx";
-import { imagesOf, isCut, isSearching, pageOf, piecesOf, sourcesOf, splitSuggestions, textOf } from "./message.js";
-import { saveRatings, transport } from "./stored_chats.js";
+import { imagesOf, isCut, isIncomplete, isSearching, pageOf, piecesOf, sourcesOf, splitSuggestions, textOf } from "./message.js";
+import { saveRatings, stopAtService, transport } from "./stored_chats.js";
 
 const STARTERS = ["How do I get started?", "How do I log in by SSO?", "What are the limits?"];
 const SEARCHING = "Searching the documentation…";
@@ -18,45 +18,50 @@ export function Chat({ id, saved, newChat }) {
   const { messages, sendMessage, regenerate, stop, status, error } = useChat({
     id,
     messages: saved.messages,
+    resume: saved.messages.at(-1)?.role === "user", // its answer may still be running
     transport,
     throttle: DRAW,
     experimental_throttle: DRAW, // its name before ai 7
   });
+  const last = messages.at(-1);
   const busy = status === "submitted" || status === "streaming";
-  const [incomplete, setIncomplete] = useState(saved.incomplete); // stopped, or cut by a reload
+  const running = useRef(false);
+  running.current = busy;
+  const [stopped, setStopped] = useState(false);
+  const incomplete = stopped || isIncomplete(last);
   const [ratings, setRatings] = useState(saved.ratings);
   const rated = useCallback((messageId, value) => setRatings((all) => ({ ...all, [messageId]: value })), []);
   const [editing, setEditing] = useState(null); // the question that the reader is changing
   const again = useCallback((messageId) => regenerate({ messageId }), [regenerate]);
   const scroll = useStickToBottom({ initial: "instant", resize: "instant" });
-  const last = messages.at(-1);
   const edit = useCallback((message) => {
     scroll.stopScroll(); // the edited question stays in sight
     setEditing(message);
   }, []);
 
   useEffect(() => saveRatings(id, ratings), [ratings]);
-  useEffect(() => () => void stop(), []);
+  useEffect(() => () => void (running.current && stopAnswer()), []); // another chat takes its place
 
   const [spoken, announce] = useSpoken(status, incomplete, scroll.contentRef);
 
   function ask(text) {
     if (busy) return;
     history.replaceState(null, "", `?chat=${id}`);
-    setIncomplete(false);
+    setStopped(false);
     sendMessage({ text, messageId: editing?.id }); // with a message's id, it takes the place of that message
     setEditing(null);
     scroll.scrollToBottom("instant");
   }
 
   function retry() {
-    setIncomplete(false);
+    setStopped(false);
     regenerate();
     scroll.scrollToBottom("instant");
   }
 
-  function stopAnswer() {
-    setIncomplete(true);
+  async function stopAnswer() {
+    setStopped(true);
+    await stopAtService(id);
     stop();
   }
 

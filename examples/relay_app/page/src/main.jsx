@@ -28,7 +28,7 @@ function App() {
     let wanted = true;
     const show = (chat) => wanted && setSaved({ ...chat, id });
     const isNew = new URLSearchParams(location.search).get("chat") !== id;
-    if (isNew) show({ messages: [], incomplete: false, ratings: {} });
+    if (isNew) show({ messages: [], ratings: {} });
     else load(id).then(show, (error) => wanted && setFailure(error.message));
     return () => {
       wanted = false;

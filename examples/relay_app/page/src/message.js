@@ -71,6 +71,11 @@ export function isCut(message) {
   return message.parts.some(({ state }) => state === "streaming");
 }
 
+// A chat whose last question has no answer, or only a part of one.
+export function isIncomplete(last) {
+  return last?.role === "user" || Boolean(last && isCut(last));
+}
+
 const FENCE = "```suggestions";
 
 // The service ends many answers with a fenced block of suggested pages: (Title)[/path] or [Title](/path) per line.

@@ -1,8 +1,9 @@
-// Loads chats from the app, which stores them, and says what useChat posts: the newest message, since the app has the
-// others. A reader's verdicts stay in the browser.
+// Loads chats from the app, which stores them, and sends the newest message only, since the app has the others.
+// A user's verdicts stay in the browser.
 import { DefaultChatTransport } from "ai";
 
 const API = "/api/chat";
+const streamOf = (id) => `${API}/${encodeURIComponent(id)}/stream`;
 
 export const transport = new DefaultChatTransport({
   api: API,
@@ -10,11 +11,18 @@ export const transport = new DefaultChatTransport({
   prepareSendMessagesRequest: ({ id, messages, body, trigger, messageId }) => ({
     body: { ...body, id, message: messages.at(-1), trigger, messageId },
   }),
+  prepareReconnectToStreamRequest: ({ id }) => ({ api: streamOf(id) }),
 });
+
+// Stops the running answer at the service, whichever tab reads it. Closing the page's request does not stop it.
+export async function stopAtService(id) {
+  await fetch(streamOf(id), { method: "DELETE", keepalive: true }).catch(() => {});
+}
 
 // An error of a refusal says in `retryAt` when the reader may ask again, if the app said so.
 async function fetchOrSayWhen(address, options) {
   const response = await fetch(address, options);
+  if (response.status === 204) return new Response("data: [DONE]\n\n"); // no answer runs; ai 5.0.0 needs a stream
   if (response.ok) return response;
   const error = new Error(await response.text());
   const seconds = Number(response.headers.get("retry-after"));
@@ -22,16 +30,12 @@ async function fetchOrSayWhen(address, options) {
   throw error;
 }
 
-// Returns { messages, incomplete, ratings }: incomplete is true when the last answer was stopped or cut.
+// Returns { messages, ratings }. If an answer is running, the last message is its question.
 export async function load(id) {
   const response = await fetch(`${API}/${encodeURIComponent(id)}`);
   if (!response.ok && response.status !== 404) throw new Error(await response.text());
   const messages = response.ok ? await response.json() : []; // 404: nothing was asked in this chat yet
-  return { messages, incomplete: isIncomplete(messages.at(-1)), ratings: ratingsOf(id) };
-}
-
-function isIncomplete(last) {
-  return last?.role === "user" || Boolean(last?.parts.some(({ state }) => state === "streaming"));
+  return { messages, ratings: ratingsOf(id) };
 }
 
 function ratingsOf(id) {
