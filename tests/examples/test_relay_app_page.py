@@ -247,7 +247,7 @@ async def test_thumbs_reach_the_app(monkeypatch):
     """The app gets who, which answer, and how it was; a reader may change it."""
     got: list[tuple[str, app.Feedback]] = []
     monkeypatch.setattr(app, "store_feedback", lambda *verdict: got.append(verdict))
-    async with shop() as here:
+    async with shop(NEWEST) as here:
         here.service.script.ask(text="An answer")
         await here.ask("A question")
         await here.status("ready")
