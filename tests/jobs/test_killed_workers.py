@@ -225,8 +225,8 @@ async def test_cancelled_and_closed_at_random_moments(ledger, operation, written
 
     def call(session, number):
         if operation == "create":
-            return session.create_job(f"prompt {number}", dedupe_key=f"{operation} {number}", timeout=5)
-        return session.job("job_1").send(f"prompt {number}", dedupe_key=f"{operation} {number}", timeout=5)
+            return session.create_job(f"prompt {number}", dedupe_key=f"{operation} {number}")
+        return session.job("job_1").send(f"prompt {number}", dedupe_key=f"{operation} {number}")
 
     async with opened(ledger) as store, server:
         for number in range(CANCELLED):
