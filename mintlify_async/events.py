@@ -33,7 +33,7 @@ from .model.wire_value import (
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class Event(WireValue):
-    """Base of all events. Each has a ``type``: its name on the wire.
+    """Base of all events. Each has a ``type``, its name on the wire.
 
     Args:
         extra: All fields that were sent and that the class does not have.
@@ -152,7 +152,7 @@ class ToolInputStart(Event):
 
 @frozen(kw_only=True, eq=False, repr=False, match_args=False)
 class ToolInputDelta(Event):
-    """The next piece of a tool's input: part of a JSON text. Versions 5, 6, 7."""
+    """The next piece of a tool's input, part of a JSON text. Versions 5, 6, 7."""
 
     type: ClassVar[str] = "tool-input-delta"
     tool_call_id: str

@@ -179,16 +179,6 @@ def test_pure_files_do_no_io():
     assert not [str(f) for f in IMPORTS if f.path in PURE_PATHS and f.module.split(".")[0] in IO_MODULES]
 
 
-@pytest.mark.real
-def test_pure_files_load_without_the_client():
-    """What is pure is so at run time, through everything that it imports."""
-    modules = [
-        ".".join(["mintlify_async", *path.relative_to(PACKAGE).with_suffix("").parts]) for path in PURE_PATHS
-    ]
-    names = ", ".join(module.removesuffix(".__init__") for module in modules)
-    assert not loaded_after(f"import {names}") & {"aiohttp", "anyio"}
-
-
 def test_only_http_imports_aiohttp():
     """One wing of the core knows the HTTP client."""
     assert not [

@@ -204,7 +204,9 @@ def warn_unread(state: str, made_at: Place) -> None:
 
 def already_read() -> StateError:
     """Return the error for a second task that reads a reply."""
-    return StateError("this reply is already being read by another task; read it in one, or ask twice")
+    return StateError(
+        "this reply is already being read by another task; read it in one task, or call ask() again"
+    )
 
 
 def ended(answer: Answer | None) -> StateError:

@@ -14,7 +14,6 @@ looked at, so that the cost is linear. A message that was handed out never chang
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any, ClassVar, Final, TypeAlias, cast
@@ -152,7 +151,7 @@ class MessageBuilder:
 
     @property
     def message(self) -> msg.Message:
-        """The message as it is now; it does not change when more events come."""
+        """The message as it is now. Later events do not change the returned object."""
         self.settle()
         for call_id in self._inputs:
             self._settle_input(call_id)
@@ -167,7 +166,7 @@ class MessageBuilder:
         """Add *event* to the message.
 
         Raises:
-            StreamStateError: It names a part or a tool call that does not exist; the message is unchanged.
+            StreamStateError: It names a part or a tool call that does not exist. The message is unchanged.
         """
         fold = self._folds.get(event.__class__)
         if fold is not None:
@@ -277,7 +276,7 @@ class MessageBuilder:
     # Parts of one event -----------------------------------------------------------------------
 
     def _one_part(self, event: ev.Event) -> None:
-        """Add the part that *event* describes: both have the same fields, except ``extra``."""
+        """Add the part that *event* describes. Both have the same fields, except ``extra``."""
         names = [field.name for field in fields(type(event)) if field.name != "extra"]
         self._add(_ONE_PART_EVENTS[type(event)](**{name: getattr(event, name) for name in names}))
 
@@ -295,14 +294,14 @@ class MessageBuilder:
 
     def _in_step(self, call_id: str, *, dynamic: bool | None = None) -> int | None:
         """Return the index of the first part of a call in the current step, or None."""
-        places = self._calls.get(call_id, [])
-        for at in places[bisect_left(places, self._step_start) :]:
-            if dynamic is None or isinstance(self.parts[at], msg.DynamicToolPart) is dynamic:
+        for at in self._calls.get(call_id, ()):
+            is_dynamic = isinstance(self.parts[at], msg.DynamicToolPart)
+            if at >= self._step_start and dynamic in (None, is_dynamic):
                 return at
         return None
 
     def _find(self, event: ev.StreamEvent, call_id: str) -> tuple[int, msg.ToolPart]:
-        """Return the part of a call, and its index: the first in the current step, else the last of all."""
+        """Return a call's part in the current step, or else its last part, with the index."""
         places = self._calls.get(call_id)
         if not places:
             raise _not_open(event, call_id)
@@ -452,15 +451,14 @@ class MessageBuilder:
 
 
 class GrowingText:
-    """The text of a message as people read it, while it is built: what each event adds to it.
+    """The text that each event adds to a message, as people read it.
 
     Pass each event after the builder applied it. Text is added in the order of the message: a text part
     that starts while an earlier one is open waits for the end of the earlier one. Text that was added
-    cannot be taken back, not even when a ``reset-step`` makes it void: the text that replaces it is another
-    paragraph.
+    cannot be taken back. If a ``reset-step`` makes it void, the text that replaces it is another paragraph.
 
     Attributes:
-        before: The text of the events before.
+        before: The text of the events so far, when this object was made.
     """
 
     __slots__ = ("_builder", "_next", "_part", "_text", "before")

@@ -34,7 +34,6 @@ from ..protocol.responses import response_info
 from ..runtime.caller import Place, caller
 from ..runtime.limits import TimeLimit
 from .answer import HOW_TO_READ, Answer, Extras, TextStream, already_read, ended, warn_unread
-from .message_builder import GrowingText
 from .stream import MessageStream
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from ..rendering.edits import Edits
     from .assistant_api import AssistantAPI, ReplyTurn
 
-__all__ = ["Reply", "growing_text", "more_received", "sent_key"]
+__all__ = ["Reply", "sent_key"]
 
 AFTER_FINISH: Final = Grace(quiet=1.0, total=5.0)
 """How long the connection stays open for events that may follow ``finish``, ``abort`` or ``error``."""
@@ -90,7 +89,8 @@ class Reply(Extras, AsyncOnly):
         # None once the reply was read, failed or closed. Nearer callers are this package's.
         self._made_at: Place | None = caller(3)
         self._site = assistant.site
-        self._take(assistant, call)
+        self._question: tuple[AssistantAPI, Call] | None = (assistant, call)  # None once it is sent
+        self._stream = self._new_stream(call)
         self._opening: TimeLimit | None = None  # while it enters the turn or connects
         self._live: LiveResponse | None = None
         self._response: ResponseInfo | None = None
@@ -102,9 +102,8 @@ class Reply(Extras, AsyncOnly):
         self._alarm: asyncio.TimerHandle | None = None
         self._observation: Observation | None = None
 
-    def _take(self, assistant: AssistantAPI, call: Call) -> None:
-        self._question: tuple[AssistantAPI, Call] | None = (assistant, call)  # None once it is sent
-        self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
+    def _new_stream(self, call: Call) -> MessageStream:
+        return MessageStream(message=call.continued, thread=call.thread, site=self._site)
 
     @property
     def response(self) -> ResponseInfo | None:
@@ -115,7 +114,7 @@ class Reply(Extras, AsyncOnly):
     @property
     def text(self) -> str:
         """The text of the events handed out so far, as people read it; see :attr:`text_stream`."""
-        text = growing_text(self)
+        text = self._begun().growing_text()
         return text.before + text.close() if self.closed else text.before
 
     @property
@@ -197,7 +196,7 @@ class Reply(Extras, AsyncOnly):
 
         An async iterator that reads this reply.
         """
-        return TextStream(self, partial(growing_text, self))
+        return TextStream(self, lambda: self._begun().growing_text())
 
     def edits(
         self, *, every: float = 1.2, limit: int = 1900, tail: Callable[[Reply], str] | None = None
@@ -228,7 +227,7 @@ class Reply(Extras, AsyncOnly):
                 else:
                     await sent[-1].edit_text(edit.text)
         """
-        from ..rendering.edits import Edits  # loaded when it is used: only chat surfaces need it
+        from ..rendering.edits import Edits  # loaded on use, because only chat surfaces need it
 
         check_function(tail, "tail")
         below = partial(tail, self) if tail is not None else None
@@ -274,7 +273,7 @@ class Reply(Extras, AsyncOnly):
     # Opening ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Send the question; return this reply once the answer has begun. Raises what :meth:`run` raises."""
+        """Send the question, and return this reply once the answer has begun. Raises as :meth:`run`."""
         self._entered = True
         await self._start()
         return self
@@ -306,17 +305,15 @@ class Reply(Extras, AsyncOnly):
     async def _enter_turn(self, turn: ReplyTurn) -> None:
         call = await turn.enter(weakref.WeakMethod(self._close_if_unused))
         if call is not None and self._question is not None:
-            self._take(self._question[0], call)
+            self._question = self._question[0], call
+            self._stream = self._new_stream(call)
         if self.closed:  # by another task, while this one waited in line
             await self._end_turn(left=True)
 
     async def _open(self) -> None:
         """Send the question and take over the connection of its answer."""
         assert self._question is not None
-        assistant: AssistantAPI | None
-        call: Call | None
         assistant, call = self._question
-        assumptions = assistant.http.assumptions
         self._question = None  # a reply may be kept for long; it must not keep the session and its keys
         try:
             self._observation = observation = assistant.observe(call)
@@ -326,9 +323,8 @@ class Reply(Extras, AsyncOnly):
             self._end("failed", error)
             await self._end_turn(error, left=True)  # a block that was not entered is not left
             raise
-        finally:
-            assistant = call = None
         self._live = live_response
+        assumptions = assistant.http.assumptions
         self._response = response_info(assumptions, live_response.status, live_response.headers, attempts)
         thread_headers = (assumptions.thread_id_header, assumptions.thread_key_header)
         self._stream.begin(live_response.headers, thread_headers, live_response.secret)
@@ -338,27 +334,22 @@ class Reply(Extras, AsyncOnly):
             self._state = "open"
 
     async def _send(
-        self, assistant: AssistantAPI | None, call: Call | None, observation: Observation | None
+        self, assistant: AssistantAPI, call: Call, observation: Observation | None
     ) -> tuple[LiveResponse, int]:
         """Send the question. After a refusal, send it once more if the turn offers another question."""
-        assert assistant is not None
-        assert call is not None
         try:
-            try:
-                return await assistant.open(call, observation)
-            except MintlifyError as error:
-                call = None if self._turn is None else self._turn.refused(call, error)
-                if call is None:
-                    raise
-            self._stream = MessageStream(message=call.continued, thread=call.thread, site=self._site)
             return await assistant.open(call, observation)
-        finally:
-            assistant = call = None
+        except MintlifyError as error:
+            other_call = None if self._turn is None else self._turn.refused(call, error)
+            if other_call is None:
+                raise
+        self._stream = self._new_stream(other_call)
+        return await assistant.open(other_call, observation)
 
     # Reading ----------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
-        """Return itself: there is one stream. Raises StateError when it has ended."""
+        """Return itself, because there is one stream. Raises StateError when it has ended."""
         if self._state == "closed" and self._error is not None:
             raise self._error
         if self.closed:
@@ -366,7 +357,7 @@ class Reply(Extras, AsyncOnly):
         return self
 
     async def __anext__(self) -> StreamEvent:
-        """Return the next event, ``Finish`` once the turn is saved; raises what :meth:`run` raises."""
+        """Return the next event, ``Finish`` once the turn is saved. Raises the errors of :meth:`run`."""
         self._made_at = None
         if self._unsaved is not None:
             finish, self._unsaved = self._unsaved, None
@@ -443,7 +434,7 @@ class Reply(Extras, AsyncOnly):
         """Stop reading and free the connection at once. A conversation's unfinished turn is rolled back.
 
         Safe to repeat and from any task. A task that is reading then ends without an error. A turn that
-        had finished may raise ``StoreConflictError``: the store has a newer one.
+        had finished may raise ``StoreConflictError``, because the store has a newer one.
         """
         self._shut()
         await self._end_turn(left=True)
@@ -462,7 +453,7 @@ class Reply(Extras, AsyncOnly):
 
         Args:
             how: One of the ends.
-            error: What ended it; every later ``await`` raises it when it is one of ours.
+            error: The error that ended it. If it is one of ours, every later ``await`` raises it.
         """
         self._made_at = None
         if self.closed:
@@ -486,8 +477,8 @@ class Reply(Extras, AsyncOnly):
             return False
         if not over and not self.closed:
             self._error = StateError(
-                "this reply was closed before its end: the task that began it had ended when the next "
-                "question was asked; read it within `async with`"
+                "this reply was closed, because its task ended before the answer was complete, "
+                "and another question started. Use `async with`"
             )
         self._shut()
         return True
@@ -570,24 +561,6 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
     method = reference()
     if method is not None:
         method()
-
-
-# For code of this package that passes events on -------------------------------------------------
-
-
-def growing_text(reply: Reply) -> GrowingText:
-    """Return the text of the events that *reply* handed out so far. It then takes the next ones.
-
-    Raises:
-        StateError: *reply* was not started.
-    """
-    return reply._begun().growing_text()  # pyright: ignore[reportPrivateUsage] - its own
-
-
-def more_received(reply: Reply) -> bool:
-    """Return whether the next event of *reply* was also received, so that a step does not wait."""
-    stream = reply._stream  # pyright: ignore[reportPrivateUsage] - its own
-    return not reply.closed and stream.more_received
 
 
 def sent_key(reply: Reply) -> str | None:

@@ -33,7 +33,7 @@ class SSEDecoder:
     Attributes:
         data_seen: Whether a ``data`` line was seen.
         foreign: The first line that is not part of an event stream, cut at 2,000 characters, or None.
-        too_large: Whether a line or an event is too large; nothing is read after it.
+        too_large: Whether a line or an event is too large. Nothing is read after it.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class SSEDecoder:
         return self._feed(text) if text else []
 
     def close(self) -> str | None:
-        """End the stream; return the data of an event that was not ended by a blank line, or None."""
+        """End the stream. Return the data of an event that no blank line ended, or None."""
         if self._rest and (self._started or not BOM_UTF8.startswith(self._rest)):
             self._feed(self._rest.decode("utf-8", "replace"))
         line = self._line.getvalue()

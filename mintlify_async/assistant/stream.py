@@ -1,9 +1,9 @@
-r"""Reads one answer without I/O: bytes in any pieces become typed events and the message they build.
+r"""Reads one answer without I/O. Bytes in any pieces become typed events and the message that they build.
 
-Feed the bytes as they arrive, then their end; take events until there is none. Each event is decoded and
+Feed the bytes as they arrive, then their end. Take events until there is none. Each event is decoded and
 folded when it is taken, so that ``message`` and ``text`` always match the events that were handed out.
 
-An answer is complete only if ``finish``, ``abort``, ``error`` or ``[DONE]`` was received: any other end
+An answer is complete only if ``finish``, ``abort``, ``error`` or ``[DONE]`` was received. Any other end
 is an error that carries the partial answer.
 
 >>> stream = MessageStream()
@@ -150,7 +150,7 @@ class MessageStream:
         """Set the fields that are known before the body.
 
         Args:
-            headers: The headers of the response; looked up in lower case.
+            headers: The headers of the response, looked up in lower case.
             thread_headers: The names of the headers with the thread's id and its key.
             secret: The API key, which no error may show if the answer repeats it.
         """
@@ -159,7 +159,7 @@ class MessageStream:
         self._finder.note(4, headers.get(id_header), headers.get(key_header))
 
     def feed(self, data: bytes) -> None:
-        """Add the next bytes of the body; bytes after its end, or over the limit, are ignored."""
+        """Add the next bytes of the body. Bytes after its end, or over the limit, are ignored."""
         if self._eof or self.ended:
             return
         if not self._decoder.data_seen:
@@ -185,7 +185,7 @@ class MessageStream:
         """Return the next event, or None: feed more, unless ``ended``.
 
         Raises:
-            StreamDecodeError: An event cannot be decoded, or is too large, or the answer is.
+            StreamDecodeError: An event cannot be decoded. Or an event, or the answer, is too large.
             StreamStateError: An event names a part or a tool call that does not exist.
             AssistantError: The event before was an ``error``.
             StreamInterruptedError: The body ended before the answer did.
@@ -208,7 +208,7 @@ class MessageStream:
     # returned to a frame that holds no data, and raised there.
 
     def _take(self, data: str) -> StreamEvent | StreamError | None:
-        """Decode and fold one event; return its error if it is wrong, and None for ``[DONE]``."""
+        """Decode and fold one event. Return its error if it is wrong, and None for ``[DONE]``."""
         if data == _DONE:
             self._ends[_DONE] = None
             return None
@@ -315,11 +315,6 @@ class MessageStream:
         return bool(self._ends)
 
     @property
-    def more_received(self) -> bool:
-        """Whether the next step gives an event, or an error, without further bytes."""
-        return bool(self._queue) and self._queue[0] != _DONE
-
-    @property
     def finish_seen(self) -> bool:
         """Whether ``finish`` was handed out."""
         return "finish" in self._ends
@@ -351,7 +346,7 @@ class MessageStream:
         return self.growing_text().before
 
     def growing_text(self) -> GrowingText:
-        """Return the text of the events handed out so far; it then takes the next ones."""
+        """Return the text of the events handed out so far, which then takes the next events."""
         return GrowingText(self._builder, self._site)
 
     @property
@@ -386,7 +381,7 @@ def _kind_of(body: str) -> str:
             "ask the v2 endpoint (check base_url= and Assumptions(ask_path=…))"
         )
     if body.startswith("<"):
-        return "a page"
+        return "an HTML page"
     if body.startswith(("{", "[")):
         return "a JSON document"
     return "plain text"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Literal
 
 from attrs import define, field
 
@@ -34,13 +35,11 @@ from ..protocol.responses import (
     lower_headers,
     read_job,
     request_id,
-    safe_headers,
     status_error,
 )
 from ..protocol.secret import Secret
 from ..runtime import dates
 from ..runtime.cancellation import cancel_requests
-from ..runtime.limits import TimeLimit
 from ..runtime.per_event_loop import session_closed
 from ..runtime.slow_steps import SECONDS, logged_if_slow
 from .failures import CLOSED, AttemptLimit
@@ -61,7 +60,6 @@ log = logging.getLogger("mintlify_async")
 _NO_ANSWER: Final = "%s: no answer yet, %.0f s after attempt %d began"
 _NOT_READY: Final = "%s: still waiting for its key or for a slot of the quota"
 
-T = TypeVar("T")
 QuotaOperation = Literal["create_job", "send_message", "ask"]
 SHORTEST_SECRET: Final = 8
 """A shorter key is a test's, and may be part of other words."""
@@ -95,14 +93,14 @@ class Dispatcher:
     observer: Observer | None
     base_url: str
 
-    def job(
+    async def job(
         self,
         call: Call,
         *,
         single: bool = False,
         sending: Sending | None = None,
         observation: Observation | None = None,
-    ) -> Coroutine[Any, Any, Job]:
+    ) -> Job:
         """Send an agent request and return the job in its answer.
 
         Args:
@@ -118,22 +116,25 @@ class Dispatcher:
             UnexpectedResponseError: The answer to a GET is not a job.
             QuotaExceededError: Our own count says that the limit is used up.
         """
-        return _Attempts(self, call, _job_of, sending or Sending(), observation, single=single).run()
+        job = await _Attempts(self, call, sending or Sending(), observation, single=single).run()
+        assert isinstance(job, Job)
+        return job
 
-    def open(
-        self, call: Call, observation: Observation | None = None
-    ) -> Coroutine[Any, Any, tuple[LiveResponse, int]]:
-        """Send a question; return its live answer and how many attempts it took.
+    async def open(self, call: Call, observation: Observation | None = None) -> tuple[LiveResponse, int]:
+        """Send a question. Return its live answer and how many attempts it took.
 
         Raises:
             APIConnectionError: There was no answer.
             APIStatusError: The service refused.
             QuotaExceededError: Our own count says that the limit is used up.
         """
-        return _Attempts(self, call, _stream_of, Sending(), observation).run()
+        attempts = _Attempts(self, call, Sending(), observation)
+        answer = await attempts.run()
+        assert isinstance(answer, LiveResponse)
+        return answer, attempts.number
 
     def observe(self, operation: str, **facts: Fact | None) -> Observation | None:
-        """Begin to follow an operation, of which *facts* are known; None when the session has no observer."""
+        """Begin to follow an operation. Return None when the session has no observer."""
         if self.observer is None:
             return None
         known_facts = {name: fact for name, fact in facts.items() if fact is not None}
@@ -143,17 +144,18 @@ class Dispatcher:
         """Return the rest of the limits that count *operation* for *place*, a domain or a project."""
         if self.quota is None:
             return ()
-        key = await self.keys["assistant"].reveal() if operation == "ask" else ""
-        return await self.quota.left(operation, _scope(operation == "ask", place, key))
+        return await self.quota.left(operation, await self._scope(operation, place))
 
     async def unblock(self, operation: QuotaOperation, place: str) -> None:
         """End the block of *operation* for *place*, a domain or a project."""
         if self.quota is not None:
-            key = await self.keys["assistant"].reveal() if operation == "ask" else ""
-            await self.quota.unblock(operation, _scope(operation == "ask", place, key))
+            await self.quota.unblock(operation, await self._scope(operation, place))
+
+    async def _scope(self, operation: QuotaOperation, place: str) -> QuotaScope:
+        return _scope(place, await self.keys["assistant"].reveal() if operation == "ask" else None)
 
 
-class _Attempts(Generic[T]):
+class _Attempts:
     """The attempts to send one call, and the data of the newest attempt.
 
     Attributes:
@@ -174,31 +176,27 @@ class _Attempts(Generic[T]):
         self,
         http: Dispatcher,
         call: Call,
-        exchange: Callable[[_Attempts[T]], Awaitable[T]],
         sending: Sending,
         observation: Observation | None,
         *,
         single: bool = False,
     ) -> None:
-        """Begin to count the time; *exchange* sends one attempt and returns its result."""
+        """Begin to count the time."""
         now, timeouts = asyncio.get_running_loop().time(), call.timeouts
-        whole = timeouts.total if call.is_question else timeouts.request
-        within = http.retry.within
         self.http = http
         self.call = call
         self.transport = http.transport()
-        self.exchange = exchange
         self.sending = sending
         self.observation = observation
         self.single = single
-        self.deadline = None if whole is None else now + whole
-        self.last_start = None if within is None else now + within
+        self.deadline = now + ((timeouts.total if call.is_question else timeouts.request) or math.inf)
+        self.last_start = math.inf if http.retry.within is None else now + http.retry.within
         self.asked = now
         self.number = 0
         self.answered = False
         self.error: SendError | None = None
 
-    async def run(self) -> T:
+    async def run(self) -> Job | LiveResponse:
         """Make attempts until one succeeds or none may follow."""
         pause = 0.0
         while True:
@@ -208,16 +206,16 @@ class _Attempts(Generic[T]):
                 self._log_success(outcome)
                 return outcome
             self.error = outcome
-            next_call = self._pause(outcome)
-            if next_call is None:
+            next_pause = self._pause(outcome)
+            if next_pause is None:
                 verdict = self._verdict(outcome)
-                log.info("%s", str(verdict))  # its text: a kept record keeps no connection
+                log.info("%s", str(verdict))  # its text: a log record that is kept keeps no connection
                 raise verdict from outcome.__cause__
-            pause = next_call
+            pause = next_pause
             self._note_retry(pause)
             await self.sending.again()
 
-    async def _attempt(self, pause: float) -> T | SendError:
+    async def _attempt(self, pause: float) -> Job | LiveResponse | SendError:
         """Send the request once, after *pause*; return the result, or why there is none."""
         self.key, slot = await self._ready(pause)
         self.number += 1
@@ -225,13 +223,13 @@ class _Attempts(Generic[T]):
         self.began = asyncio.get_running_loop().time()
         self.limit = limit = self._limit(self.began)
         retried = self.call.operation == "get_job" and self.http.retry.attempts > 1 and not self.single
-        if retried and self.number == 1 and limit.at is not None:
+        if retried and self.number == 1:
             # A pooled connection may be dead without a sign; half the time is left for a fresh one.
             half = self.began + (limit.at - self.began) / 2
             self.limit = AttemptLimit(half, limit.seconds / 2, limit.phase)
         try:
             with logged_if_slow(_NO_ANSWER, self.call.operation, SECONDS, self.number):
-                return await self.exchange(self)
+                return await self._exchange()
         except BaseException as error:
             if slot is not None and self.sending.sent_at is None:
                 await slot.refund()
@@ -240,6 +238,28 @@ class _Attempts(Generic[T]):
             if not self.answered:
                 self._note(None, error)
             return error
+
+    async def _exchange(self) -> Job | LiveResponse:
+        """Send the request, mask secrets in its answer, and take note of what its headers say."""
+        call, assumptions = self.call, self.http.assumptions
+        fresh = self.number > 1
+        answer = await self.transport.send(
+            call, self.key, self.limit, self.sending, fresh=fresh, total_at=self.deadline
+        )
+        self.answered = True
+        _hide(answer, self.key)
+        if call.thread is not None and call.thread.key is not None and isinstance(answer, WholeResponse):
+            _hide(answer, call.thread.key)  # from a live answer it is read first, and masked later
+        self._note(answer, None)
+        _warn_of_sunset(answer.headers)
+        if isinstance(answer, LiveResponse):
+            return answer
+        if answer.status < 300:
+            return read_job(assumptions, answer, self.number, id_is_enough=call.is_agent_post)
+        if answer.status == 429:
+            await self._block(answer)
+        wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
+        raise status_error(assumptions, call, answer, wait)
 
     async def _ready(self, pause: float) -> tuple[Secret, Lease | None]:
         """Wait for the needs of an attempt: *pause*, the key, a slot. Closing the session ends the wait."""
@@ -268,18 +288,14 @@ class _Attempts(Generic[T]):
             return key, await self._slot(key)
 
     async def _made_key(self, source: Key) -> Secret:
-        """Return the key that the user's function makes; it has as long as the answer would have."""
+        """Return the key that the user's function makes, in the time that the answer would have."""
         limit = self._limit(asyncio.get_running_loop().time())
-        block = TimeLimit(limit.at)
-        over = False
+        block = asyncio.timeout_at(limit.at if limit.at < math.inf else None)
         try:
             async with block:
-                try:
-                    return await source.reveal()
-                finally:
-                    over = block.over
+                return await source.reveal()
         except TimeoutError:
-            if not over:
+            if not block.expired():
                 raise  # the function's own
         raise APITimeoutError(
             f"{self.call.operation}: the function that makes the key did not return ({limit.phase} timeout)",
@@ -293,8 +309,7 @@ class _Attempts(Generic[T]):
         quota = self.http.quota
         if quota is None or self.call.operation == "get_job":
             return None
-        limits = [at for at in (self.deadline, self.last_start) if at is not None]
-        deadline = min(limits, default=None)
+        deadline = min(self.deadline, self.last_start)
         try:
             return await quota.acquire(self.call.operation, _scope_of(self.call, key), deadline=deadline)
         except QuotaExceededError:
@@ -305,29 +320,15 @@ class _Attempts(Generic[T]):
 
     def _limit(self, now: float) -> AttemptLimit:
         """Return the limit on an attempt that begins *now*."""
-        timeouts, deadline = self.call.timeouts, self.deadline
-        if self.call.is_question:
-            first_event_by = now + timeouts.first_event
-            if deadline is not None and timeouts.total is not None and deadline < first_event_by:
-                return AttemptLimit(deadline, timeouts.total, "total")
-            return AttemptLimit(first_event_by, timeouts.first_event, "first_event")
-        return AttemptLimit(deadline, timeouts.request, "request")
+        timeouts = self.call.timeouts
+        if not self.call.is_question:
+            return AttemptLimit(self.deadline, timeouts.request, "request")
+        first_event_by = now + timeouts.first_event
+        if timeouts.total is not None and self.deadline < first_event_by:
+            return AttemptLimit(self.deadline, timeouts.total, "total")
+        return AttemptLimit(first_event_by, timeouts.first_event, "first_event")
 
-    async def receive(self, answer: LiveResponse | WholeResponse) -> None:
-        """Mask secrets in an answer, take note of what its headers say, and raise if it is a refusal."""
-        self.answered = True
-        _hide(answer, self.key)
-        thread = self.call.thread
-        if thread is not None and thread.key is not None and isinstance(answer, WholeResponse):
-            _hide(answer, thread.key)  # from a live answer it is read first, and masked later
-        self._note(answer, None)
-        _warn_of_sunset(answer.headers)
-        if answer.status == 429:
-            await self._block(answer)
-        if not 200 <= answer.status < 300:
-            raise self._refusal(answer)
-
-    async def _block(self, answer: LiveResponse | WholeResponse) -> None:
+    async def _block(self, answer: WholeResponse) -> None:
         """Stop the calls that share the limit, after a 429."""
         quota = self.http.quota
         if quota is None or self.call.operation == "get_job":
@@ -337,17 +338,6 @@ class _Attempts(Generic[T]):
             await quota.block(self.call.operation, _scope_of(self.call, self.key), wait)
         except Exception as error:  # the refusal itself says more
             log.warning("a refusal of the service could not be noted for other calls: %s", error)
-
-    def _refusal(self, answer: LiveResponse | WholeResponse) -> APIStatusError | UnexpectedResponseError:
-        assert isinstance(answer, WholeResponse)
-        wait = retry_after_seconds(answer.headers, dates.now(), resets=answer.status == 429)
-        if answer.status < 200:
-            return UnexpectedResponseError(
-                f"{self.call.operation}: status {answer.status} is not an answer to this request",
-                status=answer.status,
-                headers=safe_headers(self.http.assumptions, answer.headers),
-            )
-        return status_error(self.http.assumptions, self.call, answer, wait)
 
     def _pause(self, error: SendError) -> float | None:
         """Return the seconds until the next attempt, or None when none may follow."""
@@ -359,9 +349,7 @@ class _Attempts(Generic[T]):
         if pause is None:
             return None
         start = asyncio.get_running_loop().time() + pause
-        if self.deadline is not None and start + LAST_ATTEMPT_SECONDS > self.deadline:
-            return None
-        if self.last_start is not None and start > self.last_start:
+        if start + LAST_ATTEMPT_SECONDS > self.deadline or start > self.last_start:
             return None
         return pause if self.http.budget.take() else None
 
@@ -409,26 +397,6 @@ class _Attempts(Generic[T]):
         log.info("%s failed, attempt %d; again in %.1f s", self.call.operation, self.number, pause)
         if self.observation is not None:
             self.observation.event("retry", {"attempt": self.number, "delay": pause})
-
-
-async def _job_of(attempt: _Attempts[Job]) -> Job:
-    """Send an attempt and return the job in its answer."""
-    call, number = attempt.call, attempt.number
-    answer = await attempt.transport.send_whole(
-        call, attempt.key, attempt.limit, attempt.sending, fresh=number > 1
-    )
-    await attempt.receive(answer)
-    return read_job(attempt.http.assumptions, answer, number, id_is_enough=call.is_agent_post)
-
-
-async def _stream_of(attempt: _Attempts[tuple[LiveResponse, int]]) -> tuple[LiveResponse, int]:
-    """Send an attempt and return its answer while it arrives."""
-    answer = await attempt.transport.open_stream(
-        attempt.call, attempt.key, attempt.limit, attempt.sending, attempt.deadline
-    )
-    await attempt.receive(answer)
-    assert isinstance(answer, LiveResponse)
-    return answer, attempt.number
 
 
 _warned: set[str] = set()  # once per process is enough for a notice to its developer
@@ -488,15 +456,16 @@ def _unknown_reason(error: SendError) -> str:
 
 
 def _scope_of(call: Call, key: str) -> QuotaScope:
-    return _scope(call.is_question, call.domain or call.project_id or "", key)
+    return _scope(call.domain or call.project_id or "", key if call.is_question else None)
 
 
-def _scope(question: bool, place: str, key: str) -> QuotaScope:
+def _scope(place: str, key: str | None) -> QuotaScope:
+    """Return what a call is counted for: a domain and the assistant's *key*, or a project."""
     from ..quota.gate import QuotaScope  # imported on use: most sessions have no quota
 
-    if question:
-        return QuotaScope(domain=place, key=hashlib.sha256(key.encode()).hexdigest()[:32])
-    return QuotaScope(project=place)
+    if key is None:
+        return QuotaScope(project=place)
+    return QuotaScope(domain=place, key=hashlib.sha256(key.encode()).hexdigest()[:32])
 
 
 def _hide(answer: LiveResponse | WholeResponse, secret: str) -> None:

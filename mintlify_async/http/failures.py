@@ -29,7 +29,7 @@ __all__ = ["FOREIGN_ERRORS", "known_flaw", "log_known_flaw", "summarize", "trans
 
 log = logging.getLogger("mintlify_async")
 
-# What aiohttp and asyncio raise when a request fails; any other error is a defect and passes.
+# What aiohttp and asyncio raise when a request fails. Any other error is a defect and passes.
 # HttpProcessingError is what the parser in pure Python raises while a body is read.
 FOREIGN_ERRORS = (
     aiohttp.ClientError,
@@ -49,12 +49,12 @@ class AttemptLimit(NamedTuple):
     """When an attempt must have its answer, and the timeout that says so.
 
     Attributes:
-        at: The moment by the loop's time, or None for no limit.
+        at: The moment by the loop's time. Infinity means no limit.
         seconds: The timeout's length.
         phase: The timeout's name: ``request``, ``first_event`` or ``total``.
     """
 
-    at: float | None
+    at: float
     seconds: float
     phase: str
 
@@ -93,7 +93,7 @@ def translate(
     Args:
         error: What aiohttp or asyncio raised.
         call: The request.
-        written: Whether any byte of the body was handed to a live connection; None when there is no body.
+        written: Whether any byte of the body was handed to a live connection. None when there is no body.
         limit: The limit on the attempt.
     """
     operation = call.operation
@@ -106,8 +106,8 @@ def translate(
     # A certificate's error is both a ValueError and an OSError.
     if isinstance(error, ValueError) and not isinstance(error, OSError) and not written:
         return ConfigurationError(
-            "aiohttp cannot make this request: check base_url and proxy, "
-            "and that neither a borrowed session's auth= nor ~/.netrc has a password for it",
+            "aiohttp rejected the request. Check base_url and proxy. "
+            "A password in ~/.netrc, or in auth= of your ClientSession, also causes this",
             field="base_url",
         )
     if isinstance(error, RuntimeError):
@@ -142,7 +142,7 @@ def _state_error(error: RuntimeError, operation: str, sent: Sent) -> MintlifyErr
 
 
 def _address(error: aiohttp.ClientConnectorError) -> str:
-    """Return the address that was tried: host and port."""
+    """Return host and port of the server."""
     host = str(error.host)
     return printable(f"[{host}]:{error.port}" if ":" in host else f"{host}:{error.port}", 80)
 

@@ -61,7 +61,7 @@ class Observer(Protocol):
 
 
 def begin_observation(observer: Observer, operation: str, facts: Mapping[str, Fact]) -> Observation | None:
-    """Let *observer* begin; None when it fails, which is logged."""
+    """Let *observer* begin. If it fails, log its error and return None."""
     try:
         return _Guarded(observer.start(operation, facts))
     except Exception:
@@ -128,18 +128,18 @@ def following(observation: Observation | None) -> Generator[None, None, None]:
 
 
 class PartOf:
-    """A part of a larger operation: everything is noted in the whole, which alone is ended."""
+    """A nested operation. It notes everything in its parent, and only the parent is ended."""
 
     __slots__ = ("active", "event", "set")
 
-    def __init__(self, whole: Observation) -> None:
-        """Note everything in *whole*."""
-        self.active = whole.active
-        self.event = whole.event
-        self.set = whole.set
+    def __init__(self, parent: Observation) -> None:
+        """Note everything in *parent*."""
+        self.active = parent.active
+        self.event = parent.event
+        self.set = parent.set
 
     def end(self, error: BaseException | None = None) -> None:
-        """Leave the end to the whole."""
+        """Leave the end to the parent."""
 
 
 def note_job(observation: Observation, job: Job) -> None:

@@ -31,8 +31,9 @@ class Grace(NamedTuple):
 class LiveResponse:
     """The body of an assistant's answer, while it arrives.
 
-    One alarm is set for the moment when the present limit is due. Data that arrives only moves the limit:
-    the alarm compares it when it goes off, and is set again. An alarm per read would cost more than the read.
+    One alarm is set for the moment when the present limit is due. Data that arrives only moves the limit.
+    The alarm compares the limit when it goes off, and is set again. An alarm per read would cost more than
+    the read.
 
     Attributes:
         status: The HTTP status, a success.
@@ -48,7 +49,7 @@ class LiveResponse:
         streams: set[LiveResponse],
         timeouts: Timeouts,
         started: float,
-        total_at: float | None,
+        total_at: float,
         secret: Secret,
     ) -> None:
         """Take over *response*, which is one of *streams* until it is closed.
@@ -58,7 +59,7 @@ class LiveResponse:
             streams: The open bodies of the session.
             timeouts: The limits.
             started: When the question was sent, by the loop's time.
-            total_at: When the complete answer must have arrived, or None.
+            total_at: When the complete answer must have arrived.
             secret: The key that was sent.
         """
         self.status: int = response.status
@@ -72,7 +73,7 @@ class LiveResponse:
         self._since = started  # when the present silence began
         self._events = 0
         self._silence = "first_event", timeouts.first_event  # the phase, and its longest silence
-        self._total_at = inf if total_at is None else total_at
+        self._total_at = total_at
         self._failure: MintlifyError | None = None
         self._alarm: tuple[float, asyncio.Handle] | None = None  # when it goes off
         self._loop = asyncio.get_running_loop()
@@ -80,12 +81,12 @@ class LiveResponse:
         streams.add(self)
 
     async def read(self, events: int, grace: Grace | None = None) -> bytes:
-        """Return the bytes that have arrived, waiting for at least one; ``b""`` is the body's proper end.
+        """Return the bytes that have arrived, waiting for at least one. ``b""`` is the body's proper end.
 
         Cancelling it loses nothing.
 
         Args:
-            events: How many events were read so far; one more ends a silence, and a comment may not.
+            events: How many events were read so far. One more ends a silence, and a comment may not.
             grace: The limits after the announced end of the answer.
 
         Raises:
@@ -196,11 +197,11 @@ class LiveResponse:
         self._response.close()
 
     def close_with_session(self) -> None:
-        """Close the connection; the received bytes can be read, and then the error says who closed it."""
+        """Close the connection. The received bytes can be read, and then the error says who closed it."""
         self._fail(session_closed("ask"))
 
     def close_from_anywhere(self, *, report: bool) -> None:
-        """Close from a finalizer, which may run on any thread; *report* tells a loop in debug mode."""
+        """Close from a finalizer, on any thread. With *report*, a loop in debug mode logs it."""
         if self.closed or self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self.close)

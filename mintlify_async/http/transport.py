@@ -20,13 +20,13 @@ from aiohttp.abc import AbstractStreamWriter
 from attrs import define, field
 from multidict import CIMultiDict
 
-from ..errors import APIConnectionError, CauseSummary, MintlifyError, StateError, UnexpectedResponseError
+from ..errors import APIConnectionError, MintlifyError, StateError, UnexpectedResponseError
 from ..model.response_info import Headers
 from ..protocol.calls import Call
 from ..protocol.responses import WholeResponse
 from ..protocol.secret import Secret
 from ..runtime import dates
-from ..runtime.limits import TimeLimit
+from ..runtime.limits import PASSES, TimeLimit
 from ..runtime.per_event_loop import session_closed
 from ..version import __version__
 from .failures import (
@@ -193,17 +193,25 @@ class Transport:
                 raise
         raise session_closed()
 
-    async def send_whole(
-        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool = False
-    ) -> WholeResponse:
-        """Send *call* and return its whole answer.
+    async def send(
+        self,
+        call: Call,
+        key: Secret,
+        limit: AttemptLimit,
+        sending: Sending,
+        *,
+        fresh: bool,
+        total_at: float,
+    ) -> LiveResponse | WholeResponse:
+        """Send *call*. Return a question's answer while it arrives, any other response when it is complete.
 
         Args:
             call: The request.
             key: The key to send with it.
-            limit: When the answer must be there.
+            limit: When the answer must be there, or, of a question, must have begun.
             sending: Gets the date of the first byte.
             fresh: Whether it needs a new connection.
+            total_at: When the complete answer to a question must have arrived.
 
         Raises:
             APIConnectionError: No answer, or not all of it; ``.sent`` says what went out.
@@ -211,36 +219,14 @@ class Transport:
             UnexpectedResponseError: The answer is too large.
             StateError: The session, the borrowed aiohttp session or the loop is closed.
         """
-        response = await self._send(call, key, limit, sending, fresh=fresh)
-        if 200 <= response.status < 300:
-            return await self._success(call, response, limit)
-        return await self._refusal(response, limit)
-
-    async def open_stream(
-        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, total_at: float | None
-    ) -> LiveResponse | WholeResponse:
-        """Send *call* and return its body while it arrives, or the whole answer when it is a refusal.
-
-        Args:
-            call: The request.
-            key: The key to send with it.
-            limit: When the answer must have begun.
-            sending: Gets the date of the first byte.
-            total_at: When the whole answer must have arrived, or None.
-
-        Raises:
-            APIConnectionError: No answer; ``.sent`` says what went out.
-            APITimeoutError: The same, because a limit passed.
-            StateError: The session, the borrowed aiohttp session or the loop is closed.
-        """
         started = asyncio.get_running_loop().time()
-        response = await self._send(call, key, limit, sending)
-        if 200 <= response.status < 300:
+        response = await self._send(call, key, limit, sending, fresh=fresh)
+        if call.is_question and response.status < 300:
             return LiveResponse(response, self._streams, call.timeouts, started, total_at, key)
-        return await self._refusal(response, limit)
+        return await self._whole(call, response, limit)
 
     async def _send(
-        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool = False
+        self, call: Call, key: Secret, limit: AttemptLimit, sending: Sending, *, fresh: bool
     ) -> aiohttp.ClientResponse:
         """Send *call* and return the response when its headers have arrived."""
         session = self._session(call, fresh=fresh)
@@ -268,7 +254,7 @@ class Transport:
             cause = None if failure is sending.failure else summarize(error)
         except asyncio.CancelledError:
             if call.is_agent_post and sending.sent_at is not None:
-                log.warning("%s was cancelled after it was sent: it may have been done", call.operation)
+                log.warning("%s was cancelled after it was sent; it may have been done", call.operation)
             if body is not None:
                 body.abort()
             raise
@@ -306,7 +292,7 @@ class Transport:
         headers[hdrs.AUTHORIZATION] = Secret(f"Bearer {key}")
         return headers
 
-    def _session(self, call: Call, *, fresh: bool = False) -> aiohttp.ClientSession:
+    def _session(self, call: Call, *, fresh: bool) -> aiohttp.ClientSession:
         if self._closed:
             raise session_closed(call.operation)
         if self._settings.client_session is not None:
@@ -332,53 +318,39 @@ class Transport:
             timeout=aiohttp.ClientTimeout(total=None),
         )
 
-    async def _success(
+    async def _whole(
         self, call: Call, response: aiohttp.ClientResponse, limit: AttemptLimit
     ) -> WholeResponse:
-        block = TimeLimit(limit.at, self._limits)
-        body, cause = await self._read(response, ANSWER_MAX_BYTES, block)
-        if cause is None and len(body) <= ANSWER_MAX_BYTES:
-            return WholeResponse(response.status, response.headers, body)
-        failure: MintlifyError
-        if self._closed:
-            failure = closed_here(call.operation, "maybe")
-        elif cause is None:
-            failure = UnexpectedResponseError(
-                f"{call.operation}: the answer is larger than {ANSWER_MAX_BYTES} bytes",
-                excerpt="",  # the beginning of so large an answer explains nothing
-                status=response.status,
-                headers=dict(Headers(response.headers)),
-            )
-        elif block.over:
-            failure = timed_out(call.operation, limit.phase, limit.seconds, "maybe")
-        else:
-            failure = cut_short(call.operation, response.status)
-        raise failure from cause
-
-    async def _refusal(self, response: aiohttp.ClientResponse, limit: AttemptLimit) -> WholeResponse:
-        # Wait two seconds for the text of a refusal; without it, the status is still reported.
-        end = asyncio.get_running_loop().time() + ERROR_SECONDS
-        block = TimeLimit(end if limit.at is None else min(end, limit.at), self._limits)
-        body, _ = await self._read(response, ERROR_MAX_BYTES, block)
-        return WholeResponse(response.status, response.headers, body[:ERROR_MAX_BYTES])
-
-    async def _read(
-        self, response: aiohttp.ClientResponse, most: int, block: TimeLimit
-    ) -> tuple[bytes, CauseSummary | None]:
-        """Return about *most* bytes of a body, or the bytes until *block* ended, and why no more came."""
-        pieces: list[bytes] = []
-        size = 0
-        cause: CauseSummary | None = None
+        """Return the complete response. For a refusal, two seconds are spent on its text."""
+        success, at, most = response.status < 300, limit.at, ANSWER_MAX_BYTES
+        if not success:
+            at, most = min(at, asyncio.get_running_loop().time() + ERROR_SECONDS), ERROR_MAX_BYTES
+        body = bytearray()
+        failure: MintlifyError | None = None
         try:
-            async with block:
-                while size <= most and (data := await response.content.readany()):
-                    pieces.append(data)
-                    size += len(data)
+            async with TimeLimit(at, self._limits):
+                while len(body) <= most and (data := await response.content.readany()):
+                    body += data
+            if len(body) > most:
+                failure = UnexpectedResponseError(
+                    f"{call.operation}: the answer is larger than {most} bytes",
+                    excerpt="",  # the beginning of so large an answer explains nothing
+                    status=response.status,
+                    headers=dict(Headers(response.headers)),
+                )
         except FOREIGN_ERRORS as error:
-            cause = summarize(error)
+            if self._closed:
+                failure = closed_here(call.operation, "maybe")
+            elif isinstance(error, TimeoutError):
+                failure = timed_out(call.operation, limit.phase, limit.seconds, "maybe")
+            else:
+                failure = cut_short(call.operation, response.status)
+            failure.__cause__ = summarize(error)
         finally:
             response.close()
-        return b"".join(pieces), cause
+        if failure is not None and success:
+            raise failure from failure.__cause__
+        return WholeResponse(response.status, response.headers, bytes(body[:most]))
 
     async def close(self) -> None:
         """Wake every task that waits to send, close every open stream, then our own aiohttp sessions."""
@@ -387,6 +359,8 @@ class Transport:
             limit.end()
         for stream in list(self._streams):
             stream.close_with_session()
+        for _ in range(PASSES if self._limits else 0):  # so that each ended upload drops its own connection
+            await asyncio.sleep(0)
         for session in self._take_own_sessions():
             await session.close()
 

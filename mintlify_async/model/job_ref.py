@@ -247,7 +247,7 @@ class JobRef:
         id = _check_bare_id(target)
         if project_id is None:
             raise ConfigurationError(
-                "a bare job id needs a project: give the session project_id=, or pass a JobRef",
+                "this is only a job id; set project_id= on the session, or pass the full reference",
                 field="project_id",
             )
         return cls(project_id, id)

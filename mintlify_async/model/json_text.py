@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from ..errors import ConfigurationError, printable
 
@@ -25,6 +25,8 @@ THREAD_KEY: Final = "threadKey"
 # could be parsed but not printed, copied or sent again.
 MAX_DEPTH: Final = 200
 """Deepest nesting of JSON that is accepted."""
+
+_TOO_DEEP: Final = f"is nested deeper than {MAX_DEPTH}"
 
 
 class DecodeProblem(ValueError):  # noqa: N818 - internal: each caller turns it into an error of its own
@@ -47,7 +49,7 @@ def decode_json(data: str) -> Any:
     Raises:
         DecodeProblem: It is not JSON (NaN and Infinity are not), or nested deeper than 200.
     """
-    problem = f"is nested deeper than {MAX_DEPTH}"
+    problem = _TOO_DEEP
     try:
         content = _DECODER.decode(data)
         if not _too_deep(data, content):
@@ -189,8 +191,6 @@ def _is_whole(text: str) -> bool:
 _LONGEST_INT_BITS: Final = 13_000
 """Python refuses to write a longer whole number (4,300 digits)."""
 
-_Place: TypeAlias = tuple[Any, str | int]  # what holds a value, a place, too; and its name or index in that
-
 
 def require_json(content: object, field: str, *, sent: bool = False) -> None:
     """Check that *content* can be sent as JSON.
@@ -204,51 +204,46 @@ def require_json(content: object, field: str, *, sent: bool = False) -> None:
         ConfigurationError: It holds something that JSON cannot express, or is nested deeper than 200.
             The error names the place, such as ``filter.since``.
     """
-
-    def check(item: object, place: _Place, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            raise ConfigurationError(f"{field} is nested deeper than {MAX_DEPTH}", field=field)
-        problem = _problem(item, sent=sent)
-        if problem is not None:
-            name = _place_name(place)
-            raise ConfigurationError(f"{name} {problem}", field=name)
-        members: Iterable[tuple[str | int, object]] = ()
-        if isinstance(item, dict):
-            members = cast("dict[str, Any]", item).items()
-        elif isinstance(item, list | tuple):
-            members = enumerate(cast("Sequence[Any]", item))
-        for step, member in members:
-            check(member, (place, step), depth + 1)
-
-    check(content, (None, field), 0)
+    problem = _problem(content, sent, MAX_DEPTH)
+    if problem is not None:
+        place, words = problem
+        place = field if words == _TOO_DEEP else field + place
+        raise ConfigurationError(f"{place} {words}", field=place)
 
 
-def _problem(item: object, *, sent: bool) -> str | None:
-    """Say why *item* is not JSON, whatever it holds; None if it is."""
+def _problem(item: object, sent: bool, depth: int) -> tuple[str, str] | None:
+    """Return the place in *item* of what is not JSON, and why; None if all of it is."""
+    words: str | None = None
+    members: Iterable[tuple[Any, object]] = ()
     match item:
-        case None | list() | tuple():
-            return None
+        case None:
+            pass
         case str():
-            return _HALF if sent and not _is_whole(item) else None
+            words = _HALF if sent and not _is_whole(item) else None
+        case list() | tuple():
+            members = enumerate(cast("Sequence[object]", item))
         case dict():
-            names = cast("dict[object, Any]", item)
-            return next(filter(None, (_name_problem(name, sent=sent) for name in names)), None)
+            members = cast("dict[Any, object]", item).items()
+            words = next(filter(None, (_name_problem(name, sent) for name, _ in members)), None)
         case float():
-            return "must be a finite number" if sent and not isfinite(item) else None
+            words = "must be a finite number" if sent and not isfinite(item) else None
         case int():
-            return "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
+            words = "has too many digits to be written" if item.bit_length() > _LONGEST_INT_BITS else None
         case _:
-            return f"is of type {type(item).__name__}, which JSON cannot express"
+            words = f"is of type {type(item).__name__}, which JSON cannot express"
+    if depth < 0:
+        words = _TOO_DEEP
+    if words is not None:
+        return "", words
+    for step, member in members:
+        problem = _problem(member, sent, depth - 1)
+        if problem is not None:
+            at = f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}"
+            return at + problem[0], problem[1]
+    return None
 
 
-def _name_problem(name: object, *, sent: bool) -> str | None:
+def _name_problem(name: object, sent: bool) -> str | None:
     if not isinstance(name, str):
         return f"has a key that is not a string: {printable(repr(name), 40)}"
     return f"has a key that {_HALF}" if sent and not _is_whole(name) else None
-
-
-def _place_name(place: _Place) -> str:
-    holder, step = place
-    if holder is None:
-        return str(step)
-    return _place_name(holder) + (f"[{step}]" if isinstance(step, int) else f".{printable(step, 40)}")

@@ -330,7 +330,6 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
     # The type on the wire has chosen the class; a class without a type keeps a field of that name.
     ignored = {"type"} - fields.keys() if hasattr(cls, "type") else set[str]()
     usual = fields.keys() | ignored
-    lenient = {wire for wire, field in fields.items() if field.lenient}
 
     def sort(content: Mapping[str, Any], *, misfits: bool) -> dict[str, Any]:
         """Return what the generated function takes: without nulls, with what it cannot read in one place.
@@ -363,8 +362,7 @@ def _reader(converter: Converter, cls: type[Any]) -> Callable[..., Any]:
         try:
             return generated(values, cls)
         except (KeyError, DecodeProblem):  # which do not name the field
-            if lenient.intersection(whole):
-                values = sort(whole, misfits=True) | inside
+            values = sort(whole, misfits=True) | inside
             problems = (_problem_of(field, hooks[wire], values) for wire, field in fields.items())
             problem = next(filter(None, problems), None)
         if problem is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 __all__ = ["TimeLimit"]
 
@@ -34,42 +34,37 @@ class TimeLimit:
         ended: Whether :meth:`end` ended the block.
     """
 
-    __slots__ = ("_among", "_at", "_cancelled", "_cancelling", "_handle", "_loop", "_task", "ended")
+    __slots__ = ("_among", "_at", "_handle", "_loop", "_timeout", "ended")
 
     def __init__(self, at: float | None = None, among: set[TimeLimit] | None = None) -> None:
         self._among = among
         self._at = math.inf if at is None else at
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[Any] | None = None  # while the block runs
-        self._cancelling = 0  # requests to cancel the task that are older than the block
-        self._cancelled = False  # by this limit
+        self._timeout: asyncio.Timeout | None = None  # while the block runs
         self._handle: asyncio.Handle | None = None
         self.ended = False
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.current_task()
-        assert self._task is not None
-        self._cancelling = self._task.cancelling()
+        self._timeout = asyncio.timeout(None)
+        await self._timeout.__aenter__()
         if self._among is not None:
             self._among.add(self)
         if self.ended:
             self.end()
         elif self._at < math.inf:
-            self._handle = self._loop.call_at(self._at, self._look_again, PASSES)
+            self._handle = self._loop.call_at(self._at, self._expire, PASSES)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        task, self._task = self._task, None
+        timeout, self._timeout = self._timeout, None
         if self._among is not None:
             self._among.discard(self)
         if self._handle is not None:
             self._handle.cancel()
-        if not self._cancelled or task is None:
-            return
-        if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
-            raise TimeoutError from error
+        if timeout is not None:
+            await timeout.__aexit__(kind, error, trace)
 
     @property
     def over(self) -> bool:
@@ -79,16 +74,11 @@ class TimeLimit:
     def end(self) -> None:
         """End the block at its next suspension, from any task of its loop. It may be over already."""
         self.ended = True
-        if self._task is not None and not self._cancelled:
-            if self._handle is not None:
-                self._handle.cancel()
-            # In the next turn: a step that has its result already ends well.
-            self._handle = self._loop.call_soon(self._look_again, 0)
+        self._expire(0)
 
-    def _look_again(self, passes: int) -> None:
+    def _expire(self, passes: int) -> None:
         # Each cycle of the loop reads arrived data before it calls due callbacks.
         if passes:
-            self._handle = self._loop.call_soon(self._look_again, passes - 1)
-        elif self._task is not None:
-            self._cancelled = True
-            self._task.cancel()
+            self._handle = self._loop.call_soon(self._expire, passes - 1)
+        elif self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(0)  # in the next turn: a step that has its result already ends well

@@ -14,25 +14,17 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from ..errors import StateError
 
-__all__ = ["LoopLocal", "process_forked", "session_closed"]
+__all__ = ["LoopLocal", "session_closed"]
 
 
 def session_closed(operation: str | None = None) -> StateError:
     """Return the error for a call on a session that is closed."""
     message = "this session is closed; make a new one"
     return StateError(f"{operation}: {message}" if operation else message)
-
-
-def process_forked() -> StateError:
-    """Return the error for a call in a child process on connections of its parent."""
-    return StateError(
-        "this session was used before the process forked, and its connections belong to the parent; "
-        "make a session in the child"
-    )
 
 
 class Closable(Protocol):
@@ -50,16 +42,10 @@ class Closable(Protocol):
 T = TypeVar("T", bound=Closable)
 
 
-class _Entry(Generic[T]):
-    __slots__ = ("guard", "loop", "pid", "resources")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, resources: T, guard: AsyncGenerator[None, None]
-    ) -> None:
-        self.loop = loop
-        self.resources = resources
-        self.guard = guard
-        self.pid = os.getpid()
+class _Entry(NamedTuple, Generic[T]):
+    resources: T
+    guard: AsyncGenerator[None]
+    pid: int  # in a forked child, the sockets and their kernel events belong to the parent
 
 
 class LoopLocal(Generic[T]):
@@ -82,74 +68,53 @@ class LoopLocal(Generic[T]):
         if self._closed:
             raise session_closed()
         loop = asyncio.get_running_loop()
-        entry = self._entries.get(loop)
-        if entry is None:
-            return self._add(loop)
+        entry = self._entries.get(loop) or self._add(loop)
         if entry.pid != os.getpid():
-            raise process_forked()
+            raise StateError(
+                "this session was used before the process forked, and its connections belong to the parent; "
+                "make a session in the child"
+            )
         return entry.resources
 
-    def _add(self, loop: asyncio.AbstractEventLoop) -> T:
-        self._forget_closed_loops()
+    def _add(self, loop: asyncio.AbstractEventLoop) -> _Entry[T]:
+        # A loop that was closed without shutdown_asyncgens never ran its guard.
+        for closed_loop in [other for other in list(self._entries) if other.is_closed()]:
+            self._abandon(closed_loop)
         resources = self._make()
-        guard = _guard(self._entries, loop, resources)
-        self._entries[loop] = _Entry(loop, resources, guard)
+        entry = self._entries[loop] = _Entry(resources, self._guard(loop, resources), os.getpid())
         # Step it by hand up to its yield, which registers it with the loop. It does not suspend before.
         with suppress(StopIteration):
-            guard.__anext__().send(None)
-        return resources
+            entry.guard.__anext__().send(None)
+        return entry
+
+    async def _guard(self, loop: asyncio.AbstractEventLoop, resources: T) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            if self._entries.pop(loop, None) is not None:
+                await resources.close()
 
     async def close(self) -> None:
         """Close the running loop's resources, and let every other live loop close its own; for good."""
         self._closed = True
         here = asyncio.get_running_loop()
-        self._forget_parents()
         for loop, entry in list(self._entries.items()):
-            if loop is here:
+            if entry.pid == os.getpid() and loop is here:
                 await entry.guard.aclose()
+            elif entry.pid == os.getpid() and loop.is_running():
+                if self._entries.pop(loop, None) is not None:
+                    asyncio.run_coroutine_threadsafe(entry.resources.close(), loop)
             else:
-                self._entries.pop(loop, None)
-                _close_elsewhere(entry)
-
-    def _forget_closed_loops(self) -> None:
-        # A loop that was closed without shutdown_asyncgens never ran its guard.
-        # Other threads may add and remove theirs meanwhile.
-        for loop in list(self._entries):
-            entry = self._entries.pop(loop, None) if loop.is_closed() else None
-            if entry is not None:
-                entry.resources.abandon()
-
-    def _forget_parents(self) -> None:
-        # In a forked child, the sockets and their kernel events belong to the parent.
-        for loop, entry in list(self._entries.items()):
-            if entry.pid != os.getpid():
-                del self._entries[loop]
+                self._abandon(loop)
 
     def abandon(self) -> bool:
         """Close everything without waiting. Return whether there was anything."""
-        self._forget_parents()
-        entries = list(self._entries.values())
-        self._entries.clear()
-        for entry in entries:
-            entry.resources.abandon()
-        return bool(entries)
+        abandoned = [loop for loop in list(self._entries) if self._abandon(loop)]
+        return bool(abandoned)
 
-
-async def _guard(
-    entries: dict[asyncio.AbstractEventLoop, _Entry[T]], loop: asyncio.AbstractEventLoop, resources: T
-) -> AsyncGenerator[None, None]:
-    try:
-        yield
-    finally:
-        if entries.pop(loop, None) is not None:
-            await resources.close()
-
-
-def _close_elsewhere(entry: _Entry[T]) -> None:
-    if entry.loop.is_closed():
+    def _abandon(self, loop: asyncio.AbstractEventLoop) -> bool:
+        entry = self._entries.pop(loop, None)  # another thread may have removed it
+        if entry is None or entry.pid != os.getpid():
+            return False
         entry.resources.abandon()
-        return
-    if entry.loop.is_running():
-        asyncio.run_coroutine_threadsafe(entry.resources.close(), entry.loop)
-    else:
-        entry.resources.abandon()
+        return True

@@ -3,51 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import anyio
 import pytest
 
 from mintlify_async import MemoryStore, Quota, StreamInterruptedError
-from mintlify_async.errors import StreamStateError
-from mintlify_async.testing import Customer, LocalService
 from mintlify_async.testing.faults import NoAnswer
 from tests.support.observer_watch import Watch
 from tests.support.secret_guard import Keys
 
 KEYS = Keys()
-
-
-async def test_after_done_there_is_one_second_in_all(virtual):
-    """After ``[DONE]`` the connection is closed within one second, even if comments keep arriving."""
-    async with LocalService() as service:
-        service.script.ask(
-            chunks=[
-                b'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\n',
-                0.1,
-                b"data: [DONE]\n\n",
-                *([0.5, b": alive\n\n"] * 40),
-            ]
-        )
-        async with service.session() as session:
-            before = virtual.now()
-            await session.ask("x")
-            assert virtual.now() - before < 2.5
-
-
-async def test_after_finish_comments_do_not_hold_the_answer_open(virtual):
-    """After ``finish``, one second without an event ends the answer; comments do not count."""
-    async with LocalService() as service:
-        service.script.ask(
-            chunks=[
-                b'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\n',
-                *([0.5, b": alive\n\n"] * 40),
-            ]
-        )
-        async with service.session() as session:
-            before = virtual.now()
-            await session.ask("x")
-            assert virtual.now() - before < 2.5
 
 
 async def test_closing_a_reply_that_is_being_opened_frees_it_at_once(service):
@@ -111,28 +76,3 @@ async def test_closing_a_reply_does_not_wait_for_a_slot_that_is_given_back(servi
         with anyio.fail_after(20):
             assert await reader is reply
     assert watch.count("retry") == 0
-
-
-async def test_an_error_event_that_repeats_the_key_shows_it_nowhere(service):
-    """The error has the service's words without the key."""
-    service.script.ask(
-        events=[{"type": "start"}, {"type": "error", "errorText": f"bad key {KEYS.assistant}"}]
-    )
-    async with service.session(assistant_key=KEYS.assistant) as session:
-        with pytest.raises(Exception, match="bad key"):
-            await session.ask("x")
-
-
-async def test_the_id_of_a_missing_part_that_repeats_the_key_shows_it_nowhere():
-    """No attribute of the error has it: logs and error trackers show them all."""
-    key = "mint_dsc_repeated_0123456789"
-    delta = {"type": "text-delta", "id": f"part {key}", "delta": "x"}
-    async with (
-        LocalService(customers=[Customer(assistant_key=key)]) as service,
-        service.session() as session,
-    ):
-        service.script.ask(body=f'data: {{"type":"start"}}\n\ndata: {json.dumps(delta)}\n\n')
-        with pytest.raises(StreamStateError) as caught:
-            await session.ask("x")
-    assert caught.value.event_id.startswith("part ")
-    assert key not in f"{vars(caught.value)} {caught.value}"

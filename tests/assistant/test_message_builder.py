@@ -97,29 +97,6 @@ def test_metadata_is_not_shared_with_the_event() -> None:
     assert first.to_wire()["messageMetadata"] == {"a": {"b": 1}}
 
 
-def test_text_and_reasoning_ids_are_apart() -> None:
-    """The same id names a text and a reasoning part; each delta finds its own."""
-    folded = fold(
-        event("text-start", id="1"),
-        event("reasoning-start", id="1"),
-        event("text-delta", id="1", delta="t"),
-        event("reasoning-delta", id="1", delta="r"),
-        event("reasoning-end", id="1", providerMetadata={"p": {}}),
-    )
-    assert parts(folded) == [
-        {"type": "text", "text": "t", "state": "streaming"},
-        {"type": "reasoning", "id": "1", "text": "r", "state": "done", "providerMetadata": {"p": {}}},
-    ]
-    assert folded.message.text == "t"
-
-
-def test_citations_come_with_the_end() -> None:
-    """Version 7 sends the citations of a text when it is complete."""
-    citations = [{"source": {"type": "source", "sourceType": "url", "id": "s"}}]
-    folded = fold(event("text-start", id="1"), event("text-end", id="1", citations=citations))
-    assert parts(folded)[0]["citations"] == citations
-
-
 @pytest.mark.parametrize(
     ("one", "name"),
     [
@@ -157,19 +134,6 @@ def test_an_answer_finds_the_first_part_that_asks() -> None:
     folded.apply(event("tool-approval-request", toolCallId="c", approvalId="b"))
     folded.apply(event("tool-approval-response", approvalId="a", approved=False))
     assert [part["approval"] for part in parts(folded)] == [{"id": "b"}, {"id": "a", "approved": False}]
-
-
-def test_an_older_approval_is_answered_no_more() -> None:
-    """An approval that another one has replaced cannot be answered."""
-    folded = fold(
-        event("tool-input-available", toolCallId="c", toolName="f"),
-        event("tool-approval-request", toolCallId="c", approvalId="a"),
-        event("tool-approval-request", toolCallId="c", approvalId="b"),
-        event("tool-approval-response", approvalId="b", approved=False),
-    )
-    assert parts(folded)[0]["approval"] == {"id": "b", "approved": False}
-    with pytest.raises(StreamStateError):
-        folded.apply(event("tool-approval-response", approvalId="a", approved=True))
 
 
 def test_input_goes_on_in_the_next_step() -> None:
@@ -228,65 +192,6 @@ def test_reset_step_forgets_what_it_removes() -> None:
     assert [part.get("output", part.get("data")) for part in parts(folded)] == [3, None, 2]
 
 
-def test_a_message_is_continued() -> None:
-    """Calls, data and steps of the message that is continued are found by the events that follow."""
-    message = Message.from_wire(
-        {
-            "id": "a1",
-            "role": "assistant",
-            "createdAt": "yesterday",
-            "parts": [
-                {"type": "data-x", "id": "1", "data": 1},
-                {"type": "step-start"},
-                {
-                    "type": "tool-f",
-                    "toolCallId": "c",
-                    "state": "input-streaming",
-                    "rawInput": '{"a":',
-                    "input": {},
-                },
-                {
-                    "type": "dynamic-tool",
-                    "toolName": "g",
-                    "toolCallId": "d",
-                    "state": "approval-requested",
-                    "approval": {"id": "ap"},
-                },
-            ],
-        }
-    )
-    folded = fold(
-        event("tool-input-delta", toolCallId="c", inputTextDelta="1}"),
-        event("tool-approval-response", approvalId="ap", approved=True, reason="ok"),
-        event("data-x", id="1", data=2),
-        event("text-start", id="0"),
-        message=message,
-    )
-    assert folded.message.to_wire() == {
-        "id": "a1",
-        "role": "assistant",
-        "createdAt": "yesterday",
-        "parts": [
-            {"type": "data-x", "id": "1", "data": 2},
-            {"type": "step-start"},
-            {
-                "type": "tool-f",
-                "toolCallId": "c",
-                "state": "input-streaming",
-                "rawInput": '{"a":1}',
-            },
-            {
-                "type": "dynamic-tool",
-                "toolName": "g",
-                "toolCallId": "d",
-                "state": "approval-responded",
-                "approval": {"id": "ap", "approved": True, "reason": "ok"},
-            },
-            {"type": "text", "text": "", "state": "streaming"},
-        ],
-    }
-
-
 def test_events_without_effect_publish_nothing() -> None:
     """Unknown types, transient data, steps, abort and error leave the message alone."""
     folded = MessageBuilder()
@@ -323,14 +228,3 @@ def test_deltas_are_joined_when_the_message_is_read() -> None:
     assert isinstance(tool, ToolPart)
     assert tool.input is MISSING
     assert tool.raw_input == "[" * 20_000
-
-
-def test_a_stored_message_may_have_one_call_many_times() -> None:
-    """Of many parts of one call in one step, the first of each kind is changed."""
-    stored = {"type": "tool-f", "toolCallId": "c", "state": "input-available", "input": {}}
-    folded = MessageBuilder(Message.from_wire({"id": "m", "role": "assistant", "parts": [stored] * 100}))
-    for dynamic in (True, True, False):
-        folded.apply(event("tool-input-available", toolCallId="c", toolName="f", input=1, dynamic=dynamic))
-    parts = folded.message.parts
-    assert [parts[at].input for at in (0, 1, 99, 100)] == [1, {}, {}, 1]
-    assert len(parts) == 101

@@ -329,8 +329,8 @@ def test_an_empty_answer_is_an_interruption(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (b"<!doctype html><p>Sorry</p>", "a page"),
-        (b"\xef\xbb\xbf<html>\n", "a page"),
+        (b"<!doctype html><p>Sorry</p>", "an HTML page"),
+        (b"\xef\xbb\xbf<html>\n", "an HTML page"),
         (b'{"error": "no credits", "threadKey": "secret"}', "a JSON document"),
         (b"[\n1\n]", "a JSON document"),
         (b'{"type":"start"}\n{"type":"finish"}\n', "a JSON document"),
@@ -625,13 +625,8 @@ WRITINGS = (
             json.dumps({"type": "text-delta", "id": id, "delta": delta})[:-1] + f", {further}}}"
         )
         for further in (
-            '"seq": 7, "usage": {"tokens": [1]}',
             '"providerMetadata": {"p": {"item": "m"}}, "more": null',
-            '"providerMetadata": null',
-            '"more": {"threadKey": "tk_1"}',
             '"more": [{"thread\\u004bey": "tk_1"}], "threadKey": "tk_2"',
-            '"threadId": "t", "messageMetadata": {"threadKey": "tk_3"}',
-            '"more": "' + "long" * 200 + '", "again": {"threadKey": "tk_4"}',
         )
     ),
     lambda id, delta: json.dumps({"type": "text-delta", "seq": 7, "id": id, "delta": delta}),
@@ -680,113 +675,11 @@ def test_plain_deltas_take_the_short_way(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rest",
-    [
-        ",}",
-        ', "later": 1',
-        ', "later": 1}}',
-        ', "later": NaN}',
-        '; "later": 1}',
-        ', "id": 7}',
-        ', "delta": null}',
-        ', "providerMetadata": "p"}',
-        ', "providerMetadata": {"p": 1}}',
-        ', "providerMetadata": []}',
-        ', "later": ' + "[" * 250 + "]" * 250 + "}",
-    ],
-)
-def test_wrong_fields_behind_a_delta_are_an_error(rest):
-    """What follows the text of a delta is held to the same rules as the rest of an event."""
-    good = '{"type":"text-delta","id":"0","delta":"a"}'
-    with pytest.raises(StreamDecodeError):
-        parse_event(good[:-1] + rest)
-    stream = MessageStream()
-    stream.feed("".join(f"data: {data}\n\n" for data in (START, good, good, good[:-1] + rest)).encode())
-    assert [stream.next_event().type for _ in range(3)] == ["text-start", "text-delta", "text-delta"]
-    with pytest.raises(StreamDecodeError):
-        stream.next_event()
-    assert stream.text == "aa"
-
-
-START = '{"type":"text-start","id":"0"}'
-
-
-@pytest.mark.parametrize(
-    "odd", ['{"type":"text-delta","id":"0","delta":"a\tb"}', '{"type":"text-delta","id":"0","delta":"a"']
-)
-def test_delta_that_is_no_json_is_an_error_on_the_short_way_too(odd):
-    """What begins like the delta before is held to the same rules."""
-    good = '{"type":"text-delta","id":"0","delta":"a"}'
-    stream = MessageStream()
-    body = "".join(f"data: {data}\n\n" for data in ('{"type":"text-start","id":"0"}', good, odd))
-    stream.feed(body.replace("\\t", "\t").encode())
-    assert [stream.next_event().type for _ in range(2)] == ["text-start", "text-delta"]
-    with pytest.raises(StreamDecodeError):
-        stream.next_event()
-    assert stream.text == "a"
-
-
-BODY = (
-    b'data: {"type":"start","messageId":"m"}\n\ndata: {"type":"text-start","id":"t"}\n\n'
-    b'data: {"type":"text-delta","id":"t","delta":"Hi"}\n\ndata: {"type":"text-end","id":"t"}\n\n'
-    b'data: {"type":"finish"}\n\ndata: [DONE]\n\n'
-)
-
-
-def _types(stream: MessageStream) -> list[str]:
-    return [event.type for event in iter(stream.next_event, None)]
-
-
-@pytest.mark.parametrize("cut", range(0, len(BODY) + 1, 7))
-def test_fed_again_before_all_was_taken(cut: int) -> None:
-    """What came behind the first event is neither lost nor told twice, however early the rest is fed."""
-    stream = MessageStream()
-    stream.feed(BODY[:cut])
-    stream.feed(BODY[cut:])
-    stream.feed_eof()
-    assert _types(stream) == ["start", "text-start", "text-delta", "text-end", "finish"]
-    assert (stream.text, stream.ended, stream.done_seen) == ("Hi", True, True)
-
-
-def test_the_end_comes_before_the_first_event_is_taken() -> None:
-    """A cut right behind a whole first read delivers every event before the error."""
-    stream = MessageStream()
-    stream.feed(BODY.partition(b'data: {"type":"text-end"')[0])
-    stream.feed_eof(APIConnectionError("the connection was lost"))
-    taken = [stream.next_event() for _ in range(3)]
-    assert [event.type for event in taken if event] == ["start", "text-start", "text-delta"]
-    with pytest.raises(StreamInterruptedError) as caught:
-        stream.next_event()
-    assert caught.value.partial is not None
-    assert caught.value.partial.text == "Hi"
-
-
-def test_nothing_follows_an_error_in_the_first_read() -> None:
-    """Events behind an ``error`` in the same first read are not handed out."""
-    stream = MessageStream()
-    stream.feed(b'data: {"type":"error","errorText":"no"}\n\n' + BODY)
-    first = stream.next_event()
-    assert first is not None
-    assert first.type == "error"
-    with pytest.raises(AssistantError):
-        stream.next_event()
-    assert stream.next_event() is None
-
-
-def test_done_alone_in_front() -> None:
-    """``[DONE]`` may come first; the events behind it still count."""
-    stream = MessageStream()
-    stream.feed(b"data: [DONE]\n\n" + BODY)
-    assert _types(stream)[0] == "start"
-    assert stream.done_seen
-
-
-@pytest.mark.parametrize(
     "last",
     [
         '{"type":"error","errorText":"bad key KEY"}',
         '{"type":"tool-input-start","toolName":"KEY"}',
-        '{"type":"text-delta","id":"9","delta":"KEY"}',
+        '{"type":"text-delta","id":"part KEY","delta":"KEY"}',
         '{"type":"text-delta","id":"9","delta":"a","later":"KEY"}',
         '{"type":"finish","threadId":7,"threadKey":"KEY",}',
         '["KEY"]',

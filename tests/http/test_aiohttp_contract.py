@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 
 import aiohttp
 import pytest
@@ -160,7 +161,7 @@ async def test_closing_a_response_wakes_its_reader(service):
 def test_foreign_errors_are_translated_to_the_most_specific():
     """Failures that no server on loopback can play."""
     create = create_job_call(CallDefaults(project_id="p"), "x")
-    limit = AttemptLimit(None, 60.0, "request")
+    limit = AttemptLimit(math.inf, 60.0, "request")
     key = aiohttp.client_reqrep.ConnectionKey("host", 443, True, True, None, None, None)
     cases = [
         (aiohttp.ClientConnectorDNSError(key, OSError(-2, "no name")), "dns", "no"),

@@ -14,8 +14,8 @@ import pytest
 
 from mintlify_async import (
     APIStatusError,
-    APITimeoutError,
     MintlifySession,
+    PermissionDeniedError,
     StreamInterruptedError,
     Timeouts,
 )
@@ -96,16 +96,6 @@ async def test_a_short_limit_on_silence_counts_from_the_data_on(virtual, wait):
             assert virtual.now() - started == pytest.approx(wait + 2.0, abs=0.1)
 
 
-async def test_a_tiny_limit_on_silence_does_not_keep_the_loop_busy(alarms):
-    """Until the first event, another limit counts."""
-    async with LocalService() as service:
-        service.script.ask(fault=Raw([HEAD], how="hang"))
-        async with service.session(timeouts=Timeouts(idle=1e-9, first_event=0.1)) as session:
-            with pytest.raises(APITimeoutError, match="first_event"):
-                await session.ask("x")
-    assert len(alarms.handles) <= 2
-
-
 async def test_data_that_arrives_sets_no_alarm(alarms):
     """However many events there are, and for however long, the alarm is set again only when it is due."""
     assert await alarms.read(*[0.05, DELTA] * 200, FINISH) <= 3
@@ -142,22 +132,11 @@ async def test_a_malformed_chunk_is_noticed_at_once(virtual, silence, idle):
             assert caught.value.events_seen == 2
 
 
-async def test_a_connection_that_serves_many_questions_is_watched_once(service):
-    """The watch ends with each answer; an idle connection that the server resets is reported by nobody."""
-    async with service.session() as session:
-        for _ in range(3):
-            reply = session.ask("How do I log in?")
-            await anext(reply)
-            end = reply._live._connection_end
-            await reply
-            assert len(end._callbacks or ()) <= 1
-
-
 LIMITS = {
-    "first_event, before the headers": ([0.3, HEAD, START, FINISH], {"first_event": 0.1}),
-    "first_event": ([HEAD, 0.3, START, FINISH], {"first_event": 0.1}),
-    "idle": ([HEAD, START, 0.3, FINISH], {"idle": 0.1}),
-    "total": ([HEAD, START, 0.3, FINISH], {"total": 0.1}),
+    "first_event, before the headers": ([0.7, HEAD, START, FINISH], {"first_event": 0.5}),
+    "first_event": ([HEAD, 0.7, START, FINISH], {"first_event": 0.5}),
+    "idle": ([HEAD, START, 0.7, FINISH], {"idle": 0.5}),
+    "total": ([HEAD, START, 0.7, FINISH], {"total": 0.5}),
 }
 
 
@@ -165,8 +144,7 @@ LIMITS = {
 async def test_an_answer_in_the_socket_wins_over_a_limit_that_a_blocked_loop_missed(name):
     """Bytes that arrived while user code blocked the loop are read before the limit counts."""
     pieces, limits = LIMITS[name]
-    delay = next(piece for piece in pieces if isinstance(piece, float))
-    received = threading.Event()
+    received, sent = threading.Event(), threading.Event()
 
     def serve(listener):
         connection, _ = listener.accept()
@@ -175,6 +153,7 @@ async def test_an_answer_in_the_socket_wins_over_a_limit_that_a_blocked_loop_mis
             received.set()
             for piece in pieces:
                 time.sleep(piece) if isinstance(piece, float) else connection.sendall(piece)
+            sent.set()
             connection.recv(1)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -188,24 +167,25 @@ async def test_an_answer_in_the_socket_wins_over_a_limit_that_a_blocked_loop_mis
                 await asyncio.sleep(0)
             for _ in range(20):
                 await asyncio.sleep(0)
-            time.sleep(delay + 0.1)  # noqa: ASYNC251 - past the limit, until the bytes lie in the socket
+            sent.wait(10)  # past the limit, until the bytes lie in the socket
             assert (await task).events_seen == 4
         thread.join()
 
 
-async def test_a_stalled_error_page_does_not_outlast_the_deadline(virtual):
-    """Reading an error page takes two seconds at most, and never longer than the call's deadline."""
+@pytest.mark.parametrize(("limit", "longest"), [(1, 1.0), (60, 2.1)])
+async def test_an_error_page_that_stalls_is_not_waited_for(virtual, limit, longest):
+    """It is read for two seconds at most, and never longer than the call's limit; its status counts."""
     async with LocalService() as service:
         service.script.any(status=403, body=b'{"error": "no"} and more', fault=Cut(5, "hang"), times=None)
-        async with service.session(timeouts=Timeouts(request=1, first_event=1)) as session:
+        async with service.session(timeouts=Timeouts(request=limit, first_event=limit)) as session:
             for call in (session.create_job("x"), session.job("job_1").refresh(), session.ask("x").run()):
                 before = virtual.now()
-                with pytest.raises(APIStatusError):
+                with pytest.raises(PermissionDeniedError):
                     await call
-                assert virtual.now() - before <= 1
+                assert virtual.now() - before <= longest
 
 
-@pytest.mark.parametrize("depth", [300, 900, 940, 960, 980, 3000, 9000])
+@pytest.mark.parametrize("depth", [300, 960, 9000])
 async def test_an_error_page_may_be_nested_to_any_depth(service, depth):
     """Deeply nested JSON in an error page does not hide its status."""
     body = b'{"error":' * depth + b'"x"' + b"}" * depth

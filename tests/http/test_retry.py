@@ -18,28 +18,6 @@ def test_what_had_no_effect_is_sent_again(kind, outcome, pause):
     assert RetryPolicy().delay(Failure(kind=kind, outcome=outcome), 1, 0.5) == pause
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("random", [0.0, 0.5, 0.999])
-def test_a_limit_that_names_no_time_is_left_alone_longer_than_a_lost_connection(kind, random):
-    """After a 429 without Retry-After each pause is 1 s longer than after a lost connection."""
-    refused, unsent = (Failure(kind=kind, outcome=outcome) for outcome in ("refused", "not_sent"))
-    policy = RetryPolicy(attempts=9)
-    for attempt in range(1, 8):
-        pause = policy.delay(refused, attempt, random)
-        assert pause >= 1
-        assert pause == policy.delay(unsent, attempt, random) + 1
-    assert RetryPolicy(pause_after_429=0).delay(refused, 1, random) == RetryPolicy().delay(unsent, 1, random)
-
-
-async def test_the_pause_after_a_429_that_names_no_time(mintlify_service, mintlify_time, mintlify_session):
-    """The request that was refused is sent again a second later at the earliest."""
-    mintlify_service.script.create_job(status=429, body="", times=2)
-    began = mintlify_time.now()
-    await mintlify_session.create_job("x")
-    assert mintlify_service.requests.count("create_job") == 3
-    assert mintlify_time.now() - began >= 2
-
-
 @pytest.mark.parametrize("status", [None, 200, 500, 502, 503, 504, 529])
 def test_an_agent_post_of_unknown_outcome_is_never_sent_again(status):
     """A second job costs money: no setting allows it."""
@@ -168,10 +146,3 @@ def test_the_budget_ends_a_storm_and_comes_back_with_successes():
 def test_what_the_service_asks_for_is_read_and_nonsense_is_no_answer(headers, seconds):
     """Seconds, milliseconds, dates by the server's own clock, reset headers; broken values are absent."""
     assert retry_after_seconds(headers, WALL) == seconds
-
-
-def test_a_date_without_the_servers_own_date_is_measured_by_our_clock():
-    """There is nothing better to measure it against."""
-    from email.utils import formatdate
-
-    assert retry_after_seconds({"retry-after": formatdate(WALL + 120, usegmt=True)}, WALL) == 120.0

@@ -27,24 +27,6 @@ def test_timeouts_check_their_numbers(settings):
     assert caught.value.field == next(iter(settings))
 
 
-@pytest.mark.parametrize("operation", ["create_job", "get_job"])
-async def test_a_key_function_that_hangs_ends_with_the_deadline(operation):
-    """The deadline ends a key function that hangs, and the error says that nothing was sent."""
-
-    async def hang():
-        await asyncio.Event().wait()
-
-    with virtual_time() as time:
-        async with LocalService() as service:
-            async with service.session(admin_key=hang, timeouts=Timeouts(request=5)) as session:
-                call = session.create_job("x") if operation == "create_job" else session.job("j").refresh()
-                with pytest.raises(APITimeoutError) as caught:
-                    await call
-            assert time.now() == pytest.approx(5, abs=0.01)
-            assert caught.value.sent == "no"
-            assert len(service.requests) == 0
-
-
 async def test_infinite_limits_work(service):
     """An infinite limit is no limit; aiohttp itself cannot round infinity."""
     inf = float("inf")
@@ -66,15 +48,31 @@ async def test_endless_interim_answers_end_with_the_deadline():
                     assert time.now() - before < 61
 
 
-async def test_a_key_function_that_hangs_says_which_limit_ended_it():
-    """The error names the total limit where that is shorter than the limit on the first event."""
+@pytest.mark.parametrize(
+    ("operation", "timeout", "phase", "seconds"),
+    [
+        ("create_job", 5, "request", 5),
+        ("get_job", None, "request", 60),
+        ("ask", 5, "total", 5),
+        ("ask", None, "first_event", 60),
+    ],
+)
+async def test_a_key_function_that_hangs_ends_with_the_limit_of_the_call(operation, timeout, phase, seconds):
+    """The error names the limit, and says that nothing was sent."""
 
     async def hang():
         await asyncio.Event().wait()
 
-    with virtual_time():
-        async with LocalService() as service, service.session(assistant_key=hang) as session:
-            for timeout, phase, seconds in ((5, "total", 5), (None, "first_event", 60)):
+    with virtual_time() as time:
+        async with LocalService() as service:
+            async with service.session(admin_key=hang, assistant_key=hang) as session:
+                calls = {
+                    "create_job": lambda: session.create_job("x", timeout=timeout),
+                    "get_job": lambda: session.job("j").refresh(),
+                    "ask": lambda: session.ask("x", timeout=timeout).run(),
+                }
                 with pytest.raises(APITimeoutError) as caught:
-                    await session.ask("x", timeout=timeout)
-                assert (caught.value.phase, caught.value.seconds) == (phase, seconds)
+                    await calls[operation]()
+            assert (caught.value.phase, caught.value.seconds, caught.value.sent) == (phase, seconds, "no")
+            assert time.now() == pytest.approx(seconds, abs=0.01)
+            assert len(service.requests) == 0

@@ -7,8 +7,6 @@ import inspect
 
 import pytest
 
-from mintlify_async import MemoryStore
-
 PUBLIC = [
     "mintlify_async",
     "mintlify_async.storage",
@@ -38,10 +36,3 @@ def test_every_store_can_be_closed():
     stores = {cls for module in PUBLIC for cls in classes(module) if cls.__name__.endswith("Store")}
     assert {"MemoryStore", "SQLiteStore", "RedisStore"} <= {store.__name__ for store in stores}
     assert [cls for cls in stores if not inspect.iscoroutinefunction(getattr(cls, "aclose", None))] == []
-
-
-async def test_closing_a_store_takes_nothing_away():
-    """It does nothing, as often as it is called."""
-    store = MemoryStore()
-    await store.close()
-    await store.aclose()

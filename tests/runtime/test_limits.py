@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 import time
 
@@ -99,52 +98,6 @@ async def test_one_inside_another(virtual) -> None:
         async with in_seconds(1) as outer, in_seconds(2) as inner:
             await asyncio.sleep(60)
     assert (outer.over, inner.over, virtual.now()) == (True, False, 1.0)
-
-
-async def test_beside_asyncios_own(virtual) -> None:
-    """``asyncio.wait_for`` around it keeps its own ``TimeoutError``."""
-    limit = in_seconds(3600)
-
-    async def work() -> None:
-        async with limit:
-            await asyncio.sleep(7200)
-
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(work(), 1)
-    assert (limit.over, virtual.now()) == (False, 1.0)
-
-
-@pytest.mark.parametrize("at", [None, math.inf])
-async def test_never(at: float | None) -> None:
-    """None and infinity set no timer."""
-    async with TimeLimit(at) as limit:
-        await asyncio.sleep(0)
-    assert not limit.over
-
-
-async def test_a_time_that_has_come_already() -> None:
-    """A block whose time is past ends by itself."""
-    with pytest.raises(TimeoutError):
-        async with in_seconds(-1):
-            await asyncio.sleep(3600)
-
-
-async def test_another_error_passes() -> None:
-    """What the block itself raises leaves it as it is, also when it was ended."""
-
-    async def work() -> None:
-        async with TimeLimit() as limit:
-            asyncio.get_running_loop().call_soon(limit.end)
-            try:
-                await asyncio.sleep(3600)
-            finally:
-                raise KeyError
-
-    with pytest.raises(KeyError):
-        await work()
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
 
 
 @pytest.mark.parametrize("sort", [TimeLimit, asyncio.timeout_at])

@@ -169,22 +169,6 @@ async def test_close_from_another_task_ends_the_reader_quietly(service):
                 await reply
 
 
-async def test_close_while_the_reply_is_being_opened(service):
-    """The reader ends quietly and the connection is given up."""
-    service.script.ask(events=[{"type": "start"}], delay=0.2)
-    async with service.session() as session:
-        reply = session.ask("x")
-
-        async def read():
-            return [event async for event in reply]
-
-        reader = asyncio.create_task(read())
-        while service.requests.count("ask") == 0:
-            await asyncio.sleep(0.001)
-        await reply.close()
-        assert await reader == []
-
-
 async def test_a_second_reader_gets_a_typed_error(service):
     """One consumer at a time, while it opens and while it streams; the first one is not disturbed."""
     service.script.ask(events=[{"type": "start"}, 0.2, {"type": "finish"}], delay=0.1)
