@@ -6,7 +6,7 @@ A store says how long answers are kept. :class:`MemoryStreamStore` keeps them in
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from attrs import field, frozen
 
@@ -77,45 +77,3 @@ class SharedAnswer:
     id: str
     about: dict[str, Any]
     running: bool
-
-
-class SharedStreams(Protocol):
-    """Shows running answers to all workers. If the store cannot be used, each step may raise StateError."""
-
-    @property
-    def grace(self) -> float:
-        """Seconds for which an answer continues without a reader."""
-        ...
-
-    @property
-    def keep(self) -> float:
-        """Seconds for which an answer can be read after its end."""
-        ...
-
-    async def begin(self, chat: str, answer: str) -> str | None:
-        """Make *answer* the newest of *chat*; return the one before, if there is one."""
-        ...
-
-    async def describe(self, chat: str, answer: str, about: str) -> None:
-        """Add *about*, in plain ASCII, to *answer*."""
-        ...
-
-    async def write(self, chat: str, answer: str, frames: bytes, *, at: int, ended: bool) -> SharedState:
-        """Append *frames*, which start at *at*; the same frames twice count once."""
-        ...
-
-    async def runs(self, chat: str, answer: str) -> bool:
-        """Return whether *answer* has not ended, and its worker lives."""
-        ...
-
-    async def newest(self, chat: str) -> SharedAnswer | None:
-        """Return the newest answer of *chat*."""
-        ...
-
-    async def read(self, chat: str, answer: str, place: int) -> SharedPiece:
-        """Return the bytes of *answer* after *place*, and mark for its worker that it has a reader."""
-        ...
-
-    async def stop(self, chat: str) -> None:
-        """Ask the newest answer of *chat* to stop."""
-        ...

@@ -1,7 +1,7 @@
 """One worker of an app with the relay, as its own process.
 
-``python relay_worker.py REDIS STORE PAGE LISTENER``: the URL of a Redis, or ""; whether that has the
-conversations, too, or ""; the folder of a page, or ""; the number of an open listening socket, which workers
+``python relay_worker.py REDIS STORE PAGE LISTENER``: the URL of a Redis, or ""; whether the app stores the
+conversations, or ""; the folder of a page, or ""; the number of an open listening socket, which workers
 may share, or "". It prints its port. The service is found by the environment; the user is in a header or a
 cookie.
 """
@@ -21,6 +21,7 @@ from fastapi.staticfiles import StaticFiles
 
 from mintlify_async import MintlifySession
 from mintlify_async.contrib.relay import MemoryStreamStore, Relay
+from mintlify_async.storage import MemoryStore
 
 SECRET = "a secret of the tests, of more than thirty-two characters"
 
@@ -33,6 +34,7 @@ async def main(listener: socket.socket, redis: str, store: str, page: str) -> No
     async with AsyncExitStack() as stack:
         settings = {"secrets": [SECRET], "user": user, "max_per_user": 1000}
         settings["streams"] = MemoryStreamStore()
+        settings["store"] = MemoryStore() if store else None
         if redis:
             from redis.asyncio import Redis
 

@@ -85,7 +85,8 @@ async def workers(
 ) -> AsyncIterator[list[Worker]]:
     """Start two workers, or one if there is no *redis*. Stop them afterwards.
 
-    With *store*, Redis also has the conversations. With *shared*, the workers have one URL.
+    With *store*, the app stores the conversations, on Redis if there is one. With *shared*, the workers have
+    one URL.
     """
     listener = socket.create_server(("127.0.0.1", 0)) if shared else None
     made = [

@@ -7,34 +7,37 @@ its own speed. A slow reader slows the writer down, so memory stays bounded.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from mintlify_async import StateError
+
+from .page_events import DONE, INTERRUPTED
+from .refusals import RelayRefusal
+
+if TYPE_CHECKING:
+    from ..redis.streams import RedisStreamStore
+
+log = logging.getLogger("mintlify_async.relay")
 
 PIECE_BYTES = 64 * 1024
-"""About how much a reader gets at once: a slow one must not count as stalled."""
+"""The most that a reader gets at once: a slow one must not count as stalled."""
 
 LEAD_BYTES = 256 * 1024
 """How far the writer may be ahead of the fastest reader."""
 
+TICK = 0.1
+"""Seconds between two writes of an answer, and between two looks of a reader on another worker."""
 
-class Log(Protocol):
-    """The log that a response reads, of an answer here or on another worker."""
+PATIENCE = 5.0
+"""Seconds for which a reader on another worker waits for a store that cannot be reached."""
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Return a context manager. While its block runs, the log has one more reader."""
-        ...
 
-    async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return the bytes after *place*, and the place for the next read. The first place is 0.
-
-        No bytes mean that nothing has come yet, and None is the end.
-        """
-        ...
-
-    def wake(self) -> None:
-        """Let the reads that wait return without bytes."""
-        ...
+_END = -1  # the place after the end of a log on another worker
 
 
 class MemoryLog:
@@ -44,28 +47,29 @@ class MemoryLog:
         left: Called when the last reader leaves.
 
     Attributes:
-        size: How many bytes were appended.
         ended: Whether nothing more will be appended.
         readers: The number of readers.
+        refusal: Why there is no answer, for a response that has not started; None if there is one.
     """
 
     def __init__(self, left: Callable[[], object] = lambda: None) -> None:
-        self.size = 0
         self.ended = False
         self.readers = 0
+        self.refusal: RelayRefusal | None = None
         self._left = left
-        self._pieces: list[bytes] = []
+        self._data = bytearray()
         self._furthest = 0  # the place of the fastest reader
-        self._unread = 0  # bytes after it
-        self._waiting: list[asyncio.Future[None]] = []
+        self._change = asyncio.Event()  # set for a moment; see wake()
 
-    def append(self, piece: bytes) -> None:
-        """Append *piece*. A reader gets all pieces of one cycle of the event loop together."""
-        self._pieces.append(piece)
-        self.size += len(piece)
-        self._unread += len(piece)
-        if self._waiting:
-            self.wake()
+    @property
+    def size(self) -> int:
+        """How many bytes were appended."""
+        return len(self._data)
+
+    def append(self, data: bytes) -> None:
+        """Append *data*. A reader gets all data of one cycle of the event loop together."""
+        self._data += data
+        self.wake()
 
     def end(self) -> None:
         """Append nothing more. Harmless to repeat."""
@@ -85,46 +89,73 @@ class MemoryLog:
                 self._left()
 
     async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return the bytes after *place*; see :meth:`Log.read`. Here a place is a number of pieces."""
-        if place == len(self._pieces) and not self.ended:
-            await self._change()
-        size, end = 0, place
-        while end < len(self._pieces) and size < PIECE_BYTES:
-            size += len(self._pieces[end])
-            end += 1
-        if end == place:
-            return (None if self.ended else b""), place
-        if end > self._furthest:
-            self._unread -= sum(map(len, self._pieces[max(place, self._furthest) : end]))
-            self._furthest = end
-            if self._waiting:
-                self.wake()  # the writer, if it waits for room
-        frames = self._pieces[place] if end == place + 1 else b"".join(self._pieces[place:end])
-        return frames, end
+        """Return bytes after *place*, and the place after them. No bytes: nothing has come. None: the end."""
+        if place == len(self._data) and not self.ended:
+            await self._change.wait()
+        piece = bytes(memoryview(self._data)[place : place + PIECE_BYTES])
+        place += len(piece)
+        if place > self._furthest:
+            self._furthest = place
+            self.wake()  # the writer, if it waits for room
+        return piece or (None if self.ended else b""), place
 
-    def since(self, place: int) -> tuple[bytes, int]:
-        """Return all bytes after *place*, and the place for the next read, without waiting."""
-        return b"".join(self._pieces[place:]), len(self._pieces)
-
-    @property
-    def far_ahead(self) -> bool:
-        """Whether the writer should wait for a reader; see :meth:`room`."""
-        return self._unread > LEAD_BYTES and self.readers > 0
+    def since(self, place: int) -> bytes:
+        """Return all bytes after *place*, without waiting."""
+        return bytes(memoryview(self._data)[place:])
 
     async def room(self) -> None:
         """Return when a reader has come near the log's end, or there is no reader any more."""
-        while self.far_ahead:
-            await self._change()
+        while self.readers and self.size - self._furthest > LEAD_BYTES:
+            await self._change.wait()
 
     def wake(self) -> None:
         """Let all that wait look again."""
-        for waiting in self._waiting:
-            if not waiting.done():
-                waiting.set_result(None)
-        self._waiting.clear()
+        self._change.set()
+        self._change.clear()
 
-    async def _change(self) -> None:
-        """Return when something has changed."""
-        waiting = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiting)
-        await waiting
+
+@define
+class SharedLog:
+    """The log of an answer on another worker; :class:`MemoryLog` explains the methods."""
+
+    store: RedisStreamStore
+    chat: str
+    answer: str
+    cut: Callable[[], bool]
+    refusal: None = None
+    _seen_at: float | None = field(default=None, init=False)  # when the store answered last
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Do nothing, because each look reports that there is a reader."""
+        yield
+
+    def wake(self) -> None:
+        """Do nothing: a read returns soon."""
+
+    async def read(self, place: int) -> tuple[bytes | None, int]:
+        """Return bytes after *place*, and the place after them. No bytes: nothing has come. None: the end."""
+        if place == _END:
+            return None, _END
+        now = asyncio.get_running_loop().time
+        self._seen_at = self._seen_at or now()
+        try:
+            piece = await self.store.read(self.chat, self.answer, place)
+            self._seen_at = now()
+        except StateError as error:
+            lost = now() - self._seen_at > PATIENCE
+            if lost:
+                log.warning("an answer on another worker cannot be read: %s", error)
+        else:
+            if piece.ended:
+                return piece.frames or None, _END
+            if piece.frames:
+                return piece.frames, piece.place
+            lost = piece.place < place or not piece.running  # bytes, or its worker
+        if not (lost or self.cut()):
+            await asyncio.sleep(TICK)
+            return b"", place
+        return INTERRUPTED + DONE, _END
+
+
+Log = MemoryLog | SharedLog

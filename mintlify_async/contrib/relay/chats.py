@@ -103,7 +103,7 @@ class PageChat(Chat):
             try:
                 self.thread = seal.open(question.seal, user, site)
             except SealError as error:  # also after another secret, or when a reader has signed in
-                log.info("a page's sealed thread is %s: the question is asked without it", error.reason)
+                log.info("a page's sealed thread is %s: the question is asked without it", error)
 
     def ask(self, thread: Thread | None) -> Reply:
         """Return the reply; with None, a new thread starts."""
@@ -174,7 +174,7 @@ class StoredChat(Chat):
             # The old thread contains the replaced turns. So a new thread starts with the history before them.
             self.thread = self._conversation.thread
         sent = [message for message in (*history, *self._asked) if message.role != "system"]
-        self.messages = [_sendable(message) for message in sent[-self._limits.messages :]]
+        self.messages = [_sendable(message) for message in sent[-self._limits.max_messages :]]
         self._limits.check(self.messages)
         self._taken = {message.id for message in (*history, *self._asked)}
         asked = [message.to_wire() for message in self._asked]
@@ -289,7 +289,7 @@ class StoredChats:
         if conversation.thread is not None:
             hider.learn(conversation.thread.id, conversation.thread.key)
         separator = b"["
-        for message in messages[-self._limits.messages :]:
+        for message in messages[-self._limits.max_messages :]:
             if message.role in ("user", "assistant"):  # an app's instructions are not for pages
                 json_list.append(separator + message_json(_shown(message), events, hider))
                 separator = b","
@@ -307,7 +307,7 @@ class StoredChats:
                 owner=user,
                 store=self._store,
                 commit="partial",  # after Stop or an interruption, the web page shows the partial answer
-                max_messages=self._limits.messages,
+                max_messages=self._limits.max_messages,
                 **settings,
             )
         except ConfigurationError as error:

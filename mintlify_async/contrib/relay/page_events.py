@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from attrs import frozen
 from mintlify_async.events import ReasoningDelta, StreamEvent, TextDelta
 
 from .page_question import Wire, is_file_address, is_list, is_name, is_object, is_web_address
-from .refusals import STEP_FAILED, masked
+from .refusals import CUT, STEP_FAILED, masked
 
 Check = Callable[[object], bool]
 OUR_DATA = "data-mintlify-"  # starts the names of data parts that are ours and not the service's
@@ -256,7 +256,7 @@ class ThreadHider:
 
     def hide(self, wire: Wire) -> Wire:
         """Return *wire* without thread ids and keys. If it has none, return the same object."""
-        return self._without(wire) if self.concerns(json.dumps(wire)) else wire
+        return self._hidden(wire) if self.concerns(json.dumps(wire)) else wire
 
     def concerns(self, text: str) -> bool:
         """Return whether *text*, which is JSON, may have a name or a string to hide."""
@@ -269,14 +269,10 @@ class ThreadHider:
                 return True
         return False
 
-    def _without(self, wire: Mapping[str, object]) -> Wire:
-        return {
-            self._text(name): self._hidden(value) for name, value in wire.items() if not _names_thread(name)
-        }
-
-    def _hidden(self, value: object) -> object:
+    def _hidden(self, value: Any) -> Any:
         if is_object(value):
-            return self._without(value)
+            items = value.items()
+            return {self._text(name): self._hidden(inner) for name, inner in items if not _names_thread(name)}
         if is_list(value):
             return [self._hidden(inner) for inner in value]
         return self._text(value) if isinstance(value, str) else value
@@ -295,8 +291,11 @@ def _names_thread(name: str) -> bool:
 # --- Frames -------------------------------------------------------------------------------------------
 
 DONE = b"data: [DONE]\n\n"
+STOPPED = b'data: {"type":"abort"}\n\n'
+INTERRUPTED = b'data: {"type":"error","errorText":"%b"}\n\n' % CUT.encode()
 KEEP_ALIVE = b": keep-alive\n\n"
 _DELTAS = (TextDelta, ReasoningDelta)
+_TEXTS = ("text", "reasoning")  # of the model; see frame
 
 
 def delta_frame(event: StreamEvent, events: SafeEvents, hider: ThreadHider) -> bytes | None:
@@ -351,8 +350,6 @@ def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
     return part if made and made[0]["type"] == kind else None
 
 
-_TEXTS = ("text", "reasoning")  # of the model; see frame
-
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -369,19 +366,12 @@ def _strict_json(event: Wire) -> str:
 def _parsable(value: object) -> object:
     """Leave out names that the page's JSON parser rejects as an attack, and write infinities as null."""
     if is_object(value):
-        return dict(_parsable_items(value))
+        return {name: _parsable(inner) for name, inner in value.items() if not _is_attack(name, inner)}
     if is_list(value):
         return [_parsable(inner) for inner in value]
     infinite = isinstance(value, float) and not math.isfinite(value)
     return None if infinite else value
 
 
-def _parsable_items(items: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    for name, value in items.items():
-        forbidden = name == "__proto__" or (name == "constructor" and _has_prototype(value))
-        if not forbidden:
-            yield name, _parsable(value)
-
-
-def _has_prototype(value: object) -> bool:
-    return is_object(value) and "prototype" in value
+def _is_attack(name: str, value: object) -> bool:
+    return name == "__proto__" or (name == "constructor" and is_object(value) and "prototype" in value)

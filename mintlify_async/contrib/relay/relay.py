@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mintlify_async import ConfigurationError, QuotaExceededError
-from mintlify_async.model.number_checks import check_seconds
+from mintlify_async.model.number_checks import check_number, check_seconds
 from mintlify_async.protocol.object_checks import check_function
 from mintlify_async.storage import check_store
 
 from .. import extra_missing
-from ..stream_store import MemoryStreamStore, SharedStreams
+from ..stream_store import MemoryStreamStore
+from .answer_logs import Log
 from .chats import Chat, PageChat, StoredChats
 from .page_question import BodyReader, PageQuestion, QuestionLimits, read_question
-from .page_stream import PageSource, PageStream
+from .page_stream import PageStream
 from .refusals import TOO_MANY, RelayRefusal, refusal_for, retry_after
 from .running_answer import Asker, EndHook, RelayedAnswer
 from .running_answers import RunningAnswers, chat_key
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from mintlify_async import MintlifySession
     from mintlify_async.storage import Store
 
+    from ..redis.streams import RedisStreamStore
+
 log = logging.getLogger("mintlify_async.relay")
 
 UserHook = Callable[[Request], "str | Awaitable[str]"]
@@ -50,6 +54,7 @@ Handler = Callable[[Request, str], Awaitable[Response]]
 
 MAX_RETRYING = 2.0  # seconds; a refusal with "retry in 30 s" is better for a web page than a long wait
 USER_CHARACTERS = 200  # stores take no longer owner
+_HOOK_DECIDES: Any = object()  # in place of a user: Relay(user=...) names one
 JSON = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
@@ -117,7 +122,7 @@ class Relay:
         secrets: Sequence[str],
         user: UserHook | None = None,
         store: Store | None = None,
-        streams: MemoryStreamStore | SharedStreams | None = None,
+        streams: MemoryStreamStore | RedisStreamStore | None = None,
         rate: RateHook | None = None,
         ask: AskArguments = None,
         on_end: EndHook | None = None,
@@ -136,22 +141,19 @@ class Relay:
             check_function(hook, name, plain=False)
         if not (ask is None or callable(ask) or isinstance(ask, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
             raise ConfigurationError("ask must be a mapping of arguments, or a function", field="ask")
-        _check_numbers(
+        self._session = _without_patience(session)
+        self._limits = QuestionLimits(
             max_body_bytes=max_body_bytes,
             max_characters=max_characters,
             max_messages=max_messages,
             max_file_characters=max_file_characters,
-            max_concurrent=max_concurrent,
-            max_per_user=max_per_user,
-        )
-        self._session = _without_patience(session)
-        self._limits = QuestionLimits(
-            characters=max_characters, messages=max_messages, file_characters=max_file_characters
         )
         self._bodies = BodyReader(max_body_bytes)
         self._seal = ThreadSeal(secrets)
         self._chats = None if store is None else StoredChats(self._session, store, self._limits)
         self._user, self._rate, self._ask, self._on_end = user, rate, ask, on_end
+        for name, number in {"max_concurrent": max_concurrent, "max_per_user": max_per_user}.items():
+            check_number(number, name, 1)
         self._answers = RunningAnswers(streams, most=max_concurrent, per_user=max_per_user, tell=self._tell)
 
     @property
@@ -173,26 +175,23 @@ class Relay:
             ConfigurationError: *path* has no slash in front, or nothing says who the user is.
         """
         try:
-            from fastapi import APIRouter  # here, because the rest needs Starlette only
-            from fastapi.params import Depends
+            from fastapi import APIRouter, Depends  # here, because the rest needs Starlette only
+            from fastapi.params import Depends as Dependency
         except ModuleNotFoundError as error:
             raise extra_missing("relay", error) from None
-        if not (
-            user is None or isinstance(user, Depends)
-        ):  # FastAPI would let the page choose it in the query
+        if not (user is None or isinstance(user, Dependency)):  # a page could choose it in the query
             raise ConfigurationError(
                 "user must be Depends(your_dependency); give a function of the request to Relay(user=...)",
                 field="user",
             )
 
-        def endpoint(handler: Handler) -> Any:
-            async def answer(request: Request) -> Response:
-                return await self._respond(handler, request)
+        who = Depends(lambda: _HOOK_DECIDES) if user is None else user
 
-            async def answer_user(request: Request, user: Any = user) -> Response:
-                return await self._respond(handler, request, user or "")
+        def endpoint(handler: Handler) -> Callable[..., Awaitable[Response]]:
+            async def answer(request: Request, user: Any = who) -> Response:
+                return await self._respond(handler, request, user)
 
-            return answer if user is None else answer_user
+            return answer
 
         router = APIRouter()
         for method, full_path, handler in self._table(path, user):
@@ -203,15 +202,10 @@ class Relay:
 
     def routes(self, *, path: str = "/api/chat") -> list[Route]:
         """Return Starlette routes: ``Starlette(routes=relay.routes())``. *path* is as for :meth:`router`."""
-
-        def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-            async def answer(request: Request) -> Response:
-                return await self._respond(handler, request)
-
-            return answer
-
-        table = self._table(path)
-        return [Route(full_path, endpoint(handler), methods=[method]) for method, full_path, handler in table]
+        return [
+            Route(full_path, partial(self._respond, handler), methods=[method])
+            for method, full_path, handler in self._table(path)
+        ]
 
     def _table(self, path: str, user: object = None) -> list[tuple[str, str, Handler]]:
         """Return method, path and handler of all that pages ask for."""
@@ -234,7 +228,7 @@ class Relay:
 
     # Requests ---------------------------------------------------------------------------------
 
-    async def _respond(self, handler: Handler, request: Request, user: str | None = None) -> Response:
+    async def _respond(self, handler: Handler, request: Request, user: object = _HOOK_DECIDES) -> Response:
         """Return the result of *handler*, or the refusal that it raises."""
         try:
             who = await self._who(request, user)
@@ -253,8 +247,7 @@ class Relay:
         question = read_question(body, self._limits, stored=self._chats is not None)
         del body  # parsed, it can take twenty times its size in the request
         chat = await self._chat(request, question, user)
-        chat_id = question.chat_id
-        asker = Asker(user=user, address=_address(request), chat_id=chat_id, chat_key=chat_key(user, chat_id))
+        asker = _asker(request, user, question.chat_id)
         return PageStream(self._answers.ask(asker, chat))
 
     async def _chat(self, request: Request, question: PageQuestion, user: str) -> Chat:
@@ -275,11 +268,16 @@ class Relay:
         A web page may send the query field ``after``, the id of its last complete message. Then it gets only
         the answer to that message, even if the answer has ended meanwhile.
         """
-        key = chat_key(user, request.path_params["chat_id"])
-        found = await self._answers.find(key, request.query_params.get("after") or None)
-        if found is None:
+        reader = _asker(request, user, request.path_params["chat_id"])
+        answer_log = await self._answers.find(reader.chat_key, request.query_params.get("after") or None)
+        if answer_log is None:
             return Response(status_code=204)
-        return PageStream(self._answers.resume(found, user, _address(request)))
+        source = answer_log
+
+        async def opened() -> Log:
+            return source
+
+        return PageStream(self._answers.read(reader, opened))
 
     async def _stop(self, request: Request, user: str) -> Response:
         """Stop the chat's answer at the service; 204, with or without one."""
@@ -288,24 +286,22 @@ class Relay:
 
     async def _history(self, request: Request, user: str) -> Response:
         """Send the messages of a stored conversation as JSON, for ``useChat({messages})``."""
-        if self._chats is None:
+        chats, chat_id = self._chats, request.path_params["chat_id"]
+        if chats is None:
             raise RelayRefusal(404, "Conversations are not kept here.")
-        return PageStream(self._told_history(self._chats, request.path_params["chat_id"], request, user))
+        reader = _asker(request, user, chat_id)
 
-    @asynccontextmanager
-    async def _told_history(
-        self, chats: StoredChats, chat_id: str, request: Request, user: str
-    ) -> AsyncGenerator[PageSource]:
-        async with self._answers.reader(user, _address(request)):
-            progress = await self._answers.progress(chat_key(user, chat_id))
-            yield PageSource(await chats.history(chat_id, user, progress), headers=JSON)
+        async def opened() -> Log:
+            return await chats.history(chat_id, user, await self._answers.progress(reader.chat_key))
 
-    async def _who(self, request: Request, user: str | None) -> str:
-        if user is None and self._user is not None:
+        return PageStream(self._answers.read(reader, opened), JSON)
+
+    async def _who(self, request: Request, user: object) -> str:
+        if user is _HOOK_DECIDES and self._user is not None:
             user = await _call(self._user, request)
         if not user:
             raise RelayRefusal(401, "Please sign in first.")
-        if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a hook returns anything
+        if not isinstance(user, str):
             raise ConfigurationError(
                 f"the user hook must return a string, not {type(user).__name__}", field="user"
             )
@@ -392,10 +388,8 @@ def _without_patience(session: MintlifySession) -> MintlifySession:
     return session.with_options(retry=evolve(retry, within=within))
 
 
-def _check_numbers(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if not number >= 1:
-            raise ConfigurationError(f"{name} must be 1 or more", field=name)
+def _asker(request: Request, user: str, chat_id: str | None) -> Asker:
+    return Asker(user=user, address=_address(request), chat_id=chat_id, chat_key=chat_key(user, chat_id))
 
 
 def _address(request: Request) -> str:

@@ -21,8 +21,8 @@ from mintlify_async.runtime.limits import TimeLimit
 
 from .answer_logs import MemoryLog
 from .chats import Chat
-from .page_events import DONE, delta_frame, frame
-from .refusals import AT_FAULT, CUT, RESTARTING, UNSAVED, RelayRefusal, cut_text, masked, retry_after
+from .page_events import DONE, INTERRUPTED, STOPPED, delta_frame, frame
+from .refusals import AT_FAULT, RESTARTING, UNSAVED, RelayRefusal, cut_text, masked, retry_after
 
 if TYPE_CHECKING:
     from mintlify_async import Message, Reply, Thread
@@ -35,8 +35,6 @@ TellHook = Callable[["RelayedAnswer"], Awaitable[None]]
 
 MAX_BYTES = 8 * 1024 * 1024  # of one answer; a larger one ends with an error
 TURN_BYTES = 32 * 1024  # in one cycle of the event loop, before other tasks run and readers are awaited
-STOPPED = frame({"type": "abort"})
-INTERRUPTED = frame({"type": "error", "errorText": CUT})
 
 
 @frozen(kw_only=True)
@@ -120,35 +118,35 @@ class RunningAnswer:
     Attributes:
         id: A random name.
         log: The log that web pages read.
-        begun: Done when there is something to read. If nothing comes, it raises the refusal. None at the end.
-        stopping: Whether the answer was asked to stop.
+        about: The id of the question, and what a history shows of it; see :attr:`.Chat.progress`.
+        stopped: The outcome that :meth:`stop` gave it, or None.
         read_at: When it had a reader last, by the loop's time.
         read_elsewhere: Whether it has a reader on another worker.
-        question_id: The id of the message that it answers; "" until that is known.
         resumable: Whether a page can find it again.
         task: The task.
     """
 
     def __init__(self, asker: Asker, chat: Chat, home: Home) -> None:
-        loop = asyncio.get_running_loop()
         self.id = uuid.uuid4().hex
         self.asker = asker
-        self.chat = chat
         self.log = MemoryLog(self._left)
-        self.begun: asyncio.Future[None] | None = loop.create_future()
-        self.stopping = False
-        self.read_at = loop.time()
+        self.about: dict[str, Any] = {}
+        self.stopped: Outcome | None = None
+        self.read_at = asyncio.get_running_loop().time()
         self.read_elsewhere = False
-        self.question_id = ""
         self.resumable = asker.chat_key != ""
+        self._chat = chat
         self._home = home
         self._limit = TimeLimit()  # stop() ends it
-        self._stop_outcome: Outcome = "left"
-        self._reply: Reply | None = None
-        self._thread: Thread | None = None
-        self._finished = self._started = False
+        self._reply: Reply | None = None  # from the answer's start on
+        self._finished = False  # its last event, Finish, has come
         self._error: Exception | None = None
         self.task = asyncio.create_task(self._run())
+
+    @property
+    def running(self) -> bool:
+        """Whether more will come."""
+        return not (self.stopped or self.log.ended)
 
     @property
     def unread(self) -> bool:
@@ -157,8 +155,8 @@ class RunningAnswer:
 
     def stop(self, outcome: Outcome = "left") -> None:
         """End the answer at the service, and tell its readers. Harmless to repeat."""
-        if not self.stopping:
-            self.stopping, self._stop_outcome = True, outcome
+        if not self.stopped:
+            self.stopped = outcome
             self._limit.end()
 
     def _left(self) -> None:
@@ -166,32 +164,31 @@ class RunningAnswer:
         self._home.unread(self)
 
     async def _run(self) -> None:
-        outcome: Outcome = "interrupted"  # when the task is cancelled, because the app shuts down
+        outcome: Outcome = "failed"
         try:
             outcome = await self._answer()
         except RelayRefusal as refusal:
-            outcome = "failed"
             self._refuse(refusal)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # because the app shuts down
+            outcome = "interrupted"
             self.log.append(INTERRUPTED)
             raise
         except Exception:
             log.exception("an answer failed")
-            outcome = "failed"
             self._refuse(RelayRefusal(500, AT_FAULT))
         finally:
             try:
                 await self._close()
-                if self._started:
-                    await self._home.tell(self._description(outcome))
+                if self._reply is not None:
+                    await self._home.tell(self._description(self._reply, outcome))
             finally:
                 self._home.ended(self)
                 self.log.append(DONE)
                 self.log.end()
-                self._begin()
                 # The log may be kept for a while, but not the message, and no error, which holds its frames.
-                self._reply = self._error = self.begun = None
-                self.chat = Chat()
+                self._reply = self._error = None
+                self._chat = Chat()
+                self.about.pop("progress", None)
 
     async def _answer(self) -> Outcome:
         """Ask, and write the answer. Return its outcome."""
@@ -200,57 +197,50 @@ class RunningAnswer:
         try:
             async with self._limit:
                 self._check_stop()
-                await self.chat.begin()
-                self.question_id = self.chat.messages[-1]["id"]
+                await self._chat.begin()
+                self.about = {"question": self._chat.messages[-1]["id"], "progress": self._chat.progress}
                 await self._home.describe(self)
                 self._check_stop()
-                reply = await self._opened()
-                self._started = True
+                self._reply = reply = await self._open()
                 self._check_stop()
-                self._begin()
                 await self._read(reply)
-        except TimeoutError as error:
-            if isinstance(error, MintlifyError):  # the service's
-                self._fail(error)
-            elif not self._limit.ended:
-                raise
-            elif not self._started and self._stop_outcome == "interrupted":
-                raise RelayRefusal(503, RESTARTING, retry_after(1)) from None
         except Exception as error:  # a store of the app's own may raise anything
-            if not self._started:
-                raise
-            self._fail(error)
+            by_stop = isinstance(error, TimeoutError) and not isinstance(error, MintlifyError)
+            if not (self.stopped and by_stop):
+                if self._reply is None:
+                    raise
+                self._fail(error)
+            elif self._reply is None and self.stopped == "interrupted":
+                raise RelayRefusal(503, RESTARTING, retry_after(1)) from None
         await self._close()
         return self._ending()
 
     def _check_stop(self) -> None:
         """Raise TimeoutError after :meth:`stop`, whose cancellation an app's store may have swallowed."""
-        if self.stopping:
+        if self.stopped:
             raise TimeoutError
 
-    async def _opened(self) -> Reply:
+    async def _open(self) -> Reply:
         """Return the reply whose answer has started. If the service has lost the thread, ask without it."""
-        thread = self.chat.thread
-        while True:
-            self.chat.learn(thread)
+        thread = self._chat.thread
+        self._chat.learn(thread)
+        try:
             try:
-                self._reply = reply = self.chat.ask(thread)
-                await reply.__aenter__()
-            except NotFoundError as error:
+                reply = await self._chat.ask(thread).__aenter__()
+            except NotFoundError:
                 if thread is None:
-                    raise self.chat.refusal(error) from None
+                    raise
                 log.info("the service has lost a thread: the question is asked again without it")
-                thread = None
-            except MintlifyError as error:
-                raise self.chat.refusal(error) from None
-            else:
-                self.chat.hider.learn(sent_key(reply))
-                self._learn(reply.thread)
-                return reply
+                reply = await self._chat.ask(None).__aenter__()
+        except MintlifyError as error:
+            raise self._chat.refusal(error) from None
+        self._chat.hider.learn(sent_key(reply))
+        self._chat.learn(reply.thread)
+        return reply
 
     async def _read(self, reply: Reply) -> None:
         """Write each event in the web page's form."""
-        events, hider, writing = self.chat.events, self.chat.hider, self.log
+        chat, events, hider, writing = self._chat, self._chat.events, self._chat.hider, self.log
         turn_end = TURN_BYTES
         async for event in reply:
             # Nine of ten events are deltas, which need no more than this.
@@ -258,9 +248,9 @@ class RunningAnswer:
             if delta is not None:
                 writing.append(delta)
             elif not isinstance(event, ErrorEvent):  # the reply raises it
-                self._learn(reply.thread)
                 self._finished = self._finished or isinstance(event, Finish)
-                for made in self.chat.frames(event.to_wire(), reply.thread):
+                chat.learn(reply.thread)
+                for made in chat.frames(event.to_wire(), reply.thread):
                     writing.append(made)
             if writing.size > turn_end:
                 await asyncio.sleep(0)
@@ -272,19 +262,18 @@ class RunningAnswer:
 
     def _ending(self) -> Outcome:
         """Write the web page's missing events, and return the answer's outcome."""
-        reply, stopped = self._reply, self.stopping and not self._finished
+        reply = self._reply
         if reply is not None and self.log.size:
-            for made in self.chat.ending(reply.thread):
+            for made in self._chat.ending(reply.thread):
                 self.log.append(made)
-        if self._error is not None and not stopped:
+        if self.stopped and not self._finished:
+            self.log.append(STOPPED if self.stopped == "left" else INTERRUPTED)
+            return self.stopped
+        if self._error is not None:
             text = UNSAVED if self._finished else cut_text(self._error)
             self.log.append(frame({"type": "error", "errorText": text}))
-        if not stopped:
-            aborted = reply is not None and reply.aborted
-            whole = not aborted and (self._finished or self._error is None)
-            return "finished" if whole else "failed"
-        self.log.append(STOPPED if self._stop_outcome == "left" else INTERRUPTED)
-        return self._stop_outcome
+        whole = self._finished or self._error is None
+        return "finished" if whole and not (reply is not None and reply.aborted) else "failed"
 
     async def _close(self) -> None:
         """Close the answer at the service. This saves the partial answer and lets the next question start."""
@@ -295,44 +284,27 @@ class RunningAnswer:
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        if self._error is not None or (self.stopping and isinstance(error, StreamInterruptedError)):
+        if self._error is not None or (self.stopped and isinstance(error, StreamInterruptedError)):
             return
         self._error = error
-        what = "saved" if self._finished or self.stopping else "whole"
+        what = "saved" if self._finished or self.stopped else "whole"
         level = logging.ERROR if what == "saved" else logging.WARNING
         log.log(level, "an answer was not %s: %s: %s", what, type(error).__name__, masked(str(error)))
 
-    def _begin(self, refusal: RelayRefusal | None = None) -> None:
-        """Tell the page that asked that there is something to read, or why there is not."""
-        if self.begun is None or self.begun.done():
-            return
-        if refusal is None:
-            self.begun.set_result(None)
-        else:
-            self.begun.set_exception(refusal)
-            self.begun.exception()  # the page may have left
-
     def _refuse(self, refusal: RelayRefusal) -> None:
-        """Report to the waiting web page, and to pages that resumed meanwhile, that there is no answer."""
+        """Tell the readers why there is no answer."""
+        self.log.refusal = refusal
         self.log.append(frame({"type": "error", "errorText": refusal.detail}))
-        self._begin(refusal)
 
-    def _learn(self, thread: Thread | None) -> None:
-        if thread is not self._thread:
-            self._thread = thread
-            self.chat.learn(thread)
-
-    def _description(self, outcome: Outcome) -> RelayedAnswer:
-        reply = self._reply
-        assert reply is not None
+    def _description(self, reply: Reply, outcome: Outcome) -> RelayedAnswer:
         message = reply.message
-        if message is not None and self.chat.answer_id:
-            message = evolve(message, id=self.chat.answer_id)  # as the page and the store know it
+        if message is not None and self._chat.answer_id:
+            message = evolve(message, id=self._chat.answer_id)  # as the page and the store know it
         return RelayedAnswer(
             outcome=outcome,
             user=self.asker.user,
             chat_id=self.asker.chat_id,
-            question=self.chat.messages,
+            question=self._chat.messages,
             message=message,
             thread=reply.thread,
             finish_reason=reply.finish_reason,

@@ -10,79 +10,29 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
-
 from mintlify_async import StateError
 
-from ..stream_store import MemoryStreamStore, SharedAnswer, SharedStreams
-from .answer_logs import Log
+from ..stream_store import MemoryStreamStore, SharedAnswer
+from .answer_logs import TICK, Log, SharedLog
 from .chats import Chat
-from .page_events import DONE
-from .page_stream import PageSource
 from .refusals import BUSY, RESTARTING, TOO_MANY, RelayRefusal, retry_after
-from .running_answer import INTERRUPTED, Asker, RunningAnswer, TellHook
+from .running_answer import Asker, RunningAnswer, TellHook
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from ..redis.streams import RedisStreamStore
 
 log = logging.getLogger("mintlify_async.relay")
 
 MAKE_WAY = 2.0  # seconds that a chat's next question waits until the running answer has been stopped
 LAST_WORDS = 2.0  # seconds for cut answers to send their error and to run the app's hook
-TICK = 0.1  # seconds between two writes of an answer, and between two looks of a reader on another worker
 BEAT = 0.5  # seconds until a silent answer is also written, to show that its worker lives and to get Stop
-PATIENCE = 5.0  # seconds for which a reader on another worker waits for a store that cannot be reached
 UNREAD_PER_USER = 2  # answers of one user that may continue without a reader
 ADDRESS_SHARE = 4  # one IP address may have this part of all places
-
-
-@define
-class SharedLog:
-    """The log of an answer on another worker."""
-
-    store: SharedStreams
-    chat: str
-    answer: str
-    cut: Callable[[], bool]
-    _over: bool = field(default=False, init=False)
-    _seen_at: float | None = field(default=None, init=False)  # when the store answered last
-
-    @contextmanager
-    def reading(self) -> Generator[None]:
-        """Do nothing, because each look reports that there is a reader."""
-        yield
-
-    def wake(self) -> None:
-        """Do nothing: a read returns soon."""
-
-    async def read(self, place: int) -> tuple[bytes | None, int]:
-        """Return the bytes after *place*; see :meth:`Log.read`. Here a place is a number of bytes."""
-        now = asyncio.get_running_loop().time
-        self._seen_at = self._seen_at or now()
-        if not self._over:
-            try:
-                piece = await self.store.read(self.chat, self.answer, place)
-                self._seen_at = now()
-            except StateError as error:
-                lost = now() - self._seen_at > PATIENCE
-                if lost:
-                    log.warning("an answer on another worker cannot be read: %s", error)
-            else:
-                self._over = piece.ended
-                if piece.frames or piece.ended:
-                    return piece.frames or None, piece.place
-                lost = piece.place < place or not piece.running  # bytes, or its worker
-            if not (lost or self.cut()):
-                await asyncio.sleep(TICK)
-                return b"", place
-            self._over = True
-            return INTERRUPTED + DONE, place
-        return None, place
 
 
 class RunningAnswers:
@@ -97,7 +47,7 @@ class RunningAnswers:
 
     def __init__(
         self,
-        streams: MemoryStreamStore | SharedStreams | None,
+        streams: MemoryStreamStore | RedisStreamStore | None,
         *,
         most: int,
         per_user: int,
@@ -107,11 +57,10 @@ class RunningAnswers:
         self._grace = 0.0 if streams is None else streams.grace
         self._keep = 0.0 if streams is None else streams.keep
         self._most, self._per_user = most, per_user
-        self._per_address = max(per_user, most // ADDRESS_SHARE)
         self.tell = tell
         self._running: dict[RunningAnswer, None] = {}  # the oldest first
         self._newest: dict[str, RunningAnswer] = {}  # by chat
-        self._readers: list[dict[str, str]] = []  # of existing logs
+        self._readers: list[Asker] = []  # of existing logs
         self._tasks: set[asyncio.Task[Any]] = set()  # of responses, and of writers to the shared store
         self._draining = self._cutting = False
 
@@ -126,7 +75,7 @@ class RunningAnswers:
             raise RelayRefusal(503, RESTARTING, retry_after(1))  # by then another process answers
 
     @asynccontextmanager
-    async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[PageSource]:
+    async def ask(self, asker: Asker, chat: Chat) -> AsyncGenerator[Log]:
         """Start the answer to the question of *chat*, and read it while the block runs.
 
         Raises:
@@ -135,38 +84,38 @@ class RunningAnswers:
         self.check_open()
         for answer in self._of_chat(asker.chat_key):
             answer.stop()
-        self._make_place(asker)
+        for same, most, refusal in self._places(asker):
+            answers = [one for one in self._running if not one.stopped and same(one.asker)]
+            if len(answers) >= most:
+                unread = [one for one in answers if one.unread]
+                if not unread:
+                    raise refusal
+                min(unread, key=_last_read).stop()
         answer = RunningAnswer(asker, chat, self)
         self._running[answer] = None
         if asker.chat_key:
             self._newest[asker.chat_key] = answer
-        async with self._reading(answer.log):
-            yield PageSource(answer.log, answer.begun)
+        with self._responding(), answer.log.reading():
+            yield answer.log
 
     @asynccontextmanager
-    async def resume(self, found: Log, user: str, address: str) -> AsyncGenerator[PageSource]:
-        """Read an answer that :meth:`find` returned. Raises what :meth:`reader` raises."""
-        async with self.reader(user, address), self._reading(found):
-            yield PageSource(found)
-
-    @asynccontextmanager
-    async def reader(self, user: str, address: str) -> AsyncGenerator[None]:
-        """While the block runs, take a place for a reader of a log. There are as many places as answers.
+    async def read(self, reader: Asker, opened: Callable[[], Awaitable[Log]]) -> AsyncGenerator[Log]:
+        """Read the log that *opened* returns while the block runs. There are as many places as answers.
 
         Raises:
-            RelayRefusal: There is none.
+            RelayRefusal: There is no place, or *opened* raises it.
         """
-        names = {"user": user, "address": address}
-        users, addresses = (sum(one[name] == names[name] for one in self._readers) for name in names)
-        if len(self._readers) >= self._most:
-            raise RelayRefusal(503, BUSY, retry_after(1))
-        if users >= self._per_user or (address and addresses >= self._per_address):
-            raise RelayRefusal(429, TOO_MANY, retry_after(1))
-        self._readers.append(names)
+        for same, most, refusal in self._places(reader):
+            if sum(map(same, self._readers)) >= most:
+                raise refusal
+        self._readers.append(reader)
         try:
-            yield
+            with self._responding():
+                source = await opened()
+                with source.reading():
+                    yield source
         finally:
-            self._readers.remove(names)
+            self._readers.remove(reader)
 
     async def find(self, chat_key: str, after: str | None) -> Log | None:
         """Return the log of the chat's answer; None if there is none.
@@ -176,25 +125,26 @@ class RunningAnswers:
             after: The id of the last complete message in the web page. Only the answer to that message is
                 read, even if it has ended. None: any running answer.
         """
+
+        def wanted(answer: RunningAnswer | SharedAnswer) -> bool:
+            return answer.running if after is None else answer.about.get("question") == after
+
         answer = self._newest.get(chat_key)
-        if answer is not None and _wanted(answer.question_id, after, not answer.log.ended):
+        if answer is not None and wanted(answer):
             return answer.log
         shared = await self._elsewhere(chat_key)
-        if shared is None or not _wanted(shared.about.get("question", ""), after, shared.running):
+        if self._shared is None or shared is None or not wanted(shared):
             return None
-        assert self._shared is not None
         return SharedLog(self._shared, chat_key, shared.id, lambda: self._cutting)
 
     async def progress(self, chat_key: str) -> dict[str, Any] | None:
         """Return :attr:`.Chat.progress` of the answer that is being written in a chat, or None."""
-        answers = self._of_chat(chat_key)
-        if ending := [answer.task for answer in answers if answer.stopping]:
+        if ending := [answer.task for answer in self._of_chat(chat_key) if answer.stopped]:
             await asyncio.wait(ending, timeout=MAKE_WAY)  # the answer is being saved
-        running = [answer for answer in answers if not (answer.stopping or answer.log.ended)]
-        if running:
-            return running[-1].chat.progress or None
-        shared = await self._elsewhere(chat_key)
-        return shared.about.get("progress") if shared is not None and shared.running else None
+        answer: RunningAnswer | SharedAnswer | None = self._newest.get(chat_key)
+        if answer is None or not answer.running:
+            answer = await self._elsewhere(chat_key)
+        return answer.about.get("progress") if answer is not None and answer.running else None
 
     async def stop(self, chat_key: str) -> None:
         """Stop the chat's answer, if one runs. Raises RelayRefusal when the store cannot be used."""
@@ -227,68 +177,61 @@ class RunningAnswers:
         while (tasks := {*self._tasks, *(answer.task for answer in self._running)}) and now() < until:
             await asyncio.wait(tasks, timeout=until - now())
 
+    @contextmanager
+    def _responding(self) -> Generator[None]:
+        """Let a shutdown wait for the response of this task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
     # Places -----------------------------------------------------------------------------------
 
-    def _make_place(self, asker: Asker) -> None:
-        """Make sure that one more answer of *asker* may run. If needed, stop an answer without a reader."""
+    def _places(self, asker: Asker) -> list[tuple[Callable[[Asker], bool], int, RelayRefusal]]:
+        """Return who shares places with *asker*, how many there are, and the refusal when all are taken."""
         too_many = RelayRefusal(429, TOO_MANY, retry_after(1))
-        self._make_one(self._alive(), self._most, RelayRefusal(503, BUSY, retry_after(1)))
-        self._make_one(self._alive(user=asker.user), self._per_user, too_many)
-        if asker.address:
-            self._make_one(self._alive(address=asker.address), self._per_address, too_many)
-
-    def _make_one(self, answers: Sequence[RunningAnswer], most: int, refusal: RelayRefusal) -> None:
-        if len(answers) >= most:
-            unread = [answer for answer in answers if answer.unread]
-            if not unread:
-                raise refusal
-            min(unread, key=_last_read).stop()
+        per_address = max(self._per_user, self._most // ADDRESS_SHARE)
+        return [
+            (lambda one: True, self._most, RelayRefusal(503, BUSY, retry_after(1))),
+            (lambda one: one.user == asker.user, self._per_user, too_many),
+            (lambda one: one.address == asker.address != "", per_address, too_many),
+        ]
 
     def _of_chat(self, chat_key: str) -> list[RunningAnswer]:
         """Return the answers of a chat, the oldest first."""
         return [answer for answer in self._running if chat_key == answer.asker.chat_key != ""]
 
-    def _alive(self, *, user: str | None = None, address: str | None = None) -> list[RunningAnswer]:
-        """Return the answers of one user or IP address that were not asked to stop."""
-        return [
-            answer
-            for answer in self._running
-            if not answer.stopping
-            and user in (None, answer.asker.user)
-            and address in (None, answer.asker.address)
-        ]
-
     def unread(self, answer: RunningAnswer) -> None:
         """*answer* has no reader left. If there are few such answers, it may continue for the grace."""
-        if answer.log.ended or answer.stopping:
+        if not answer.running:
             return
         if not (self._grace and answer.resumable):  # no page can find it again
             answer.stop()
             return
         asyncio.get_running_loop().call_later(self._grace, self._look, answer)
-        address = answer.asker.address
-        groups = [(self._alive(user=answer.asker.user), UNREAD_PER_USER)]
-        groups += [(self._alive(address=address), self._per_user)] if address else []
-        for answers, most in groups:
-            unread = sorted((one for one in answers if one.unread), key=_last_read)
-            for one in unread[: max(0, len(unread) - most)]:
+        _, (user, *_), (address, *_) = self._places(answer.asker)
+        for same, most in ((user, UNREAD_PER_USER), (address, self._per_user)):
+            unread = [one for one in self._running if one.running and one.unread and same(one.asker)]
+            for one in sorted(unread, key=_last_read)[: max(0, len(unread) - most)]:
                 one.stop()
 
     def _look(self, answer: RunningAnswer) -> None:
         """Stop *answer* if its grace is over."""
         now = asyncio.get_running_loop().time()
-        if answer.unread and not answer.log.ended and now - answer.read_at >= self._grace - TICK / 10:
+        if answer.unread and answer.running and now - answer.read_at >= self._grace - TICK / 10:
             answer.stop()
 
     def ended(self, answer: RunningAnswer) -> None:
         """The place of *answer* is free. Its log stays for a while."""
         del self._running[answer]
-        if key := answer.asker.chat_key:
-            asyncio.get_running_loop().call_later(self._keep, self._forget, key, answer)
+        asyncio.get_running_loop().call_later(self._keep, self._forget, answer)
 
-    def _forget(self, key: str, answer: RunningAnswer) -> None:
-        if self._newest.get(key) is answer:
-            del self._newest[key]
+    def _forget(self, answer: RunningAnswer) -> None:
+        if self._newest.get(answer.asker.chat_key) is answer:
+            del self._newest[answer.asker.chat_key]
 
     # Other workers ----------------------------------------------------------------------------
 
@@ -297,49 +240,44 @@ class RunningAnswers:
 
         They were asked to stop. An answer that waits here ends after them, so the next one waits for all.
         """
-        before = takewhile(lambda one: one is not answer, self._of_chat(answer.asker.chat_key))
-        if tasks := [one.task for one in before]:
+        key, now = answer.asker.chat_key, asyncio.get_running_loop().time
+        earlier = takewhile(lambda one: one is not answer, self._of_chat(key))
+        if tasks := [one.task for one in earlier]:
             await asyncio.wait(tasks, timeout=MAKE_WAY)
-        if self._shared is not None and answer.resumable:
-            try:
-                await self._make_way_elsewhere(self._shared, answer)
-            except StateError as error:
-                _goes_alone(answer, error)
+        if self._shared is None or not answer.resumable:
+            return
+        try:
+            until = now() + MAKE_WAY
+            previous = await self._shared.begin(key, answer.id)
+            copying = asyncio.create_task(self._copy(self._shared, answer))
+            self._tasks.add(copying)
+            copying.add_done_callback(self._tasks.discard)
+            while previous and await self._shared.runs(key, previous):
+                if now() >= until or self._cutting:
+                    break
+                await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
+        except StateError as error:
+            _goes_alone(answer, error)
 
     async def describe(self, answer: RunningAnswer) -> None:
         """Let pages on other workers find *answer* by its question."""
         if self._shared is not None and answer.resumable:
-            about = {"question": answer.question_id, "progress": answer.chat.progress}
             try:
-                await self._shared.describe(answer.asker.chat_key, answer.id, json.dumps(about))
+                await self._shared.describe(answer.asker.chat_key, answer.id, json.dumps(answer.about))
             except StateError as error:
                 _goes_alone(answer, error)
 
-    async def _make_way_elsewhere(self, shared: SharedStreams, answer: RunningAnswer) -> None:
-        """Make *answer* the newest of its chat on all workers, and wait until the one before has ended."""
-        now, key = asyncio.get_running_loop().time, answer.asker.chat_key
-        until = now() + MAKE_WAY
-        previous = await shared.begin(key, answer.id)
-        copying = asyncio.create_task(self._copy(shared, answer))
-        self._tasks.add(copying)
-        copying.add_done_callback(self._tasks.discard)
-        while previous and await shared.runs(key, previous):
-            if now() >= until or self._cutting:
-                break
-            await asyncio.sleep(TICK)  # it runs on another worker, which sends no event
-
-    async def _copy(self, shared: SharedStreams, answer: RunningAnswer) -> None:
+    async def _copy(self, shared: RedisStreamStore, answer: RunningAnswer) -> None:
         """Copy the log of *answer* to *shared*, and follow its reports, until the answer has ended."""
         now = asyncio.get_running_loop().time
-        key, place, size, written, away = answer.asker.chat_key, 0, 0, now(), False
+        key, place, written, away = answer.asker.chat_key, 0, now(), False
         while True:
-            ended = answer.log.ended
-            frames, end = answer.log.since(place)
+            ended, frames = answer.log.ended, answer.log.since(place)
             if frames or ended or now() - written > BEAT - TICK / 2:
                 written = now()
                 try:
-                    state = await shared.write(key, answer.id, frames, at=size, ended=ended)
-                    place, size, away = end, size + len(frames), False
+                    state = await shared.write(key, answer.id, frames, at=place, ended=ended)
+                    place, away = place + len(frames), False
                     answer.read_elsewhere = state.read
                     if state.read:
                         answer.read_at = now()
@@ -351,8 +289,7 @@ class RunningAnswers:
                     away, answer.read_elsewhere = True, False
                 if ended:
                     return
-                if answer.unread:
-                    self._look(answer)
+                self._look(answer)
             await asyncio.sleep(TICK)
 
     async def _elsewhere(self, chat_key: str) -> SharedAnswer | None:
@@ -365,26 +302,10 @@ class RunningAnswers:
             log.warning("an answer on another worker cannot be found: %s", error)
             return None
 
-    @asynccontextmanager
-    async def _reading(self, source: Log) -> AsyncGenerator[None]:
-        """Count a reader of *source*, whose response a shutdown waits for."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with source.reading():
-                yield
-        finally:
-            self._tasks.discard(task)
-
 
 def _goes_alone(answer: RunningAnswer, error: StateError) -> None:
     log.warning("an answer goes to its reader alone: %s", error)
     answer.resumable = False
-
-
-def _wanted(question: str, after: str | None, running: bool) -> bool:
-    return running if after is None else question == after
 
 
 def _last_read(answer: RunningAnswer) -> float:

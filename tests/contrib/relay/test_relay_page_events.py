@@ -176,20 +176,6 @@ def test_a_tool_input_error_is_told_in_older_words():
     ]
 
 
-def test_the_services_words_about_a_step_stay_here():
-    """A tool's error may name hosts, and the newest releases show it."""
-    for kind in ("tool-output-error", "tool-input-error"):
-        error = {
-            "type": kind,
-            "toolCallId": "c",
-            "toolName": "t",
-            "input": 1,
-            "errorText": "db-7 is down",
-        }
-        call = {"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": 1}
-        assert "db-7" not in json.dumps(page(call, error))
-
-
 @pytest.mark.parametrize(
     "url", ["javascript:alert(1)", "java\tscript:x", "vbscript:x", "data:text/html,x", "/" * 2001]
 )
@@ -370,6 +356,7 @@ STORED = [
     {"type": "data-x", "data": {"threadKey": "k", "a": 1}, "id": "1"},
     {"type": "text", "text": "mint_0123456789 is not masked", "state": "done"},
     {"type": "source-url", "sourceId": 1, "url": "/a"},
+    {"type": "file", "mediaType": "image/png", "url": "javascript:x"},
     {"type": "custom", "kind": "a.b"},
 ]
 
@@ -382,25 +369,9 @@ def test_a_stored_message_is_what_its_events_were():
     safe = json.loads(message_json(message, SafeEvents(), hider))
     assert list(safe) == ["id", "role", "metadata", "parts"]
     assert safe["metadata"] == {"a": "mint_***"}
-    assert [part["type"] for part in safe["parts"]] == [part["type"] for part in STORED[:-2]]
+    assert [part["type"] for part in safe["parts"]] == [part["type"] for part in STORED[:-3]]
     assert safe["parts"][1] == STORED[1]
-    assert safe["parts"][2]["errorText"] != STORED[2]["errorText"]
+    assert safe["parts"][2]["errorText"] == STEP_FAILED
     assert safe["parts"][4]["title"] == "[hidden]"
     assert safe["parts"][7] == {"type": "data-x", "data": {"a": 1}, "id": "1"}
     assert safe["parts"][8] == STORED[8]
-
-
-class Strict(SafeEvents):
-    """Drops addresses and replaces texts that the other events let pass."""
-
-    def page(self, wire):
-        if wire["type"] == "file":
-            return []
-        return [{**event, "errorText": "failed"} for event in super().page(wire)]
-
-
-def test_stored_parts_follow_the_rules_of_events():
-    """A rule for events is one for the history, with nothing to add there."""
-    parts = json.loads(message_json({"id": "m", "parts": STORED}, Strict(), ThreadHider()))["parts"]
-    assert "file" not in {part["type"] for part in parts}
-    assert parts[2]["errorText"] == "failed"

@@ -38,7 +38,7 @@ createRoot(document.getElementById("root")).render(createElement(Chat, { id }));
 
 pytestmark = pytest.mark.real
 releases = pytest.mark.parametrize("release", RELEASES)
-stores = pytest.mark.parametrize("store", ["memory", "redis"])
+stores = pytest.mark.parametrize("store", ["memory", "memory+store", "redis", "redis+store"])
 
 
 def page_of(release: str) -> Path:
@@ -58,10 +58,11 @@ async def tabs(
 ) -> AsyncIterator[tuple[LocalService, Any, list[Worker]]]:
     """Serve the page by workers at one address; yield the service, what opens a tab, and the workers."""
     page = str(page_of(release))
-    redis = redis_server.url if store == "redis" else ""
+    where, _, kept = store.partition("+")
+    redis = redis_server.url if where == "redis" else ""
     async with LocalService() as service, browser() as started:
         service.script.ask(events=ANSWER, times=None, pause=pause)
-        async with workers(service, redis=redis, page=page, shared=True) as served:
+        async with workers(service, redis=redis, store=bool(kept), page=page, shared=True) as served:
             context = await started.new_context()
             address = served[0].address
             await context.add_cookies([{"name": "user", "value": "ada", "url": address}])

@@ -7,7 +7,6 @@ how long Stops take.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 from statistics import median
@@ -21,8 +20,8 @@ from mintlify_async.contrib.relay.refusals import CUT
 from mintlify_async.testing import LocalService
 from tests.support.redis_server import RedisServer
 from tests.support.relay_browser import RELEASES
-from tests.support.relay_kit import until, user_message
-from tests.support.relay_workers import ANSWER, LASTS, PAUSE, WORDS, Pages, pages, workers
+from tests.support.relay_kit import until
+from tests.support.relay_workers import ANSWER, LASTS, PAUSE, WORDS, pages, workers
 
 WHOLE = os.environ.get("SWEEPS") == "whole"
 RELOADS, STOPS, KILLS = (200, 50, 20) if WHOLE else (4, 3, 1)
@@ -158,30 +157,3 @@ async def test_kills(release: str, redis_server: RedisServer):
                 assert len(text) < len("".join(WORDS))
                 assert "".join(WORDS).startswith(text)
             await one.start()
-
-
-async def test_a_question_whose_body_is_on_its_way_is_noted_later():
-    """The service lists a request before it has its body; the pages wait until it has."""
-
-    class Heard:
-        def __init__(self) -> None:
-            self.stdin, self.lines = self, list[bytes]()
-
-        def write(self, line: bytes) -> None:
-            self.lines.append(line)
-
-    heard: Any = Heard()
-    body = json.dumps({"messages": [user_message("question of c")]}).encode()
-    async with LocalService() as service:
-        noting = asyncio.create_task(Pages(heard).note_arrivals(service))
-        host, port = service.base_url.removeprefix("http://").split(":")
-        _, writer = await asyncio.open_connection(host, int(port))
-        head = f"POST /discovery/v2/assistant/acme/message HTTP/1.1\r\nHost: {host}\r\n"
-        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode())
-        await until(lambda: service.requests)
-        await asyncio.sleep(0.02)
-        writer.write(body)
-        await until(lambda: heard.lines or noting.done())
-        noting.cancel()
-        assert heard.lines == [b'{"arrived": "c"}\n']
-        writer.close()

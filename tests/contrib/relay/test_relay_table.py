@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -532,8 +531,3 @@ async def test_a_worker_dies(redis_client):
         assert (status, [event["type"] for event in events(body)]) == (200, ["start", "error"])
         assert (await here.page.resume())[0] == 204
         await here.page.ask(user_message("two", "u2"))
-
-
-def test_levels():
-    """The relay's records reach a plain server's log."""
-    assert logging.getLogger("mintlify_async.relay").isEnabledFor(logging.WARNING)
