@@ -379,7 +379,8 @@ class MintlifySession:
             answer = await chat.ask("How do I log in?")
         """
         # Loaded when it is used: a plain question does not need it.
-        from .conversation.conversation import Conversation, ConversationSettings
+        from .conversation.conversation import Conversation
+        from .conversation.transcript import ConversationSettings
 
         self._check_open()
         settings = ConversationSettings(

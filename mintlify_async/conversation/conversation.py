@@ -8,27 +8,27 @@ refused or fails leaves no trace in the history.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, Self, Unpack
+from functools import partial
+from typing import Any, Protocol, Self, Unpack
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from ..assistant.assistant_api import AssistantAPI
 from ..assistant.reply import Reply
 from ..errors import ConfigurationError, StateError
 from ..messages import Message, Question
 from ..model.json_text import as_object
-from ..model.number_checks import check_number
 from ..model.thread import Thread
-from ..protocol.argument_checks import ANONYMOUS, check_messages, check_thread
+from ..protocol.argument_checks import check_messages, check_thread
 from ..protocol.calls import Call, TurnOptions, new_message_id
-from ..storage import Store, check_store
-from .history import Contents, messages_to_send
-from .transcript import Transcript, TurnQuestion, read_contents, seed_messages, system_message
+from ..storage import Store
+from .history import Contents, TurnQuestion, messages_to_send
+from .records import FORMAT, check_history, check_name, heads_of, read_fields
+from .transcript import ConversationSettings, Transcript
 from .turn import ConversationTurn
 from .turn_lock import busy_error
-from .turns import check_name, heads_of
 
-__all__ = ["Conversation", "ConversationSettings", "MakesConversations", "ask_with"]
+__all__ = ["Conversation", "MakesConversations", "ask_with"]
 
 
 class MakesConversations(Protocol):
@@ -37,35 +37,6 @@ class MakesConversations(Protocol):
     def conversation(self, *args: Any, **settings: Any) -> Conversation:
         """Return a new conversation."""
         ...
-
-
-def _check_store(store: Store | None) -> Store | None:
-    if store is not None:
-        check_store(store, "store")
-    return store
-
-
-@frozen(kw_only=True)
-class ConversationSettings:
-    """The arguments of ``session.conversation``, which explains them, checked."""
-
-    fp: str
-    store: Store | None = field(default=None, converter=_check_store)
-    id: str | None = None
-    owner: str | None = None
-    system: Message | None = field(default=None, converter=system_message)
-    commit: Literal["finish", "partial"] = "finish"
-    busy: Literal["raise", "queue"] = "raise"
-    max_messages: int | None = None
-
-    def __attrs_post_init__(self) -> None:
-        """Check the number, and that the conversation has an owner."""
-        check_number(self.max_messages, "max_messages", 1, whole=True, none=True)
-        if self.store is not None and self.id is not None and self.owner is None and self.fp == ANONYMOUS:
-            raise ConfigurationError(
-                "a conversation with store= and id= needs owner= or fp=; without, all users would share it",
-                field="owner",
-            )
 
 
 class Conversation:
@@ -91,16 +62,7 @@ class Conversation:
     def __init__(self, assistant: AssistantAPI, settings: ConversationSettings) -> None:
         """Made by ``session.conversation``; no I/O."""
         self._assistant = assistant
-        self._settings = settings
-        self._queue = settings.busy == "queue"
-        self._transcript = Transcript(
-            settings.id,
-            settings.owner,
-            settings.fp,
-            system=settings.system,
-            store=settings.store,
-            max_messages=settings.max_messages,
-        )
+        self._transcript = Transcript(settings)
 
     # The views ------------------------------------------------------------------------------
 
@@ -117,7 +79,7 @@ class Conversation:
     @property
     def fp(self) -> str:
         """Names the user to the service."""
-        return self._transcript.fp
+        return self._transcript.settings.fp
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -130,7 +92,7 @@ class Conversation:
     @property
     def system(self) -> Message | None:
         """The system message that goes before every question, or None."""
-        return self._transcript.system
+        return self._transcript.contents.system
 
     @property
     def thread(self) -> Thread | None:
@@ -141,7 +103,7 @@ class Conversation:
     def unanswered(self) -> Message | None:
         """The last question, when its turn did not finish; :meth:`retry` asks it again."""
         unfinished = self._transcript.unfinished
-        return unfinished.question[-1] if unfinished is not None else None
+        return unfinished.messages[-1] if unfinished is not None else None
 
     @property
     def busy(self) -> bool:
@@ -195,9 +157,9 @@ class Conversation:
         """
         messages, unfinished = _checked(question), self._transcript.unfinished
         if isinstance(question, str) and unfinished is not None and unfinished.replacing == replacing:
-            same_question = (evolve(messages[0], id=unfinished.question[0].id),)
-            messages = same_question if same_question == unfinished.question else messages
-        return self._reply(TurnQuestion(question=messages, options=options, replacing=replacing))
+            same_question = (evolve(messages[0], id=unfinished.messages[0].id),)
+            messages = same_question if same_question == unfinished.messages else messages
+        return self._reply(TurnQuestion(messages=messages, options=options, replacing=replacing))
 
     def retry(self, **options: Unpack[TurnOptions]) -> Reply:
         """Ask the question of an unfinished turn again, as the same message with the same id.
@@ -214,33 +176,24 @@ class Conversation:
         return self._reply(evolve(unfinished, options=options or unfinished.options))
 
     def _reply(self, turn_question: TurnQuestion) -> Reply:
-        def prepare(history: Contents) -> Call:
-            return self._assistant.call(
-                messages_to_send(history, turn_question.question, self._settings.max_messages, self.system),
-                thread=history.thread,
-                fp=self.fp,
-                **turn_question.options,
-            )
-
         transcript = self._transcript
-        is_read_whole = transcript.loaded and transcript.contents.complete
-        # The turn to replace may not have been read yet. The new turn looks for it when it starts.
-        history = (
-            transcript.before(turn_question)
-            if is_read_whole or turn_question.replacing is None
-            else Contents()
+        if turn_question.replacing is None or transcript.contents.complete:
+            history = transcript.before(turn_question)
+        else:
+            history = Contents()  # the turn to replace may not have been read yet; the new turn looks for it
+        prepare = partial(self._call, turn_question)
+        call = prepare(history)
+        turn = ConversationTurn(transcript, turn_question, prepare, history, call)
+        return Reply(self._assistant, call, turn)
+
+    def _call(self, turn_question: TurnQuestion, history: Contents) -> Call:
+        settings = self._transcript.settings
+        return self._assistant.call(
+            messages_to_send(history, turn_question.messages, settings.max_messages),
+            thread=history.thread,
+            fp=settings.fp,
+            **turn_question.options,
         )
-        first_call = prepare(history)
-        turn = ConversationTurn(
-            transcript,
-            turn_question,
-            prepare,
-            first=first_call,
-            before=history,
-            partial=self._settings.commit == "partial",
-            queue=self._queue,
-        )
-        return Reply(self._assistant, first_call, turn)
 
     async def undo(self, *, keep_thread: bool = False) -> list[Message]:
         """Remove the last turn and return its question, which can be asked again.
@@ -255,19 +208,17 @@ class Conversation:
             StateError: There is no turn, or one is under way; see :class:`Conversation`.
             StoreConflictError: The store has a newer revision. Load and try again.
         """
-        transcript = self._transcript
-        async with transcript.lock.hold(queue=self._queue):
-            await transcript.check_store(refresh=self._queue)
-            if transcript.contents.without_last_turn() is None and not transcript.contents.complete:
+        transcript, queue = self._transcript, self._transcript.settings.queue
+        async with transcript.lock.hold(queue=queue):
+            await transcript.check_store(refresh=queue)
+            remaining_contents = transcript.contents.without_last_turn()
+            if remaining_contents is None and not transcript.contents.complete:
                 await transcript.read()
-            contents, remaining = transcript.contents, transcript.contents.without_last_turn()
-            if remaining is None:
+                remaining_contents = transcript.contents.without_last_turn()
+            if remaining_contents is None:
                 raise StateError("there is no turn to take back")
-            removed_messages = contents.messages[len(remaining.messages) :]
-            await transcript.save(
-                evolve(remaining, thread=self.thread if keep_thread else None),
-                first_changed=remaining.end,
-            )
+            removed_messages = transcript.contents.messages[len(remaining_contents.messages) :]
+            await transcript.save(evolve(remaining_contents, thread=self.thread if keep_thread else None))
         return [message for message in removed_messages if message.role == "user"]
 
     def fork(self, *, id: str | None = None, keep_thread: bool = False) -> Conversation:
@@ -284,14 +235,14 @@ class Conversation:
         Raises:
             StateError: It was not read from its store, or not all of it: ``await chat.load()`` first.
         """
-        contents = self._transcript.whole()
-        settings = evolve(self._settings, id=id, owner=self.owner, system=self.system)
-        forked_chat = Conversation(self._assistant, settings)
-        return forked_chat._continue(contents if keep_thread else evolve(contents, thread=None))
+        contents, settings = self._transcript.whole(), self._transcript.settings
+        settings = evolve(settings, id=id, owner=self.owner, system=self.system)
+        return Conversation(self._assistant, settings)._continue(
+            contents if keep_thread else evolve(contents, thread=None)
+        )
 
     def _continue(self, contents: Contents) -> Self:
-        """Continue *contents*; the store is not read first."""
-        self._transcript.contents, self._transcript.loaded = contents, True
+        self._transcript.continue_with(evolve(contents, system=self.system))
         return self
 
     def begin_with(
@@ -316,8 +267,8 @@ class Conversation:
         transcript.lock.check_free()
         if transcript.contents.end:
             raise StateError("this conversation has messages already; begin_with(…) is for a new one")
-        contents = Contents(thread=check_thread(thread))
-        transcript.contents = contents.with_messages(seed_messages(messages))
+        contents = evolve(transcript.contents, thread=check_thread(thread))
+        transcript.contents = contents.with_messages(check_history(messages))
         return self
 
     def forget_thread(self) -> None:
@@ -345,7 +296,8 @@ class Conversation:
         """
         transcript = self._transcript
         transcript.require_store()
-        if transcript.active:
+        turn = transcript.lock.turn
+        if isinstance(turn, ConversationTurn) and turn.transcript is transcript:
             raise busy_error()
         await transcript.read()
         return self
@@ -373,9 +325,9 @@ class Conversation:
         """
         transcript = self._transcript
         transcript.require_store()
-        async with transcript.lock.hold(queue=self._queue):
+        async with transcript.lock.hold(queue=transcript.settings.queue):
             await transcript.check_store()
-            await transcript.save(transcript.contents, first_changed=transcript.contents.end)
+            await transcript.save(transcript.contents)
 
     async def delete(self) -> bool:
         """Delete the conversation from the store, and its history here. Return whether the store had it.
@@ -383,9 +335,10 @@ class Conversation:
         Raises:
             StateError: It has no store, or a turn is under way; see :class:`Conversation`.
         """
-        self._transcript.require_store()
-        async with self._transcript.lock.hold(queue=self._queue):
-            return await self._transcript.delete()
+        transcript = self._transcript
+        transcript.require_store()
+        async with transcript.lock.hold(queue=transcript.settings.queue):
+            return await transcript.delete()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the conversation as a JSON object. It holds the thread's key: store it, do not show it.
@@ -407,11 +360,15 @@ class Conversation:
         Raises:
             ConfigurationError: *stored* is not such an object.
         """
-        contents, system = read_contents(stored)
-        fields, arguments = as_object(stored) or {}, dict[str, Any](system=system)
-        names = ("id", "owner", "fp")
-        arguments.update({name: fields[name] for name in names if isinstance(fields.get(name), str)})
-        return session.conversation(**(arguments | settings))._continue(contents)
+        fields = as_object(stored) or {}
+        if fields.get("version") != FORMAT or not isinstance(fields.get("messages"), list):
+            raise ConfigurationError(
+                "stored is not a conversation: pass what to_dict() of this version returned", field="stored"
+            )
+        contents = read_fields(fields)
+        names = {name: fields[name] for name in ("id", "owner", "fp") if isinstance(fields.get(name), str)}
+        chat = session.conversation(**{"system": contents.system, **names, **settings})
+        return chat._continue(contents.with_messages(check_history(fields["messages"])))
 
 
 def ask_with(
@@ -424,7 +381,7 @@ def ask_with(
 ) -> Reply:
     """Ask as :meth:`Conversation.ask` does, and commit the answer that *finish* returns. For the relay."""
     turn_question = TurnQuestion(
-        question=_checked(question), options=options, replacing=replacing, finish=finish
+        messages=_checked(question), options=options, replacing=replacing, finish=finish
     )
     return conversation._reply(turn_question)  # pyright: ignore[reportPrivateUsage] - of this module
 

@@ -1,4 +1,4 @@
-"""The turns of a conversation, the turns to keep, and the messages to send with a question. No I/O.
+"""The turns of a conversation, and the messages to send with a question. No I/O.
 
 A conversation keeps all parts of an answer, but sends only its text, files and links back. A search result is
 50 to 100 KB of text that the service found itself. Sending it with each later question would only cost time.
@@ -7,9 +7,8 @@ A conversation keeps all parts of an answer, but sends only its text, files and 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from attrs import evolve, frozen
 
@@ -17,23 +16,27 @@ from ..messages import Message, MessagePart, TextPart, clean_text
 from ..model.thread import Thread
 from ..model.wire_value import EMPTY
 
-__all__ = ["Contents", "FinishedTurn", "messages_to_send"]
+__all__ = ["Contents", "TurnQuestion", "messages_to_send"]
 
 SENT_PARTS: Final = frozenset({"text", "file", "source-url"})
 """The types of parts of earlier messages that are sent again. All are documented by the service."""
 
 
 @frozen(kw_only=True, eq=False)
-class FinishedTurn:
-    """A question and its answer. The messages before the first question are also a turn.
+class TurnQuestion:
+    """The question of a turn, and the use of its answer.
 
     Args:
-        number: Its place in the conversation, from 0.
-        messages: Its messages.
+        messages: The new messages.
+        options: Further arguments of ``session.ask``.
+        replacing: The id of a message: its turn, and all that follow, make room for this one. None for none.
+        finish: Returns the answer to commit for the received one; None commits the received one.
     """
 
-    number: int
     messages: tuple[Message, ...]
+    options: Mapping[str, Any]
+    replacing: str | None = None
+    finish: Callable[[Message], Message] | None = None
 
 
 @frozen(kw_only=True, eq=False)
@@ -41,41 +44,52 @@ class Contents:
     """The finished turns of a conversation and its thread, which are committed together.
 
     Args:
-        turns: The newest turns, oldest first.
-        end: The number of the turn that comes next.
-        complete: Whether *turns* are all; if not, the store has older ones.
+        turns: The messages of each turn, oldest turn first. Messages before the first question are a turn.
+        first_number: The number of the first of these turns. A conversation counts its turns from 0.
+        complete: Whether *turns* are all; if not, the store may have older ones.
+        system: The system message of the conversation, or None.
         system_messages: The system messages of all turns, which are sent with each question.
         thread: The thread at the service, or None.
     """
 
-    turns: tuple[FinishedTurn, ...] = ()
-    end: int = 0
+    turns: tuple[tuple[Message, ...], ...] = ()
+    first_number: int = 0
     complete: bool = True
+    system: Message | None = None
     system_messages: tuple[Message, ...] = ()
     thread: Thread | None = None
 
     @property
+    def end(self) -> int:
+        """The number of the turn that comes next."""
+        return self.first_number + len(self.turns)
+
+    def turn(self, number: int) -> tuple[Message, ...]:
+        """Return the messages of the turn with this number, one of :attr:`turns`."""
+        return self.turns[number - self.first_number]
+
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The messages of the turns."""
-        return tuple(message for turn in self.turns for message in turn.messages)
+        return tuple(message for turn in self.turns for message in turn)
 
-    def newest_first(self) -> Iterator[Message]:
-        """Yield the messages of the turns, the newest first."""
-        return (message for turn in reversed(self.turns) for message in reversed(turn.messages))
+    @property
+    def ids(self) -> set[str]:
+        """The ids of the messages."""
+        return {message.id for turn in self.turns for message in turn}
 
     def with_messages(self, messages: Sequence[Message]) -> Contents:
         """Return these contents with *messages* at the end. A turn starts with each question."""
-        starts = [at for at in range(len(messages)) if at == 0 or _begins_turn(messages, at)]
-        new_turns = tuple(
-            FinishedTurn(number=number, messages=tuple(messages[start:stop]))
-            for number, (start, stop) in enumerate(pairwise([*starts, len(messages)]), self.end)
-        )
-        system = tuple(message for message in messages if message.role == "system")
+        turns = list[list[Message]]()
+        for message in messages:
+            if not turns or (message.role == "user" and turns[-1][-1].role != "user"):
+                turns.append([])
+            turns[-1].append(message)
+        system_messages = (message for message in messages if message.role == "system")
         return evolve(
             self,
-            turns=(*self.turns, *new_turns),
-            end=self.end + len(new_turns),
-            system_messages=(*self.system_messages, *system),
+            turns=(*self.turns, *map(tuple, turns)),
+            system_messages=(*self.system_messages, *system_messages),
         )
 
     def with_turn(self, question: Sequence[Message], answer: Message, thread: Thread | None) -> Contents:
@@ -84,60 +98,45 @@ class Contents:
 
     def without_last_turn(self) -> Contents | None:
         """Return these contents without the last question and all later messages; None if there is none."""
-        places = reversed(range(len(self.turns)))
-        place = next((at for at in places if self.turns[at].messages[0].role == "user"), None)
+        places = (at for at, turn in enumerate(self.turns) if turn[0].role == "user")
+        place = max(places, default=None)
         return None if place is None else self._until(place)
 
-    def before(self, id: str | None) -> Contents | None:
-        """Return the contents before the turn of message *id*; None if no turn has it. With None, return all.
+    def before(self, id: str) -> Contents | None:
+        """Return the contents before the turn of message *id*; None if no turn has it.
 
         Without the thread, because it contains the later turns.
         """
-        if id is None:
-            return self
-        places = range(len(self.turns))
-        at = next((at for at in places if any(one.id == id for one in self.turns[at].messages)), None)
-        return None if at is None else evolve(self._until(at), thread=None)
+        places = (at for at, turn in enumerate(self.turns) if any(message.id == id for message in turn))
+        place = next(places, None)
+        return None if place is None else evolve(self._until(place), thread=None)
 
-    def _until(self, at: int) -> Contents:
-        removed_ids = {message.id for turn in self.turns[at:] for message in turn.messages}
-        system = tuple(message for message in self.system_messages if message.id not in removed_ids)
-        return evolve(self, turns=self.turns[:at], end=self.turns[at].number, system_messages=system)
-
-    def ids(self) -> set[str]:
-        """Return the ids of the messages."""
-        return {message.id for turn in self.turns for message in turn.messages}
+    def _until(self, place: int) -> Contents:
+        remaining_contents = evolve(self, turns=self.turns[:place])
+        removed_ids = self.ids - remaining_contents.ids
+        system_messages = (message for message in self.system_messages if message.id not in removed_ids)
+        return evolve(remaining_contents, system_messages=tuple(system_messages))
 
 
-def _begins_turn(messages: Sequence[Message], at: int) -> bool:
-    return messages[at].role == "user" and messages[at - 1].role != "user"
-
-
-def messages_to_send(
-    contents: Contents,
-    question: Sequence[Message],
-    bound: int | None,
-    system: Message | None = None,
-) -> list[Message]:
+def messages_to_send(contents: Contents, question: Sequence[Message], bound: int | None) -> list[Message]:
     """Return the messages of the next request.
 
     The question and system messages are always sent. Of the other messages, the newest are sent, at most
     *bound* with the question; None sends all. They never start with an answer whose question is left out.
     """
-    system_messages = [system] if system is not None else []
     room = None if bound is None else max(bound - len(question), 0)
-    newest: deque[Message] = deque()
-    left_out = not contents.complete
-    for message in contents.newest_first():  # not all of them: a turn costs the same in a long conversation
+    newest = deque[Message]()
+    newest_first = (message for turn in reversed(contents.turns) for message in reversed(turn))
+    for message in newest_first:  # not all of them: a turn costs the same in a long conversation
         sendable = _sendable(message)
         if message.role == "system" or not sendable.parts:
             continue
         if len(newest) == room:
-            left_out = True
+            while newest and newest[0].role == "assistant":
+                newest.popleft()
             break
         newest.appendleft(sendable)
-    while left_out and newest and newest[0].role == "assistant":
-        newest.popleft()
+    system_messages = [] if contents.system is None else [contents.system]
     return [*system_messages, *contents.system_messages, *newest, *question]
 
 

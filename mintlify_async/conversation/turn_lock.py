@@ -2,53 +2,83 @@
 
 The lock belongs to the conversation in its store, not to one object: a bot may make a new
 :class:`~mintlify_async.conversation.conversation.Conversation` for each message, and two messages of one
-user still run one after the other.
+user still run one after the other. Each event loop has its own locks. Two loops that use one stored
+conversation at the same time meet at its version in the store.
 """
 
 from __future__ import annotations
 
 import asyncio
+import builtins
+import contextlib
 import weakref
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, MutableMapping
+from typing import Any, Protocol
 
 from ..errors import StateError
 from ..runtime.slow_steps import logged_if_slow
 
+Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
+
+
+class Turn(Protocol):
+    """The holder of a lock."""
+
+    def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
+        """Release the lock if the turn, which *task* started, is over or abandoned."""
+        ...
+
 
 class TurnLock:
-    """A lock that is handed over in the order of the requests, across event loops and threads."""
+    """A lock for the tasks of one event loop, which get it in the order of their requests.
 
-    def __init__(self) -> None:
-        """Start unlocked."""
-        self._locked = False
-        self._release_if_over: weakref.WeakMethod[Callable[[], bool]] | None = None
-        self._holder: weakref.ref[asyncio.Task[object]] | None = None  # the task that took the lock
-        self._loop: asyncio.AbstractEventLoop | None = None  # of that task
-        self._waiting: deque[asyncio.Future[None]] = deque()
+    Args:
+        store: The conversation's store, which lives as long as its locks.
+    """
+
+    def __init__(self, store: object = None) -> None:
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the lock
+        self._turn: weakref.ref[Turn] | None = None  # a dropped reply lets the next turn start
 
     @property
     def locked(self) -> bool:
         """Whether a turn is under way."""
-        return self._locked
+        return self._lock.locked()
 
-    async def acquire(self, release_if_over: Callable[[], bool], *, queue: bool) -> None:
-        """Take the lock for a turn; :meth:`release` must follow.
+    @property
+    def turn(self) -> Turn | None:
+        """The turn that is under way, or None."""
+        return None if self._turn is None else self._turn()
+
+    async def acquire(self, turn: Turn | None = None, *, queue: bool) -> None:
+        """Take the lock; :meth:`release` must follow.
 
         Args:
-            release_if_over: A method of the turn, which the lock does not keep alive. It releases the lock
-                if nothing depends on the turn any more.
+            turn: The turn that takes it; None for a step that is no turn.
             queue: If another turn is running, wait in line. If false, a running turn is a ``StateError``.
                 Waiting for a turn that this task started is always a ``StateError``.
         """
-        await self._take(queue=queue)
-        self._release_if_over = weakref.WeakMethod(release_if_over)
+        task = asyncio.current_task()
+        assert task is not None
+        if not queue:
+            self.check_free()
+        elif self._is_taken() and self._task is not None and self._task() is task:
+            raise StateError(
+                "this task has begun a turn of this conversation and would wait for itself; "
+                "read that reply to its end or close it first"
+            )
+        with logged_if_slow("a question waits for another turn of its conversation to end"):
+            await self._lock.acquire()
+        self._loop, self._task = task.get_loop(), weakref.ref(task)
+        self._turn = None if turn is None else weakref.ref(turn)
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def hold(self, *, queue: bool) -> AsyncGenerator[None]:
         """Hold the lock for a step that is no turn; *queue* as for :meth:`acquire`."""
-        await self._take(queue=queue)
+        await self.acquire(queue=queue)
         try:
             yield
         finally:
@@ -56,58 +86,23 @@ class TurnLock:
 
     def check_free(self) -> None:
         """Raise StateError when a turn is under way."""
-        if not self._available():
+        if self._is_taken():
             raise busy_error()
 
-    async def _take(self, *, queue: bool) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if not queue:
-            self.check_free()
-        elif not self._available():
-            if self._holder is not None and self._holder() is task:
-                raise StateError(
-                    "this task has begun a turn of this conversation and would wait for itself; "
-                    "read that reply to its end or close it first"
-                )
-            with logged_if_slow("a question waits for another turn of its conversation to end"):
-                await self._wait()
-        self._locked = True
-        self._holder, self._loop = weakref.ref(task), task.get_loop()
-
-    def _available(self) -> bool:
-        """Return whether the lock is free, once a holder that is over has released it."""
-        release_if_over = self._release_if_over() if self._release_if_over is not None else None
-        if self._locked and release_if_over is not None:
-            release_if_over()
-        if self._locked and self._loop is not None and self._loop.is_closed():
-            self.release()  # its loop was closed with the task pending, so nothing else will
-        return not self._locked and not self._waiting
-
-    async def _wait(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter
-        except BaseException:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-            else:
-                self.release()  # the lock was handed to this task before it was cancelled
-            raise
+    def _is_taken(self) -> bool:
+        """Return whether the lock is taken, after a turn that is over has released it."""
+        if (turn := self.turn) is not None:
+            turn.release_if_over(None if self._task is None else self._task())
+        return self.locked
 
     def release(self) -> None:
-        """Hand the lock to the next in line. From any thread: a finalizer may run on another one."""
-        self._release_if_over = self._holder = self._loop = None
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            try:
-                waiter.get_loop().call_soon_threadsafe(_wake, waiter)
-            except RuntimeError:  # it waited on a loop that is closed now
-                continue
-            self._locked = True
-            return
-        self._locked = False
+        """Let the next turn start. From any thread: a finalizer may run on another one."""
+        loop, self._task, self._turn = self._loop, None, None
+        if loop is None or loop is running_loop():
+            self._lock.release()
+        else:
+            with contextlib.suppress(RuntimeError):  # its loop is closed, and has no other turn
+                loop.call_soon_threadsafe(self._lock.release)
 
 
 def busy_error() -> StateError:
@@ -118,18 +113,21 @@ def busy_error() -> StateError:
     )
 
 
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
-
-
-_LOCKS: MutableMapping[object, MutableMapping[tuple[str, str], TurnLock]] = weakref.WeakKeyDictionary()
-
-
-def shared_lock(store: object, owner: str, id: str) -> TurnLock:
-    """Return the lock of the conversation that *owner* keeps in *store* under *id*."""
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop of this thread; None if no loop is running."""
     try:
-        locks = _LOCKS.setdefault(store, weakref.WeakValueDictionary())
-    except TypeError:  # a user's own store that cannot be hashed or weakly referenced
-        return TurnLock()
-    return locks.setdefault((owner, id), TurnLock())
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+_LOCKS: MutableMapping[object, MutableMapping[Key, TurnLock]] = weakref.WeakKeyDictionary()
+
+
+def turn_lock(store: object, owner: str, id: str) -> TurnLock:
+    """Return the running loop's lock of the conversation that *owner* keeps in *store* under *id*."""
+    loop = running_loop()
+    if loop is None:
+        return TurnLock()  # nothing runs that could hold it
+    locks = _LOCKS.setdefault(loop, weakref.WeakValueDictionary())
+    return locks.setdefault((builtins.id(store), owner, id), TurnLock(store))

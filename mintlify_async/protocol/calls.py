@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, Unpack
 
 from attrs import evolve, field, frozen
 
@@ -42,6 +42,7 @@ __all__ = [
     "AskOptions",
     "Call",
     "CallDefaults",
+    "RequestOptions",
     "TurnOptions",
     "ask_call",
     "create_job_call",
@@ -55,16 +56,21 @@ KeyKind = Literal["admin", "assistant"]
 DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # interface 2.3
 
 
-class TurnOptions(TypedDict, total=False):
-    """Options of one question; ``session.ask`` explains each. Without an option, the session's applies."""
+class RequestOptions(TypedDict, total=False):
+    """Options of every request but a poll. Without an option, the session's applies."""
+
+    timeout: float | None
+    headers: Mapping[str, str] | None
+    extra_body: Mapping[str, Any] | None
+
+
+class TurnOptions(RequestOptions, total=False):
+    """Options of one question; ``session.ask`` explains each."""
 
     retrieval_page_size: float | Missing | None
     filter: SearchFilter | Mapping[str, Any] | None
     context: Sequence[ContextItem | Mapping[str, Any]] | None
     current_path: str | None
-    timeout: float | None
-    headers: Mapping[str, str] | None
-    extra_body: Mapping[str, Any] | None
 
 
 class AskOptions(TurnOptions, total=False):
@@ -75,7 +81,7 @@ class AskOptions(TurnOptions, total=False):
     domain: str | None
 
 
-_ASK_OPTIONS = frozenset(AskOptions.__annotations__)
+_ASK_OPTIONS = AskOptions.__optional_keys__
 
 
 @frozen(kw_only=True, eq=False)
@@ -219,9 +225,7 @@ def create_job_call(
     prompt: str,
     *,
     project_id: str | None = None,
-    timeout: float | None = None,
-    headers: Mapping[str, str] | None = None,
-    extra_body: Mapping[str, Any] | None = None,
+    **options: Unpack[RequestOptions],
 ) -> Call:
     """Return the call of interface 4.1.
 
@@ -234,7 +238,7 @@ def create_job_call(
     call = Call(
         operation="create_job", path=path, route=route, timeouts=defaults.timeouts, project_id=project
     )
-    return _with_prompt(call, defaults, prompt, timeout, headers, extra_body)
+    return _with_prompt(call, defaults, prompt, options)
 
 
 def send_message_call(
@@ -242,10 +246,7 @@ def send_message_call(
     project_id: str,
     job_id: str,
     prompt: str,
-    *,
-    timeout: float | None = None,
-    headers: Mapping[str, str] | None = None,
-    extra_body: Mapping[str, Any] | None = None,
+    **options: Unpack[RequestOptions],
 ) -> Call:
     """Return the call of interface 4.2.
 
@@ -261,7 +262,7 @@ def send_message_call(
         project_id=project_id,
         job_id=job_id,
     )
-    return _with_prompt(call, defaults, prompt, timeout, headers, extra_body)
+    return _with_prompt(call, defaults, prompt, options)
 
 
 def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
@@ -283,20 +284,14 @@ def _job_path(template: str, project_id: str, job_id: str) -> str:
     return template.format(project_id=path_segment(project_id, "project_id"), job_id=job_segment(job_id))
 
 
-def _with_prompt(
-    call: Call,
-    defaults: CallDefaults,
-    prompt: str,
-    timeout: float | None,
-    headers: Mapping[str, str] | None,
-    extra_body: Mapping[str, Any] | None,
-) -> Call:
+def _with_prompt(call: Call, defaults: CallDefaults, prompt: str, options: RequestOptions) -> Call:
+    timeout = options.get("timeout")
     check_seconds(timeout, "timeout", none="means no limit of its own")
-    further_fields = {**defaults.extra_body, **check_extra_body(extra_body)}
+    further_fields = {**defaults.extra_body, **check_extra_body(options.get("extra_body"))}
     call = evolve(
         call,
         prompt=check_prompt(prompt),
-        headers={**defaults.headers, **check_headers(headers)},
+        headers={**defaults.headers, **check_headers(options.get("headers"))},
         extra_body=further_fields,
         body=_ENCODER.encode({"prompt": prompt, **further_fields}).encode("ascii"),
     )

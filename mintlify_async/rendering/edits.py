@@ -84,7 +84,7 @@ class Edits:
         self._task: asyncio.Task[None] | None = None
         self._consumer: asyncio.Task[Any] | None = None
         self._due = -math.inf  # no edit is made before this time
-        self._last: deque[Edit] | None = None  # once the text is complete
+        self._last_edits: deque[Edit] | None = None  # once the text is complete
         self._sending = self._stepping = False
 
     def __aiter__(self) -> Self:
@@ -116,7 +116,7 @@ class Edits:
             self._stepping = False
         if edit is not None:
             return edit
-        self._reading.shown.set()
+        self._reading.all_shown.set()
         if self._task is not None:
             await asyncio.wait([self._task])
         error, self._reading.error = self._reading.error, None
@@ -131,8 +131,8 @@ class Edits:
             # A traceback may keep this iterator alive after its task.
 
             def consumer_ended(ended: asyncio.Task[Any]) -> None:
-                gone = StateError("the task that read these edits has ended, and the reading with it")
-                reading.stop(gone, task if ended.cancelled() else None)
+                task_ended = StateError("the task that read these edits has ended, and the reading with it")
+                reading.stop(task_ended, task if ended.cancelled() else None)
 
             consumer.add_done_callback(consumer_ended)
             task.add_done_callback(lambda _: consumer.remove_done_callback(consumer_ended))
@@ -140,14 +140,14 @@ class Edits:
     async def _next(self) -> Edit | None:
         """Return the next edit, or None after the last one."""
         reading, loop = self._reading, asyncio.get_running_loop()
-        while self._last is None:
+        while self._last_edits is None:
             await self._until_due()
             splitter = reading.splitter
-            reading.changed.clear()
+            reading.arrival.clear()
             splitter.feed(reading.take())
             if reading.over:
                 splitter.close(self._tail() if reading.complete and self._tail is not None else "")
-                self._last = deque(iter(splitter.next_edit, None))
+                self._last_edits = deque(iter(splitter.next_edit, None))
                 break
             pause_at = reading.last_text_at + self._pause
             pausing = loop.time() >= pause_at
@@ -156,10 +156,10 @@ class Edits:
                 return edit
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(None if pausing else pause_at):
-                    await reading.changed.wait()
-        if self._last or reading.error is not None:  # the consumer will show a message about the error
+                    await reading.arrival.wait()
+        if self._last_edits or reading.error is not None:  # the consumer will show a message about the error
             await self._until_due()
-        return self._last.popleft() if self._last else None
+        return self._last_edits.popleft() if self._last_edits else None
 
     async def _until_due(self) -> None:
         seconds_left = self._due - asyncio.get_running_loop().time()
@@ -168,13 +168,13 @@ class Edits:
 
     async def close(self) -> None:
         """Stop reading and close the reply. Safe to repeat."""
-        self._last = deque()
+        self._last_edits = deque()
         if self._task is None:
             self._reading.over = True
             await self._reading.answer.close()
         else:
             self._reading.stop(None)
-            await asyncio.wait([self._task, *self._reading.closing])
+            await asyncio.wait([self._task, *self._reading.close_tasks])
 
     aclose = close
 
@@ -205,9 +205,9 @@ class _Reading:
         self.over = False  # no more text comes
         self.complete = False  # the answer came to its end
         self.error: Exception | None = None
-        self.changed = asyncio.Event()  # text came, or the end
-        self.shown = asyncio.Event()  # everything was shown, or the consumer wants no more
-        self.closing: list[asyncio.Task[None]] = []
+        self.arrival = asyncio.Event()  # text came, or the end
+        self.all_shown = asyncio.Event()  # everything was shown, or the consumer wants no more
+        self.close_tasks: list[asyncio.Task[None]] = []
         self._on_leave = on_leave
         self._pieces: list[str] = []
 
@@ -217,7 +217,7 @@ class _Reading:
             # In a conversation, the next turn starts only when this block is left.
             async with self.answer:
                 await self._read()
-                await self.shown.wait()
+                await self.all_shown.wait()
         except Exception as error:
             self._end(error)
 
@@ -239,13 +239,13 @@ class _Reading:
         if text:
             self._pieces.append(text)
             self.last_text_at = asyncio.get_running_loop().time()
-            self.changed.set()
+            self.arrival.set()
 
     def _end(self, error: Exception | None) -> None:
         """Say that no more text comes; *error* is why, if the answer failed."""
         self.error = self.error or error
         self.over = True
-        self.changed.set()
+        self.arrival.set()
 
     def take(self) -> str:
         """Return the text that came since the last call."""
@@ -260,15 +260,15 @@ class _Reading:
             error: The error for the next read.
             cancelled: The reading task, if its consumer was cancelled. The reply then ends as cancelled.
         """
-        if not self.shown.is_set():
+        if not self.all_shown.is_set():
             self.error = self.error or error
-            self.shown.set()
+            self.all_shown.set()
             if self._on_leave is not None:
-                self._on_leave(self.splitter.shown)
+                self._on_leave(self.splitter.shown_length)
             if cancelled is not None:
                 cancelled.cancel()
             else:
-                self.closing.append(asyncio.get_running_loop().create_task(self._close()))
+                self.close_tasks.append(asyncio.get_running_loop().create_task(self._close()))
 
     async def _close(self) -> None:
         try:

@@ -52,15 +52,17 @@ def shorten(message: Message, characters: int, site: str | None = None) -> Messa
     for at, part in enumerate(message.parts):
         if not isinstance(part, TextPart):
             continue
-        earlier = message.parts[:at]
+        earlier_parts = message.parts[:at]
 
-        def read(end: int, part: TextPart = part, earlier: tuple[MessagePart, ...] = earlier) -> int:
-            shortened = evolve(message, parts=(*earlier, evolve(part, text=part.text[:end])))
+        def read(
+            end: int, part: TextPart = part, earlier_parts: tuple[MessagePart, ...] = earlier_parts
+        ) -> int:
+            shortened = evolve(message, parts=(*earlier_parts, evolve(part, text=part.text[:end])))
             return len(text_of(shortened, site=site))
 
         if read(len(part.text)) >= characters:
             end = bisect_left(range(len(part.text) + 1), characters, key=read)
-            return evolve(message, parts=(*earlier, evolve(part, text=part.text[:end])))
+            return evolve(message, parts=(*earlier_parts, evolve(part, text=part.text[:end])))
     return message
 
 
@@ -107,50 +109,50 @@ class _Blocks:
 
     Attributes:
         fence: The mark that opened the present block, or empty outside of blocks.
-        inside: Whether that is a ``suggestions`` block.
+        is_suggestions: Whether that is a ``suggestions`` block.
     """
 
-    __slots__ = ("fence", "inside")
+    __slots__ = ("fence", "is_suggestions")
 
     def __init__(self) -> None:
         self.fence = ""
-        self.inside = False
+        self.is_suggestions = False
 
     def hides(self, line: str) -> bool:
         """Take the next complete line. Return whether it belongs to a ``suggestions`` block."""
-        was_inside = self.inside
+        was_suggestions = self.is_suggestions
         match = _FENCE.match(line[:_FENCE_CHARACTERS])
         # Not part of the expression, because a search for the end after ``.*`` takes quadratic time.
         mark, word = (match[1], match[2].strip(" \t\r")) if match else ("", "")
         if self.fence:
             if mark.startswith(self.fence) and not word:
-                self.fence, self.inside = "", False
+                self.fence, self.is_suggestions = "", False
         elif mark and not (mark[0] == "`" and "`" in word):
-            self.fence, self.inside = mark, word == "suggestions"
-        return was_inside or self.inside
+            self.fence, self.is_suggestions = mark, word == "suggestions"
+        return was_suggestions or self.is_suggestions
 
 
 class _Links:
     """Completes the links to paths of a text, outside of code, in pieces."""
 
-    __slots__ = ("_code", "_held", "_site")
+    __slots__ = ("_code", "_link_start", "_site")
 
     def __init__(self, site: str) -> None:
         self._site = site.rstrip("/")
-        self._held = ""  # the end of the text, which may belong to a link or to a mark of code
+        self._link_start = ""  # the end of the text, which may belong to a link or to a mark of code
         self._code = ""  # the mark that opened the code in this line
 
     def feed(self, text: str, *, in_block: bool) -> str:
         """Return the certain part of *text*. *in_block* is true if it belongs to a code block."""
-        text = self._held + text
+        text = self._link_start + text
         match = _MAY_BE_LINK.search(text)
         end = match.start() if match else len(text)
-        self._held = text[end:]
+        self._link_start = text[end:]
         return text[:end] if in_block else _LINKS.sub(self._complete, text[:end])
 
     def close(self) -> str:
         """Return the text held back. The next piece starts another part."""
-        text, self._held, self._code = self._held, "", ""
+        text, self._link_start, self._code = self._link_start, "", ""
         return text
 
     def _complete(self, match: re.Match[str]) -> str:
@@ -175,13 +177,13 @@ class ReadableText:
 
     def __init__(self, site: str | None = None) -> None:
         self._links = None if site is None else _Links(site)
-        self._begun = False  # whether there is text before
+        self._has_text = False  # whether there is text before
         self._begin_part()
 
     def _begin_part(self) -> None:
         self._half = ""
         self._line = ""  # the start of the present line
-        self._held = ""  # the hidden start of this line, which may open a suggestions block
+        self._line_start = ""  # the hidden start of this line, which may open a suggestions block
         self._in_line = False  # whether text without a line ending is shown as it is
         self._blocks = _Blocks()
         self._space: list[str] = []  # the line endings held back, and the blanks after them
@@ -198,7 +200,7 @@ class ReadableText:
         *lines, last_line = piece.split("\n")
         texts = [self._show(self._rest_of_line(line) + self._end_line()) for line in lines]
         texts.append(self._show(self._rest_of_line(last_line)))
-        is_holding = self._blocks.inside or self._apart or bool(self._space)
+        is_holding = self._blocks.is_suggestions or self._apart or bool(self._space)
         self._in_line = not is_holding and not _MAY_BE_FENCE.match(self._line)
         return "".join(texts)
 
@@ -206,7 +208,7 @@ class ReadableText:
         """Return the text to show from the text still held back. The next piece starts another part."""
         text = self._rest_of_line("\ufffd") if self._half else ""
         if not self._blocks.hides(self._line):
-            text += self._held
+            text += self._line_start
         output = self._show(text)
         if self._links is not None:
             output += self._links.close()
@@ -223,21 +225,21 @@ class ReadableText:
         """Return the text to show from *piece*, which belongs to one line and has no line ending."""
         if len(self._line) < _FENCE_CHARACTERS:
             self._line += piece[:_FENCE_CHARACTERS]
-            if self._blocks.inside:
+            if self._blocks.is_suggestions:
                 return ""
             match = None if self._blocks.fence else _MAY_OPEN_BLOCK.match(self._line)
             if match and "suggestions".startswith(match[1] or ""):
-                self._held += piece
+                self._line_start += piece
                 return ""
-        elif self._blocks.inside:
+        elif self._blocks.is_suggestions:
             return ""
-        text, self._held = self._held + piece, ""
+        text, self._line_start = self._line_start + piece, ""
         return text
 
     def _end_line(self) -> str:
         """Return the rest of a finished line, with its line ending."""
-        text, hidden = self._held, self._blocks.hides(self._line)
-        self._line = self._held = ""
+        text, hidden = self._line_start, self._blocks.hides(self._line)
+        self._line = self._line_start = ""
         if not hidden:
             return f"{text}\n"
         self._space.clear()
@@ -259,9 +261,9 @@ class ReadableText:
         gap = ""
         if self._apart:
             blank = text.rfind("\n", 0, len(text) - len(text.lstrip(_SPACE))) + 1
-            gap = "\n\n" if self._begun else ""
+            gap = "\n\n" if self._has_text else ""
             text, body = text[blank:], body[blank:]
-            self._begun, self._apart = True, False
+            self._has_text, self._apart = True, False
         end = text[len(body) :]
         blanks = len(end) - len(end.lstrip(" \t"))
         if blanks < len(end):

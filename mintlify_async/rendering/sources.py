@@ -103,8 +103,8 @@ def sources_of(message: Message, *, site: str | None = None) -> list[AnswerSourc
 class _Page:
     """A documentation page or a document, with its named sections."""
 
-    def __init__(self, first: AnswerSource, address: str | None) -> None:
-        self.first = first
+    def __init__(self, source: AnswerSource, address: str | None) -> None:
+        self.first_source = source
         self.address = address
         self.title: str | None = None  # of the page itself
         self.sections: dict[str, AnswerSource] = {}
@@ -119,12 +119,12 @@ class _Page:
 
     def source(self) -> AnswerSource:
         titles = [self.title, *(section.title for section in self.sections.values())]
-        title = next(filter(None, titles), self.first.title)
+        title = next(filter(None, titles), self.first_source.title)
         sections = [
             attrs.evolve(section, title=section.title if section.title not in (None, title) else f"#{anchor}")
             for anchor, section in self.sections.items()
         ]
-        return attrs.evolve(self.first, url=self.address, title=title, sections=tuple(sections))
+        return attrs.evolve(self.first_source, url=self.address, title=title, sections=tuple(sections))
 
 
 def _is_whole(url: str) -> bool:

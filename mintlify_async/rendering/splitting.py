@@ -104,7 +104,7 @@ class _Fence(NamedTuple):
 
 _FENCE: Final = re.compile(r"([ \t>]{0,30})(`{3,29}(?=[^`]*\Z)|~{3,29}(?!~))(.*)")
 _LIKE_FENCE: Final = re.compile(r"[ \t>]*(?:```|~~~)")
-_UNDECIDED: Final = " \t\r\n\f\v`~>"
+_AMBIGUOUS_END: Final = " \t\r\n\f\v`~>"
 """Characters that do nothing at the end of a text, and may begin a code block when more text follows."""
 _BLANK_LINES: Final = re.compile(r"(?:\s*\n)?")
 _BLANKS: Final = re.compile(r"\s*")
@@ -125,8 +125,8 @@ def _closing_units(fence: _Fence | None) -> int:
     return 0 if fence is None else len(fence.closing)
 
 
-ANYWHERE, WORD, CODE_LINE, LINE, PARAGRAPH = range(5)
-"""The ranks of places where a message may end, best last."""
+WORD, CODE_LINE, LINE, PARAGRAPH = range(1, 5)
+"""The ranks of places where a message may end, best last. A place inside a word has rank 0."""
 
 
 class _Place(NamedTuple):
@@ -135,6 +135,7 @@ class _Place(NamedTuple):
     end: int
     following: int
     rank: int
+    units: int  # the length of the message up to there
     fence: _Fence | None  # the code block that is open there
     reopened: _Fence | None  # the code block that the next message opens again
 
@@ -144,16 +145,15 @@ class MarkdownSplitter:
 
     After each :meth:`feed`, and after :meth:`close`, call :meth:`next_edit` until it returns None.
 
-    The text is read once, line by line, and the last line word by word. Of the places where the current
-    message may end, only the best is kept; a later place is never worse than an equal one before it. So the
-    message ends at that place or after it, and the text before it can be shown. Without pauses, the messages
-    are the same however the text arrives.
+    Each call looks for the places where the current message may end. A later place is never worse than an
+    equal one before it. So the message ends at the best place or after it, and the text before that place can
+    be shown. Without pauses, the messages are the same however the text arrives.
 
     Args:
         limit: The longest message, in UTF-16 code units; at least 200.
 
     Attributes:
-        shown: How many characters of the text were shown, the blanks between messages included.
+        shown_length: How many characters of the text were shown, the blanks between messages included.
     """
 
     def __init__(self, limit: int) -> None:
@@ -163,30 +163,27 @@ class MarkdownSplitter:
                 field="limit",
             )
         self._limit = limit
-        self._late = limit - limit // 3  # where the last third of a message starts
-        self._text: str = ""
-        self._offset: int = 0  # of this text in all that was fed
-        self._undecided: str = ""  # follows this text
+        self._text: str = ""  # from the start of the current message on
+        self._trailing_text: str = ""  # follows this text
         self._closed = False
-        self._index: int = -1
-        self.shown = 0
-        self._last_fence: _Fence | None = None  # the code block that is open at the end of the text
-        self._best: _Place | None = None
-        self._sure: _Place | None = None  # the place before the best, until it was shown
-        self._last: _Place | None = None
-        self._begin: int = 0
-        self._begin_message(0, None)
+        self._offset: int = 0  # of this text in all that was fed
+        self._index: int = 0
+        self._fence: _Fence | None = None  # the code block that the current message opens again
+        self._floor: int = 0  # the message does not end before this place
+        self._last_text: str = ""  # of the last edit of this message
+        self._delta_length: int = 0  # characters of its deltas so far
+        self.shown_length: int = 0
 
     def feed(self, text: str) -> None:
         """Add the next piece of text."""
-        text = self._undecided + text
-        decided = text.rstrip(_UNDECIDED)
-        self._text, self._undecided = self._text + decided, text[len(decided) :]
+        text = self._trailing_text + text
+        body = text.rstrip(_AMBIGUOUS_END)
+        self._text, self._trailing_text = self._text + body, text[len(body) :]
 
     def close(self, below: str = "") -> None:
         """Mark the end of the text. The text *below* follows after a blank line."""
-        text = (self._text + self._undecided).rstrip()
-        self._text, self._undecided = f"{text}\n\n{below.strip()}".rstrip(), ""
+        text = (self._text + self._trailing_text).rstrip()
+        self._text, self._trailing_text = f"{text}\n\n{below.strip()}".rstrip(), ""
         self._closed = True
 
     def next_edit(self, *, pause: bool = False) -> Edit | None:
@@ -199,162 +196,132 @@ class MarkdownSplitter:
             pause: Whether the text pauses. If true, all of it is shown.
         """
         if pause:
-            marks = self._undecided.rstrip()
-            self._text, self._undecided = self._text + marks, self._undecided[len(marks) :]
-        while (place := self._end_of_message(decided=self._closed or pause)) is not None:
-            edit = self._edit(place, final=True)
-            self._begin_message(place.following, place.reopened)
-            if edit is not None:
+            marks = self._trailing_text.rstrip()
+            self._text, self._trailing_text = self._text + marks, self._trailing_text[len(marks) :]
+        is_settled = self._closed or pause
+        while self._skip_blanks():
+            # What follows a place decides its rank, so more text than a message is read.
+            window = _end(_BLANKS, self._text, self._limit) + FENCE_CHARACTERS + LONG_WORD
+            places, end, is_too_long = self._places(self._text[:window], is_settled=is_settled)
+            late_places = [place for place in places if place.units >= self._limit - self._limit // 3]
+            best = max(reversed(late_places or places[-1:]), key=lambda place: place.rank, default=end)
+            if is_too_long and (is_settled or len(self._text) > window):
+                edit = self._edit(best, final=True)
+                self._begin_message(best)
+                if edit is not None:
+                    return edit
+            elif is_settled:
+                self._floor = end.end
+                edit = self._edit(end, final=self._closed)
+                if self._closed:
+                    self._begin_message(end)
                 return edit
-        end = len(self._text)
-        if self._begin < end and (self._closed or pause):
-            edit = self._edit(_Place(end, end, ANYWHERE, self._last_fence, None), final=self._closed)
-            if self._closed:
-                self._begin = end
-            else:  # the message does not end before the shown text
-                self._best = self._sure = None
-                self._floor = end
-            return edit
-        if self._sure is None:
-            return None
-        place, self._sure = self._sure, None
-        return self._edit(place, final=False)
+            else:
+                # The best place is held back. Behind a block's end, the shown text would not change.
+                certain_places = [
+                    place for place in places if place.end < best.end and place.reopened is place.fence
+                ]
+                return self._edit(certain_places[-1], final=False) if certain_places else None
+        return None
 
     # Inside ---------------------------------------------------------------------------------
 
-    def _begin_message(self, at: int, fence: _Fence | None) -> None:
-        """Start a message with the text from *at* on; *fence* is the code block that is open there."""
-        if at > len(self._text) // 2:  # not each time, because the rest may be long
-            self._text, self._offset, at = self._text[at:], self._offset + at, 0
+    def _begin_message(self, place: _Place) -> None:
+        """Start a message after *place*."""
+        self._text, self._offset = self._text[place.following :], self._offset + place.following
         self._index += 1
-        self._begin = self._read = at  # the text is read up to the end of a line
-        self._opening = "" if fence is None else fence.opening
-        self._units: int = utf16_units(self._opening)  # of the text read
-        self._fence = self._last_fence = fence  # the code block that is open there
-        self._best = self._sure = self._last = None
-        self._floor = at  # the message does not end here or before
-        self._shown_text: str = ""
-        self._sent: int = 0  # characters of the deltas so far
+        self._fence, self._floor, self._last_text, self._delta_length = place.reopened, 0, "", 0
+
+    def _skip_blanks(self) -> str:
+        """Leave out blank lines before a message, and long indentation. Return the text."""
+        if not self._delta_length:
+            line = _end(_BLANK_LINES, self._text, 0)
+            word = _end(_BLANKS, self._text, line)
+            start = word if word - line > self._limit // 4 else line
+            self._text, self._offset = self._text[start:], self._offset + start
+        return self._text
 
     def _edit(self, place: _Place, *, final: bool) -> Edit | None:
         """Return the edit that shows the message up to *place*; None if that adds nothing."""
-        body = self._opening + self._text[self._begin : place.end].rstrip()
+        opening = "" if self._fence is None else self._fence.opening
+        body = opening + self._text[: place.end].rstrip()
         text = body if place.fence is None else body + place.fence.closing
         appended = text if final else body
-        if len(appended) <= self._sent or (text == self._shown_text and not final):
+        if len(appended) <= self._delta_length or (text == self._last_text and not final):
             return None
-        delta, self._sent, self._shown_text = appended[self._sent :], len(appended), text
-        self.shown = self._offset + place.end
+        delta, self._delta_length, self._last_text = appended[self._delta_length :], len(appended), text
+        self.shown_length = self._offset + place.end
         return Edit(index=self._index, text=text, delta=delta, final=final)
 
-    def _end_of_message(self, *, decided: bool) -> _Place | None:
-        """Read more text. Return the end of the message, or None if it needs more text.
+    def _places(self, window: str, *, is_settled: bool) -> tuple[list[_Place], _Place, bool]:
+        """Return the places where the message may end, its last possible end, and whether it is too long.
 
-        *decided* says that the last word and the last line do not grow.
+        *is_settled* says that the last word and the last line do not grow.
         """
-        text = self._text
-        if self._read == self._floor == self._begin:
-            self._skip_blanks()
-        while True:
-            line = _end(_BLANK_LINES, text, self._read)  # where the line starts
-            longest_line: int = self._limit + LONG_WORD + 2  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - an int
-            body = text[line : line + longest_line].partition("\n")[0].rstrip()
-            end = line + len(body)
-            following = _end(_BLANKS, text, end)
-            is_last_line, goes_on = following == len(text), "\n" not in text[end:following]
-            grows = is_last_line and not decided
-            marked = _LIKE_FENCE.match(body) is not None
-            if not body or (grows and marked and self._fence is None and len(body) < FENCE_CHARACTERS):
-                return None
-            fence = _fence_after(body, self._fence)
-            self._add_line(line, end, fence)
-            units = self._units + line - self._read  # before the line
-            room = self._limit - units - _closing_units(fence)
-            # The words before were read. The word there may be long.
-            start = max(line + FENCE_CHARACTERS if marked else line, self._floor - LONG_WORD - 2)
-            words = [*_WORD.finditer(text, start, end if is_last_line or not goes_on else following + 1)]
-            if grows:
-                end = _known_end(end, words) if words else line
-            if utf16_units(text[line:end]) <= room and (is_last_line or not goes_on):
-                self._add_words(words, end, line, units, fence, cut=grows)
-                if is_last_line:
-                    self._last_fence = fence
-                    return None
-                if fence is not self._fence:
-                    self._fence, self._floor = fence, max(end, self._floor) if fence else self._floor
-                self._last_fence = fence
-                self._read, self._units = end, units + utf16_units(body)
-            else:
-                end = line + bisect_right(range(1, end - line + 1), room, key=lambda n: utf16_units(body[:n]))
-                self._add_words(words, end, line, units, fence, cut=True)
-                at = max(end, self._floor)
-                fence = _fence_after(text[line:at], self._fence) if at > line else self._fence
-                return self._best or _Place(at, at, ANYWHERE, fence, fence)
+        places = list[_Place]()
+        fence, units = self._fence, 0 if self._fence is None else len(self._fence.opening)
+        line_end = at = 0  # the end of the line before, and the start of the line
+        after_blank_line = False
 
-    def _skip_blanks(self) -> None:
-        """Start the message after blank lines, and after more indentation than a quarter of a message."""
-        at = _end(_BLANK_LINES, self._text, self._read)
-        word = _end(_BLANKS, self._text, at)
-        self._begin = self._read = self._floor = word if word - at > self._limit // 4 else at
+        def add(
+            end: int, following: int, rank: int, length: int, open: _Fence | None, reopened: _Fence | None
+        ) -> None:
+            if end >= max(self._floor, 1):
+                places.append(_Place(end, following, rank, length, open, reopened))
 
-    def _add_line(self, line: int, end: int, fence: _Fence | None) -> None:
-        """Add the place before the line from *line* to *end*; *fence* is the code block open after it."""
-        if self._fence is None:
-            is_paragraph = fence is not None or self._text.count("\n", self._read, line) > 1
-            place = _Place(self._read, line, PARAGRAPH if is_paragraph else LINE, None, None)
-        elif fence is not None:
-            place = _Place(self._read, line, CODE_LINE, fence, fence)
-        else:  # the line that closes the block is left out, for the message closes it
-            place = _Place(self._read, end, LINE, self._fence, None)
-        self._add_place(place, self._units)
-
-    def _add_words(
-        self, words: list[re.Match[str]], end: int, line: int, units: int, fence: _Fence | None, *, cut: bool
-    ) -> None:
-        """Add the last places up to *end*, between *words*. With *cut*, add places inside a long word.
-
-        *line* is where the line of the words starts, *units* the length of the message up to there.
-        """
-        text = self._text
-        starts = [
-            word.start()
-            for word_before, word in pairwise(words)
-            if word_before.end() <= end and not _LIKE_FENCE.match(text, word.start())
-        ]
-        places = [_Place(at, at, WORD, fence, fence) for at in starts[-2:]]
-        word = next((word for word in reversed(words) if word.start() < end), None)
-        if cut and word is not None and word.end() - word.start() > LONG_WORD:
-            places_inside = range(min(end, word.end() - 1), word.start(), -1)
-            boundaries = islice((at for at in places_inside if _is_boundary(text, at)), 2)
-            places += reversed([_Place(at, at, ANYWHERE, fence, fence) for at in boundaries])
-        for place in places:
-            self._add_place(place, units + utf16_units(text[line : place.end]))
-
-    def _add_place(self, place: _Place, units: int) -> None:
-        """Add a place where the message may end; *units* is its length up to there."""
-        if place.end <= self._floor:
-            return
-        if units < self._late:
-            place = _Place(*place[:2], ANYWHERE, *place[3:])  # too early, any later place is better
-        if self._best is None or place.rank >= self._best.rank:
-            self._best, self._sure = place, self._last
-        self._floor = place.end
-        if place.reopened is place.fence:  # else the shown text would not change behind the block's end
-            self._last = place
+        for line in window.split("\n"):
+            start, at, body = at, at + len(line) + 1, line.rstrip()
+            if not body:
+                after_blank_line = True
+                continue
+            end = start + len(body)
+            grows = end == len(self._text) and not is_settled
+            is_marked = _LIKE_FENCE.match(body) is not None
+            if grows and is_marked and fence is None and len(body) < FENCE_CHARACTERS:
+                break
+            next_fence = _fence_after(body, fence) if is_marked else fence
+            if fence is None:
+                is_paragraph = after_blank_line or next_fence is not None
+                add(line_end, start, PARAGRAPH if is_paragraph else LINE, units, None, None)
+            elif next_fence is not None:
+                add(line_end, start, CODE_LINE, units, fence, fence)
+            else:  # the line that closes the block is left out, for the message closes it
+                add(line_end, end, LINE, units, fence, None)
+            units += utf16_units(window[line_end:start])
+            room = self._limit - units - _closing_units(next_fence)
+            is_too_long = utf16_units(body) > room
+            if is_too_long:
+                end = start + bisect_right(range(1, len(body) + 1), room, key=lambda n: utf16_units(body[:n]))
+            if is_too_long or grows or units + len(body) > self._limit // 2:
+                words_start = start + FENCE_CHARACTERS if is_marked else start
+                words = [*_WORD.finditer(window, words_start, max(words_start, start + len(body)))]
+                for previous, word in pairwise(words):
+                    if previous.end() <= end and not _LIKE_FENCE.match(window, word.start()):
+                        length = units + utf16_units(window[start : previous.end()])
+                        add(previous.end(), word.start(), WORD, length, next_fence, next_fence)
+                last_word = next((word for word in reversed(words) if word.start() < end), None)
+                if (
+                    (is_too_long or grows)
+                    and last_word is not None
+                    and last_word.end() - last_word.start() > LONG_WORD
+                ):
+                    positions = range(min(end, last_word.end() - 1), last_word.start(), -1)
+                    boundaries = [*islice((at for at in positions if _is_boundary(window, at)), 2)]
+                    for boundary in reversed(boundaries):
+                        length = units + utf16_units(window[start:boundary])
+                        add(boundary, boundary, 0, length, next_fence, next_fence)
+            if is_too_long:
+                end = max(end, self._floor)
+                fence = _fence_after(window[start:end], fence) if end > start else fence
+                return places, _Place(end, end, 0, self._limit, fence, fence), True
+            line_end, units, fence, after_blank_line = end, units + utf16_units(body), next_fence, False
+        return places, _Place(line_end, line_end, 0, units, fence, fence), False
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Return the end of the match of *pattern*, which may be empty, at *at*."""
     match = pattern.match(text, at)
     return match.end() if match else at
-
-
-def _known_end(end: int, words: list[re.Match[str]]) -> int:
-    """Return the known length of a growing line. Its last word may grow, or get a mark if it is long."""
-    *previous, last = words
-    if last.end() - last.start() > LONG_WORD:
-        return end - 1
-    return previous[-1].end() if previous else last.start()
 
 
 def _is_boundary(text: str, at: int) -> bool:

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from mintlify_async import APITimeoutError, Conversation, MemoryStore
-from mintlify_async.conversation.turn_lock import shared_lock
 from mintlify_async.errors import StateError, StreamInterruptedError
 from mintlify_async.testing import LocalService
 from tests.support.conversation_kit import answer, body, roles, sent
@@ -167,7 +166,7 @@ async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
             shown.append((question, edit.index))
 
     await asyncio.gather(show("How do I install it?"), show("How do I ask?"))
-    assert {index for question, index in shown if question == "How do I ask?"} == {0, 1, 2, 3}
+    assert {index for question, index in shown if question == "How do I ask?"} == {0, 1, 2}
     assert shown == sorted(shown, key=lambda one: one[0] == "How do I ask?")
     assert not chat.busy
 
@@ -280,31 +279,16 @@ async def test_a_change_is_refused_without_a_queue(service, session):
     assert len(chat.messages) == 2
 
 
-@pytest.mark.parametrize("busy", ["raise", "queue"])
-def test_a_loop_that_was_closed_does_not_hold_a_conversation(busy):
-    """Its pending tasks will never end their turns."""
-    store = MemoryStore()
-    lock = shared_lock(store, "ada", "c")
-    loop = asyncio.new_event_loop()
+class Hung(MemoryStore):
+    """A store that does not answer."""
 
-    async def begin(take) -> None:
-        await take
+    async def read(self, keys):
         await asyncio.Event().wait()
 
-    def release_if_over(self) -> bool:
-        return False
 
-    turn = type("Turn", (), {"release_if_over": release_if_over})()
-    task = loop.create_task(begin(lock.acquire(turn.release_if_over, queue=True)))
-    loop.run_until_complete(asyncio.sleep(0))
-    assert lock.locked
-    loop.close()
-
-    async def next_turn() -> None:
-        async with lock.hold(queue=busy == "queue"):
-            pass
-
-    asyncio.run(next_turn())
-    assert not lock.locked
-    task.get_coro().close()
-    task._log_destroy_pending = False
+async def test_the_timeout_limits_the_wait_for_the_store(session):
+    """A question that was not sent leaves the conversation free."""
+    chat = session.conversation(store=Hung(), id="c", owner="ada")
+    with pytest.raises(APITimeoutError, match="the conversation's store"):
+        await chat.ask("How do I install it?", timeout=5.0)
+    assert not chat.busy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mintlify_async.conversation.history import Contents, messages_to_send
-from mintlify_async.conversation.turns import ConversationKeys, changes_of, newest_turns
 from mintlify_async.messages import Message
 
 
@@ -40,23 +39,8 @@ def test_the_newest_messages_are_sent(most, expected):
 def test_turns_are_numbered():
     """From 0; a question begins a turn, and replacing one gives its number to the new one."""
     three = contents(3)
-    assert ([turn.number for turn in three.turns], three.end) == ([0, 1, 2], 3)
+    assert (len(three.turns), three.end) == (3, 3)
     before = three.before("a1")
     assert (before.end, before.thread) == (1, None)
-    assert before.with_turn(QUESTION, turn(9)[1], None).turns[-1].number == 1
-
-
-def test_a_step_writes_the_head_and_what_changes():
-    """New turns are added, those behind the end are dropped, and the others are not touched."""
-    keys = ConversationKeys("ada", "a/b")
-    changes = changes_of(keys, b"head", {2: b"new"}, turns=3, stored_turns=5)
-    assert changes == {keys.head: b"head", keys.turn(2): b"new", keys.turn(3): None, keys.turn(4): None}
-    assert len({key.partition("/")[0] for key in changes}) == 1
-
-
-def test_turns_before_a_gap_have_expired():
-    """A store may keep turns for a time; what is left is one piece."""
-    zero, one, two = contents(3).turns
-    assert newest_turns([zero, None, two]) == (two,)
-    assert newest_turns([None, one, two]) == (one, two)
-    assert newest_turns([zero, one, None]) == ()
+    assert before.with_turn(QUESTION, turn(9)[1], None).turn(1) == (*QUESTION, turn(9)[1])
+    assert three.before("a9") is None

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import threading
 
 import pytest
 
-from mintlify_async.conversation.turn_lock import TurnLock, shared_lock
+from mintlify_async.conversation.turn_lock import TurnLock, turn_lock
 from mintlify_async.errors import StateError
 from mintlify_async.storage import MemoryStore
-
-
-class Holder:
-    """A turn that never releases the lock by itself."""
-
-    def release_if_over(self) -> bool:
-        return False
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -31,17 +23,15 @@ async def test_in_order_when_some_are_cancelled(seed):
 
     async def turn(number: int) -> None:
         nonlocal inside
-        me = Holder()
-        await lock.acquire(me.release_if_over, queue=True)
-        try:
+        async with lock.hold(queue=True):
             inside += 1
             assert inside == 1
             order.append(number)
-            for _ in range(dice.randrange(4)):
-                await asyncio.sleep(0)
-        finally:
-            inside -= 1
-            lock.release()
+            try:
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+            finally:
+                inside -= 1
 
     tasks: list[asyncio.Task[None]] = []
     for number in range(40):
@@ -57,73 +47,30 @@ async def test_in_order_when_some_are_cancelled(seed):
     assert not lock.locked
 
 
-async def test_without_queueing_a_second_is_told():
-    """Also while others wait in line."""
+async def test_a_second_turn_is_refused_or_waits():
+    """Without a queue it is refused. A task never waits for itself."""
     lock = TurnLock()
-    first = Holder()
-    await lock.acquire(first.release_if_over, queue=False)
+    await lock.acquire(queue=False)
     with pytest.raises(StateError, match="busy with another turn"):
-        await lock.acquire(Holder().release_if_over, queue=False)
+        await lock.acquire(queue=False)
     with pytest.raises(StateError, match="busy"):
         lock.check_free()
-    with pytest.raises(StateError, match="busy"):
-        async with lock.hold(queue=False):
-            raise AssertionError
+    waiting = asyncio.create_task(lock.acquire(queue=True))
+    await asyncio.sleep(0)
+    with pytest.raises(StateError, match="wait for itself"):
+        await lock.acquire(queue=True)
+    lock.release()
+    await waiting
+    assert lock.locked
     lock.release()
     lock.check_free()
-    async with lock.hold(queue=False):
-        assert lock.locked
-    assert not lock.locked
 
 
-async def test_a_task_does_not_wait_for_itself():
-    """It would wait for ever; another task waits in line."""
-    lock = TurnLock()
-    first = Holder()
-    await lock.acquire(first.release_if_over, queue=True)
-    waiting = asyncio.create_task(lock.acquire(Holder().release_if_over, queue=True))
-    await asyncio.sleep(0)
-    with pytest.raises(StateError, match="wait for itself"):
-        await lock.acquire(Holder().release_if_over, queue=True)
-    with pytest.raises(StateError, match="wait for itself"):
-        async with lock.hold(queue=True):
-            raise AssertionError
-    lock.release()
-    await waiting
-    lock.release()
-    assert not lock.locked
-
-
-async def test_a_waiter_of_a_closed_loop_is_passed_over():
-    """A program that ended in the middle does not hold up the next one."""
-    lock = TurnLock()
-    holder = Holder()
-    await lock.acquire(holder.release_if_over, queue=True)
-
-    def give_up() -> None:
-        loop = asyncio.new_event_loop()
-        task = loop.create_task(lock.acquire(Holder().release_if_over, queue=True))
-        loop.run_until_complete(asyncio.wait([task], timeout=0.01))
-        loop.close()
-        task._log_destroy_pending = False  # it is lost on purpose
-
-    await asyncio.to_thread(give_up)
-    mine = Holder()
-    waiting = asyncio.create_task(lock.acquire(mine.release_if_over, queue=True))
-    await asyncio.sleep(0)
-    lock.release()
-    await waiting
-    lock.release()
-    assert not lock.locked
-    gc.collect()
-
-
-async def test_another_thread_may_leave():
+async def test_another_thread_may_release():
     """A reply that was not closed may be collected on any thread; the turn that waits here is woken."""
     lock = TurnLock()
-    holder, mine = Holder(), Holder()
-    await lock.acquire(holder.release_if_over, queue=True)
-    waiting = asyncio.create_task(lock.acquire(mine.release_if_over, queue=True))
+    await lock.acquire(queue=True)
+    waiting = asyncio.create_task(lock.acquire(queue=True))
     await asyncio.sleep(0)
     thread = threading.Thread(target=lock.release)
     thread.start()
@@ -133,11 +80,35 @@ async def test_another_thread_may_leave():
     lock.release()
 
 
-def test_locks_are_shared_by_name():
-    """Store, owner and id together; a store that cannot be looked up has a lock for each."""
+@pytest.mark.parametrize("queue", [True, False])
+def test_a_loop_that_was_closed_does_not_hold_a_conversation(queue):
+    """Its pending tasks will never end their turns."""
     store = MemoryStore()
-    lock = shared_lock(store, "ada", "help")
-    assert shared_lock(store, "ada", "help") is lock
-    assert shared_lock(store, "bob", "help") is not lock
-    assert shared_lock(MemoryStore(), "ada", "help") is not lock
-    assert shared_lock({}, "ada", "help") is not shared_lock({}, "ada", "help")
+
+    async def begin() -> None:
+        async with turn_lock(store, "ada", "c").hold(queue=queue):
+            await asyncio.Event().wait()
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(begin())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+    async def next_turn() -> None:
+        async with turn_lock(store, "ada", "c").hold(queue=queue):
+            pass
+
+    asyncio.run(next_turn())
+    task._log_destroy_pending = False  # it is lost on purpose
+    task.get_coro().close()
+
+
+async def test_locks_are_shared_by_name():
+    """Store, owner and id together, of any store."""
+    store, own_store = MemoryStore(), {}
+    lock = turn_lock(store, "ada", "help")
+    assert turn_lock(store, "ada", "help") is lock
+    assert turn_lock(store, "bob", "help") is not lock
+    assert turn_lock(MemoryStore(), "ada", "help") is not lock
+    assert (first := turn_lock(own_store, "ada", "help")) is turn_lock(own_store, "ada", "help")
+    assert first is not turn_lock({}, "ada", "help")

@@ -18,7 +18,6 @@ from mintlify_async import (
     Thread,
 )
 from mintlify_async.protocol.argument_checks import check_base_url
-from mintlify_async.protocol.calls import CallDefaults, ask_call
 from tests.support.secret_guard import Keys
 from tests.support.wire_kit import ASK, JOB, STREAM, sent
 
@@ -28,7 +27,7 @@ KEYS = Keys()
 BAD_QUESTIONS = [
     ({"question": ""}, "messages"),
     ({"question": []}, "messages"),
-    ({"question": 7}, "messages"),
+    *(({"question": question}, "messages") for question in (7, None, b"Hm?", bytearray(b"Hm?"))),
     ({"question": [7]}, "messages[0]"),
     ({"question": [{"role": "user"}]}, "messages[0].parts"),
     ({"question": [{"role": "user", "parts": [], "x": b"x"}]}, "messages[0].x"),
@@ -49,7 +48,7 @@ BAD_QUESTIONS = [
     ({"fp": 7}, "fp"),
     ({"thread": ""}, "thread"),
     ({"thread": 7}, "thread"),
-    ({"retrieval_page_size": "5"}, "retrieval_page_size"),
+    *(({"retrieval_page_size": size}, "retrieval_page_size") for size in ("5", -(10**5000), 1e301, math.inf)),
     ({"retrieval_page_size": True}, "retrieval_page_size"),
     ({"retrieval_page_size": math.nan}, "retrieval_page_size"),
     ({"headers": {"Authorization": "x"}}, "headers"),
@@ -70,7 +69,7 @@ BAD_QUESTIONS = [
     ({"domain": ".."}, "domain"),
     ({"timeout": 0}, "timeout"),
     ({"timeout": -1}, "timeout"),
-    ({"timeout": "5"}, "timeout"),
+    *(({"timeout": seconds}, "timeout") for seconds in ("5", 10**400, math.nan, -math.inf)),
 ]
 
 
@@ -192,28 +191,12 @@ def test_a_base_url_that_keys_should_not_go_to_is_refused(url):
 def test_a_base_url_may_be_https_or_this_machine(url):
     """A path prefix is kept, a trailing slash is not."""
     assert check_base_url(url, allow_insecure_http=False) == url.rstrip("/")
-
-
-def test_plain_http_can_be_allowed():
-    """allow_insecure_http accepts plain http to another machine."""
     assert check_base_url("http://10.0.0.1", allow_insecure_http=True) == "http://10.0.0.1"
 
 
-@pytest.mark.parametrize(
-    "size",
-    [10**5000, -(10**5000), 1e301, math.inf, True, "5"],
-    ids=["huge", "-huge", "1e301", "inf", "True", "text"],
-)
-def test_a_page_size_that_no_json_can_hold(size: object) -> None:
-    """A page size that JSON cannot hold is refused by name, before anything is written."""
-    with pytest.raises(ConfigurationError) as caught:
-        ask_call(CallDefaults(domain="acme"), [Message.user("x", "1")], {"retrieval_page_size": size})  # type: ignore[typeddict-item]
-    assert caught.value.field == "retrieval_page_size"
-
-
-@pytest.mark.parametrize("headers", [{"a b": "x"}, {"X": "a\nb"}, {"Host": "x"}], ids=repr)
+@pytest.mark.parametrize("headers", [{"a b": "x"}, {"Host": "x"}, {"Expect": "100-continue"}], ids=repr)
 async def test_headers_that_cannot_be_sent_are_refused_before_any_post(service, headers):
-    """By each operation and by the session."""
+    """By each operation and by the session. ``Expect`` would send the headers first, before the body."""
     async with service.session() as session:
         job = await session.create_job("x")
         for call in (
@@ -228,35 +211,6 @@ async def test_headers_that_cannot_be_sent_are_refused_before_any_post(service, 
     with pytest.raises(ConfigurationError) as caught:
         MintlifySession(headers=headers)
     assert caught.value.field == "headers"
-
-
-async def test_a_header_that_would_part_the_request_is_refused(service):
-    """``Expect`` is refused: the headers would leave first, and no error could say what was sent."""
-    async with service.session() as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await session.create_job("x", headers={"Expect": "100-continue"})
-    assert caught.value.field == "headers"
-    assert len(service.requests) == 0
-
-
-@pytest.mark.parametrize("seconds", [10**400, float("nan"), -float("inf")])
-async def test_a_limit_that_is_no_time_is_refused(service, seconds):
-    """A limit that is no time is refused by name instead of failing in arithmetic."""
-    async with service.session() as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await session.create_job("x", timeout=seconds)
-    assert caught.value.field == "timeout"
-
-
-@pytest.mark.parametrize("blank", ["", " ", "\t"])
-@pytest.mark.parametrize("how", ["argument", "variable"])
-def test_a_blank_base_url_is_refused(monkeypatch: pytest.MonkeyPatch, blank: str, how: str) -> None:
-    """It would mean the service's own address, and keys meant for another one would go there."""
-    if how == "variable":
-        monkeypatch.setenv("MINTLIFY_BASE_URL", blank)
-    with pytest.raises(ConfigurationError, match="blank") as caught:
-        MintlifySession(base_url=blank if how == "argument" else None)
-    assert caught.value.field == "base_url"
 
 
 URL = "is a URL or a path; write"
@@ -327,6 +281,7 @@ async def test_a_domain_is_not_checked_against_a_pattern(web, session, domain):
     ("url", "says"),
     [
         ("https://x.io ", "begins or ends with a blank or a line break; remove it"),
+        *((blank, "is blank") for blank in ("", " ", "\t")),
         ('"https://x.io"', "has quotation marks around it; leave them out"),
         ("https://api.mintlify.com/v2/", "ends with /v2, which the path of each operation has already"),
     ],
@@ -419,10 +374,3 @@ async def test_a_message_that_cannot_be_sent_says_how_to_write_it(web, session, 
         session.ask([message])
     assert caught.value.field == field
     assert says in str(caught.value)
-
-
-@pytest.mark.parametrize("question", [b"Hm?", bytearray(b"Hm?"), None, 5, ANSWER], ids=str)
-async def test_what_is_no_question_is_named(session, question):
-    """Bytes are no list of numbers."""
-    with pytest.raises(ConfigurationError, match="must be text, a message or a list, not"):
-        session.ask(question)

@@ -10,7 +10,7 @@ pytest.importorskip("fastapi")
 
 from mintlify_async import Conversation, Message
 from mintlify_async.contrib.relay import RelayedAnswer
-from mintlify_async.conversation.turns import ConversationKeys
+from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.storage import MemoryStore
 from mintlify_async.testing import AnswerStyle, ThreadStyle
 from tests.support.oracle_data import ORACLE

@@ -1,0 +1,196 @@
+"""The records of a conversation in a store. No I/O.
+
+A conversation is a small head, and one record for each turn. A step replaces the head and adds or drops a few
+turns in one write. The write succeeds only if no other writer has changed the head meanwhile. So a turn costs
+the same after a thousand others. If two writers start from the same head, one succeeds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from attrs import evolve, frozen
+
+from ..errors import ConfigurationError, StateError, StoreConflictError, printable
+from ..messages import Message, coerce_messages
+from ..model.json_text import as_object
+from ..model.thread import Thread
+from ..protocol.calls import new_message_id
+from ..storage import Record, unknown_version
+from .history import Contents
+
+FORMAT: Final = 1
+"""The version of the form in which a conversation is stored."""
+
+NAME_CHARACTERS: Final = 200
+"""The longest id and owner of a conversation."""
+
+
+@frozen
+class ConversationKeys:
+    """The keys of one conversation's records. All conversations of an owner share a room.
+
+    Args:
+        owner: Its owner.
+        id: Its name among the owner's conversations.
+    """
+
+    owner: str
+    id: str
+
+    @property
+    def head(self) -> str:
+        """The key of the head."""
+        return f"{heads_of(self.owner)}{self.id}"
+
+    def turn(self, number: int) -> str:
+        """Return the key of the turn with this number, from 0."""
+        return f"{_room(self.owner)}/turns-{_hash(self.id)}/{number:09}"
+
+
+def heads_of(owner: str) -> str:
+    """Return the prefix of the keys of the heads of an owner's conversations."""
+    return f"{_room(owner)}/conversations/"
+
+
+def _room(owner: str) -> str:
+    return f"chats-{_hash(owner)}"
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+def check_name(name: object, field: str) -> str:
+    """Return *name* if it can name a conversation or its owner.
+
+    Raises:
+        ConfigurationError: It is no text of 1 to 200 characters, or has NUL or half a character.
+    """
+    if (
+        isinstance(name, str)
+        and 0 < len(name) <= NAME_CHARACTERS
+        and not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in name)
+    ):
+        return name
+    raise ConfigurationError(
+        f"{field} must be a text of 1 to {NAME_CHARACTERS} characters, without NUL or half a character",
+        field=field,
+    )
+
+
+def check_history(messages: object) -> tuple[Message, ...]:
+    """Return the messages of a list, which may be empty."""
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
+        raise ConfigurationError("messages must be a list of messages", field="messages")
+    items = cast("Sequence[object]", messages)
+    return tuple(coerce_messages(items, new_message_id)) if items else ()
+
+
+class HiddenBytes(bytes):
+    """Bytes that ``repr`` does not show."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} bytes>"
+
+
+def head_fields(contents: Contents, *, id: str, owner: str, fp: str) -> dict[str, Any]:
+    """Return all of a conversation but its turns, as a JSON object."""
+    return {
+        "version": FORMAT,
+        "id": id,
+        "owner": owner,
+        "fp": fp,
+        "system": contents.system.to_wire() if contents.system is not None else None,
+        "systemMessages": [message.to_wire() for message in contents.system_messages],
+        "thread": contents.thread.to_dict() if contents.thread is not None else None,
+    }
+
+
+def read_fields(fields: Mapping[str, Any]) -> Contents:
+    """Return the contents in *fields*, without the turns.
+
+    Raises:
+        ConfigurationError: They are not those of :func:`head_fields`.
+    """
+    system, thread = fields.get("system"), fields.get("thread")
+    return Contents(
+        system=None if system is None else Message.from_wire(system, "system"),
+        system_messages=check_history(fields.get("systemMessages", [])),
+        thread=None if thread is None else Thread.from_dict(thread),
+    )
+
+
+def write_head(fields: Mapping[str, Any], turns: int) -> HiddenBytes:
+    """Return the value of a head's record; hidden, for it contains the thread's key."""
+    return HiddenBytes(json.dumps({**fields, "turns": turns}, allow_nan=False).encode())
+
+
+def _head_of(record: Record) -> dict[str, Any]:
+    try:
+        return as_object(json.loads(record.value)) or {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def turn_count(record: Record) -> int:
+    """Return how many turns a head in *record* names; 0 if it cannot be read."""
+    count = _head_of(record).get("turns")
+    return count if isinstance(count, int) else 0
+
+
+def read_head(record: Record, what: str) -> Contents:
+    """Return the contents in a head's *record*, without turns. ``first_number`` is that of the next turn.
+
+    Args:
+        record: The record.
+        what: Names the conversation in errors.
+
+    Raises:
+        StateError: It is no such record, or of another version of this package.
+    """
+    fields = _head_of(record)
+    version, count = fields.get("version"), fields.get("turns")
+    try:
+        if version == FORMAT and isinstance(count, int) and count >= 0:
+            return evolve(read_fields(fields), first_number=count, complete=count == 0)
+    except ConfigurationError:
+        pass
+    fields = {}  # the frames of an error must not show the thread's key
+    if version != FORMAT:
+        raise unknown_version(what, version, FORMAT, instead="`await chat.delete()`")
+    raise _damaged(what)
+
+
+def write_turn(messages: tuple[Message, ...]) -> bytes:
+    """Return the value of a turn's record."""
+    return json.dumps([message.to_wire() for message in messages], allow_nan=False).encode()
+
+
+def read_turn(record: Record | None, what: str) -> tuple[Message, ...]:
+    """Return the messages of the turn in *record*; none if the record has expired.
+
+    Raises:
+        StateError: It is no such record.
+    """
+    if record is None:
+        return ()
+    try:
+        return tuple(coerce_messages(json.loads(record.value), new_message_id))
+    except (ValueError, RecursionError):  # a ConfigurationError is a ValueError
+        raise _damaged(what) from None
+
+
+def _damaged(what: str) -> StateError:
+    return StateError(f"{what} cannot be read; `await chat.delete()` makes room for a new one")
+
+
+def store_conflict(id: str) -> StoreConflictError:
+    """Return the error for a writer whose version is no longer the newest."""
+    return StoreConflictError(
+        f"conversation {printable(id, 80)!r} was changed by another writer since it was loaded; "
+        "`await chat.load()` and ask again"
+    )
