@@ -118,13 +118,16 @@ class Contents:
         return evolve(remaining_contents, system_messages=tuple(system_messages))
 
 
-def messages_to_send(contents: Contents, question: Sequence[Message], bound: int | None) -> list[Message]:
+def messages_to_send(
+    contents: Contents, question: Sequence[Message], max_messages: int | None
+) -> list[Message]:
     """Return the messages of the next request.
 
     The question and system messages are always sent. Of the other messages, the newest are sent, at most
-    *bound* with the question; None sends all. They never start with an answer whose question is left out.
+    *max_messages* with the question; None sends all. They never start with an answer whose question is left
+    out.
     """
-    room = None if bound is None else max(bound - len(question), 0)
+    room = None if max_messages is None else max(max_messages - len(question), 0)
     newest = deque[Message]()
     newest_first = (message for turn in reversed(contents.turns) for message in reversed(turn))
     for message in newest_first:  # not all of them: a turn costs the same in a long conversation

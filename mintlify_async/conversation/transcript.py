@@ -129,11 +129,11 @@ class Transcript:
                 ``StoreConflictError``.
             replacing: The id of a message that the next turn replaces. If it is given, all turns are read.
         """
-        bound, store = self.settings.max_messages, self.settings.store
+        max_messages, store = self.settings.max_messages, self.settings.store
         if store is None:
             return
         # The turns that are sent with a question. Most turns are two messages.
-        count = None if bound is None or replacing is not None else (bound + 1) // 2
+        count = None if max_messages is None or replacing is not None else (max_messages + 1) // 2
         if self._is_read:
             head = (await store.read([self._keys.head])).records.get(self._keys.head)
             version = None if head is None else head.version
