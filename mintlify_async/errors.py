@@ -516,9 +516,8 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         self.certain_in = certain_in
 
 
-# pyright reads the names of classes and functions by itself.
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names of classes by itself
     name
-    for name, found in globals().items()
-    if getattr(found, "__module__", None) == __name__ and name[0] != "_"
+    for name, value in globals().items()
+    if name in ("CauseSummary", "printable") or (isinstance(value, type) and issubclass(value, MintlifyError))
 ]

@@ -508,5 +508,4 @@ Question: TypeAlias = str | Message | Mapping[str, Any] | Sequence[str | Message
 """A question: text, a message, a browser's UIMessage dict, or several of those."""
 
 __all__ = ["Message", "MessagePart", "Part", "Question", "Role", "ToolApproval"]
-__all__ += ["clean_text", "coerce_messages", "join_surrogates"]
 __all__ += [cls.__name__ for cls in get_args(MessagePart)]

@@ -33,7 +33,7 @@ try:
 except ModuleNotFoundError as error:
     raise extra_missing("otel", error) from None
 
-__all__ = ["ATTRIBUTES", "SCHEMA_URL", "OpenTelemetryObserver"]
+__all__ = ["OpenTelemetryObserver"]
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/0.1.0"
 """The version of the conventions that the spans follow."""

@@ -22,7 +22,6 @@ from mintlify_async import (
     APIConnectionError,
     APIStatusError,
     AssistantError,
-    ErrorEvent,
     Finish,
     Message,
     NotFoundError,
@@ -32,6 +31,7 @@ from mintlify_async import (
     Timeouts,
 )
 from mintlify_async.errors import StreamDecodeError, UnexpectedResponseError
+from mintlify_async.events import ErrorEvent
 from mintlify_async.http.failures import version_numbers
 from mintlify_async.testing import LocalService
 from mintlify_async.testing.faults import BrokenChunking, Cut, GzipBomb, Reset
