@@ -155,6 +155,15 @@ def _markdown(text: str) -> Any:
     return Markdown(text, hyperlinks=False)  # print the URL of a link after its text
 
 
+def _print(console: Console | None, stream: TextIO, text: str, style: str | None = None) -> None:
+    """Write *text*. A console writes it above the region that is drawn again and again."""
+    if console is None:
+        stream.write(text)
+        stream.flush()
+    else:
+        console.print(text, end="", style=style, markup=False, emoji=False, highlight=False, soft_wrap=True)
+
+
 class Terminal:
     """Standard output and standard error, or the given streams and environment.
 
@@ -192,11 +201,9 @@ class Terminal:
 
     def write(self, text: str, end: str = "\n") -> None:
         """Write a piece of the answer, without control characters."""
-        text = CONTROLS.sub("", text) + end
-        self.out.write(text)
-        self.out.flush()
-        if text:
-            self._in_line = not text.endswith("\n")
+        _print(self._out_console, self.out, CONTROLS.sub("", text) + end)
+        if text + end:
+            self._in_line = not (text + end).endswith("\n")
 
     def record(self, value: Mapping[str, Any]) -> None:
         """Write a line of JSON. Its text is as the service sent it."""
@@ -209,11 +216,7 @@ class Terminal:
         text = CONTROLS.sub("", " ".join(text.splitlines()))
         if self._one_screen and self._in_line:
             self.write("")
-        if self._err_console is not None:
-            self._err_console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-        else:
-            self.err.write(text + "\n")
-            self.err.flush()
+        _print(self._err_console, self.err, text + "\n", style)
 
     def error(self, text: str) -> None:
         """Write an error message."""

@@ -10,7 +10,7 @@ The names, and the structure of messages, follow version 0.1.0 of OpenTelemetry'
 generative AI (``semantic-conventions-genai``). They are still in development. Attributes that these
 conventions do not have for an ``invoke_agent`` client span start with ``mintlify.``. Prompts, answers and the
 texts of errors, which may quote them, are recorded only if *capture_content* is set. A cancelled operation
-has ``error.type`` = ``CancelledError``; a reply that you leave before its end has no error. The spans of
+has ``error.type`` = ``CancelledError``. A reply that you leave before its end has no error. The spans of
 aiohttp's instrumentation become children of the span, which is not the current one while your code handles an
 event.
 """
@@ -50,7 +50,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
     "server_port": "server.port",
     "status": "mintlify.job.status",
 }
-"""The span's attribute for a fact; any other fact is ``mintlify.`` and its name."""
+"""The span's attribute for a fact. Any other fact is ``mintlify.`` and its name."""
 
 Fact = str | int | float | bool
 """The value of an attribute."""
@@ -63,12 +63,9 @@ class OpenTelemetryObserver:
     """Makes one span per operation of a session.
 
     Args:
-        tracer_provider: The provider of the tracer; the global one by default.
-        capture_content: Record prompts, questions, answers and the texts of errors on the span. Off by
-            default, because they may hold personal data.
-
-    Raises:
-        ConfigurationError: An argument is something else.
+        tracer_provider: The provider of the tracer. The default is the global one.
+        capture_content: Whether to record prompts, questions, answers and the texts of errors on the span.
+            The default is False, because they may contain personal data.
     """
 
     def __init__(
@@ -124,7 +121,7 @@ class _Operation:
         self._span.add_event(f"mintlify.{name}", dict(attributes))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span with the error's class; its text, which may quote the service, is content."""
+        """End the span with the class of *error*. Its text is content, because it may quote the service."""
         if error is not None:
             self._span.set_attribute("error.type", type(error).__name__)
             if isinstance(error, APIStatusError | OutcomeUnknownError) and error.status is not None:
@@ -138,7 +135,7 @@ class _Operation:
 
 
 def _attributes(name: str, value: Fact, *, capture: bool) -> dict[str, Fact | list[str]]:
-    """Return the attributes for a fact; the answer's is made at the end, when its reason is known."""
+    """Return the attributes for a fact. The answer's is made at the end, when its reason is known."""
     if name == "base_url":
         parts = urlsplit(str(value))
         port = parts.port or (443 if parts.scheme == "https" else 80)

@@ -28,6 +28,7 @@ async def send_answer(http: web.BaseRequest, answer: Answer) -> web.StreamRespon
     for piece in answer.body:
         if isinstance(piece, Pause):
             await asyncio.sleep(piece.seconds)
+            await let_client_read()
         else:
             await response.write(piece)
             if answer.separate:
@@ -42,15 +43,15 @@ async def play_fault(http: web.BaseRequest, fault: Fault, answer: Answer) -> web
     if transport is None:
         raise ConnectionResetError("the client disconnected")
     await fault.play(RawWire(transport), answer)
-    return _Played()
+    return NoResponse()
 
 
-class _Played(web.StreamResponse):
-    """Takes the place of a response that a fault has written."""
+class NoResponse(web.StreamResponse):
+    """Takes the place of a response whose connection is used up."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """Make the server close the connection."""
-        raise ConnectionResetError("a fault was played on this connection")
+        raise ConnectionResetError("this connection is used up")
 
 
 class FaultyConnection(asyncio.Protocol):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from ..errors import ConfigurationError
-from .docs_pages import Page, Section, page_files, read_page, split_sections
 
 DEFAULT_DOCS = Path(__file__).parents[1] / "docs"
 """The documentation that ships with the package, in the service's own format."""
@@ -37,6 +37,16 @@ IN_HEADING, IN_TITLE, IN_DESCRIPTION = 3.0, 2.0, 1.0
 MOST_PER_PAGE = 3
 """How many sections of one page are found, so that an answer has several sources."""
 
+TOKEN = re.compile(
+    r"^(?P<fence>[ \t]*(?P<mark>`{3,}|~{3,})\w*)[^\n]*(?P<code>.*?)(?P<end>^[ \t]*(?P=mark)[`~]*[ \t]*$|\Z)"
+    r"|^\#{1,6}[ ](?P<heading>[^\n]+)$"
+    r"|(?P<shown>`[^`\n]+`)|\\(?P<escaped>[<{}])"
+    r"|\{/\*.*?\*/\}|<!--.*?-->|^import[ ][^\n]*[\"'][^\n]*$"
+    r"|</?[A-Za-z][\w.]*(?:\s[^<>]*)?>",
+    re.MULTILINE | re.DOTALL,
+)
+"""Code blocks, headings, code, and the additions of MDX: escapes, comments, imports, tags."""
+
 
 def words(text: str) -> set[str]:
     """Return the stems of the words in *text*, without very common words."""
@@ -52,6 +62,84 @@ def _stem(word: str) -> str:
     return re.sub(r"([^\Waeiou])\1$", r"\1", word)  # logging, log
 
 
+@frozen(kw_only=True)
+class Section:
+    """A heading and the text below it.
+
+    Attributes:
+        page: The path of its page on the site, such as ``/guides/errors``.
+        title: The title of its page.
+        description: The description of its page.
+        heading: The text of its heading.
+        content: The Markdown below the heading, without the tags of components.
+    """
+
+    page: str
+    title: str
+    description: str
+    heading: str
+    content: str
+
+    @property
+    def path(self) -> str:
+        """The section's path on the site, with an anchor unless it opens the page."""
+        anchor = re.sub(r"[^\w]+", "-", self.heading.lower()).strip("-")
+        return self.page if self.heading == self.title else f"{self.page}#{anchor}"
+
+    def to_result(self) -> dict[str, Any]:
+        """Return the section as an entry of the search tool's results."""
+        return {"path": self.path, "metadata": {"title": self.heading}, "content": self.content}
+
+
+def read_sections(folder: Path, file: Path) -> Iterator[Section]:
+    """Yield the sections of one Markdown file that have text."""
+    text = file.read_text(encoding="utf-8-sig")
+    front = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
+    settings = dict(re.findall(r"^(\w+): *[\"']?(.*?)[\"']?$", front[1] if front else "", re.MULTILINE))
+    stem = file.relative_to(folder).with_suffix("").as_posix()
+    first_heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    title = settings.get("title") or (first_heading[1].strip() if first_heading else stem)
+    for heading, content in _split(text[front.end() :] if front else text, title):
+        if content:
+            yield Section(
+                page="/" if stem == "index" else "/" + stem.removesuffix("/index"),
+                title=title,
+                description=settings.get("description", ""),
+                heading=heading,
+                content=content,
+            )
+
+
+def _split(text: str, title: str) -> Iterator[tuple[str, str]]:
+    """Yield each heading with the text below it. The text before the first heading has the page's title."""
+    heading, content, at = title, "", 0
+    for token in TOKEN.finditer(text):
+        content += _without_indent(text[at : token.start()])
+        at = token.end()
+        if token["heading"]:
+            yield heading, _without_gaps(content)
+            heading, content = token["heading"].strip(), ""
+        else:
+            content += _shown(token)
+    yield heading, _without_gaps(content + _without_indent(text[at:]))
+
+
+def _shown(token: re.Match[str]) -> str:
+    """Return what stays of a code block, of code or of markup. The title of a component stays."""
+    if token["fence"]:
+        return textwrap.dedent(token["fence"] + token["code"] + token["end"])
+    title = re.search(r'\stitle="([^"]*)"', token[0])
+    return token["shown"] or token["escaped"] or (f"\n**{title[1]}**\n" if title else "")
+
+
+def _without_indent(text: str) -> str:
+    return re.sub(r"^[ \t]+(?=[^\s*+\-\d])|[ \t]+$", "", text, flags=re.MULTILINE)
+
+
+def _without_gaps(content: str) -> str:
+    return re.sub(r"\n{3,}", "\n\n", content).strip()
+
+
 @frozen(kw_only=True, eq=False)
 class DocsIndex:
     """``service.docs`` has the pages of a folder and an index of their headings.
@@ -65,10 +153,12 @@ class DocsIndex:
         print(best.path, best.content)
 
     Attributes:
+        files: The files of the pages.
         folder: The folder.
     """
 
     folder: Path
+    files: Sequence[Path]
 
     @classmethod
     def load(cls, folder: Path | str | None = None) -> DocsIndex:
@@ -78,34 +168,27 @@ class DocsIndex:
             ConfigurationError: The folder does not exist or has no page.
         """
         place = DEFAULT_DOCS if folder is None else Path(folder)
-        if not page_files(place):
+        files = sorted(file for pattern in ("*.md", "*.mdx") for file in place.rglob(pattern))
+        if not files:
             raise ConfigurationError(
                 f"docs must be a folder with Markdown pages (.md, .mdx); {str(place)!r} has none",
                 field="docs",
             )
-        return cls(folder=place)
-
-    @cached_property
-    def pages(self) -> Mapping[str, Page]:
-        """The pages by their path on the site, in the order of ``docs.json``, others after them."""
-        return {
-            page.path: page for page in (read_page(self.folder, file) for file in page_files(self.folder))
-        }
+        return cls(folder=place, files=files)
 
     @cached_property
     def _sections(self) -> Sequence[tuple[Section, Mapping[str, float]]]:
         """Each section with its words and their weights."""
         rows = list[tuple[Section, Mapping[str, float]]]()
-        for page in self.pages.values():
-            for section in split_sections(page):
-                places = (
-                    (words(section.heading), IN_HEADING),
-                    (words(page.title), IN_TITLE),
-                    (words(page.description), IN_DESCRIPTION),
-                )
+        for file in self.files:
+            for section in read_sections(self.folder, file):
                 row = defaultdict[str, float](float)
-                for found, weight in places:
-                    for word in found:
+                for text, weight in (
+                    (section.heading, IN_HEADING),
+                    (section.title, IN_TITLE),
+                    (section.description, IN_DESCRIPTION),
+                ):
+                    for word in words(text):
                         row[word] += weight
                 rows.append((section, row))
         return rows
@@ -116,28 +199,18 @@ class DocsIndex:
         uses = Counter(word for _, row in self._sections for word in row)
         return {word: math.log(1 + len(self._sections) / count) for word, count in uses.items()}
 
-    def search(
-        self, query: str, limit: int, *, criteria: Mapping[str, Any] | None = None, near: str | None = None
-    ) -> list[Section]:
-        """Return the best sections for *query*, best first, at most three of one page.
-
-        Args:
-            query: Words in any order. Very common ones are ignored.
-            limit: The maximum number of sections.
-            criteria: The request's ``filter``.
-            near: The page that the user is viewing. Its sections score higher.
-        """
+    def search(self, query: str, limit: int) -> list[Section]:
+        """Return at most *limit* sections for the words of *query*, best first, at most three of a page."""
         wanted = words(query)
-        here = None if near is None else "/" + near.split("#")[0].strip("/")
-        hits = list[Section]()
+        hits = list[tuple[float, Section]]()
         for section, row in self._sections:
-            score = sum(row[word] * self._rarity[word] for word in wanted if word in row)
-            if score and section.page.allowed(criteria):
-                hits.append(evolve(section, score=score * (2 if section.page.path == here else 1)))
-        taken = Counter[str]()
-        best = list[Section]()
-        for hit in sorted(hits, key=lambda hit: -hit.score):  # equal scores keep the site's order
-            taken[hit.page.path] += 1
-            if taken[hit.page.path] <= MOST_PER_PAGE:
-                best.append(hit)
+            if wanted & row.keys():
+                hits.append((sum(row[word] * self._rarity[word] for word in wanted & row.keys()), section))
+        best, taken = list[Section](), Counter[str]()
+        for _, section in sorted(
+            hits, key=lambda hit: -hit[0]
+        ):  # equal scores stay in the order of the files
+            taken[section.page] += 1
+            if taken[section.page] <= MOST_PER_PAGE:
+                best.append(section)
         return best[:limit]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,9 +36,7 @@ class JobLife:
         pr_delay: The time from the end until the pull request appears.
         stale: The time after a follow-up in which a poll still returns the earlier result. Several
             numbers are the delays of read replicas, which answer polls in turn.
-        stale_spread: The maximum of a random delay, which is added to each poll. It is the same in every run.
         not_found: The time after its creation in which a poll of the job still gets a 404.
-        archive_after: The time from the end until the job is archived. None means never.
         states: Statuses while the job runs, each with its start time, such as ``{2: "queued"}``.
         looks: Statuses by poll instead of by time. Each poll returns the next status, and the last one stays.
 
@@ -53,36 +49,21 @@ class JobLife:
     files: bool = True
     pr_delay: float = 0.0
     stale: tuple[float, ...] = field(default=(0.0,), converter=_to_lags)
-    stale_spread: float = 0.0
     not_found: float = 0.0
-    archive_after: float | None = None
     states: Mapping[float, str] = field(factory=dict[float, str])
     looks: tuple[str, ...] = field(default=(), converter=tuple[str, ...])
 
     def __attrs_post_init__(self) -> None:
-        for name in ("seconds", "pr_delay", "stale_spread", "not_found"):
+        for name in ("seconds", "pr_delay", "not_found"):
             check_seconds(getattr(self, name), name, zero=True)
         for lag in self.stale or (None,):
             check_seconds(lag, "stale", zero=True)
-
-    @property
-    def most_stale(self) -> float:
-        """The maximum delay of a poll after a follow-up, in seconds."""
-        return max(self.stale) + self.stale_spread
-
-    def delays(self) -> Iterator[float]:
-        """Yield the delay of each poll."""
-        chance = random.Random(0)
-        for replica in itertools.cycle(self.stale):
-            yield replica + chance.uniform(0, self.stale_spread)
 
     def status_after(self, elapsed: float) -> str:
         """Return the status *elapsed* seconds after the prompt took effect."""
         if elapsed < self.seconds:
             passed = [moment for moment in self.states if moment <= elapsed]
             return self.states[max(passed)] if passed else "active"
-        if self.archive_after is not None and elapsed >= self.seconds + self.archive_after:
-            return "archived"
         return self.outcome
 
 
@@ -94,21 +75,12 @@ class _Turn:
     at: float
     life: JobLife
     looks_left: list[str]
-    delays: Iterator[float] = field(init=False)
-    delay: float = field(init=False)  # of the next poll
-
-    def __attrs_post_init__(self) -> None:
-        self.delays = self.life.delays()
-        self.next_poll()
+    polls: int = 0
 
     @property
     def takes_effect_at(self) -> float:
-        """The time from which a poll shows the turn."""
-        return self.at + self.delay
-
-    def next_poll(self) -> None:
-        """Let the next replica answer."""
-        self.delay = next(self.delays)
+        """The time from which the replica that answers now shows the turn."""
+        return self.at + self.life.stale[self.polls % len(self.life.stale)]
 
 
 @define(kw_only=True, eq=False)
@@ -156,7 +128,7 @@ class LocalJob:
     def record(self, *, polled: bool = False) -> dict[str, Any]:
         """Return the job as the API shows it. *polled* moves a job with ``looks`` to the next status."""
         if polled:
-            self._turns[-1].next_poll()
+            self._turns[-1].polls += 1
         turn = self._turn_in_effect()
         status = self._status_of(turn)
         if polled and len(turn.looks_left) > 1:
@@ -181,7 +153,7 @@ class LocalJob:
         return turn.life.status_after(self._now() - turn.takes_effect_at)
 
     def _pr_link(self, turn: _Turn, status: str) -> str | None:
-        ended_with_files = status in ("completed", "archived") and turn.life.outcome == "completed"
+        ended_with_files = status == turn.life.outcome == "completed"
         if not (ended_with_files and turn.life.files):
             return None
         since_end = self._now() - turn.takes_effect_at - turn.life.seconds
@@ -214,7 +186,7 @@ class LocalJobs(dict[str, LocalJob]):
     def follow_up(self, job: LocalJob, prompt: str, life: JobLife) -> None:
         """Give *job* an additional prompt. Polls return the earlier result while ``stale`` lasts."""
         if job.status not in ENDED:  # an active job has no earlier result
-            life = evolve(life, stale=0.0, stale_spread=0.0)
+            life = evolve(life, stale=0.0)
         job.add(self._turn(prompt, life))
 
     def find(self, project_id: str, job_id: str) -> LocalJob | None:

@@ -22,7 +22,7 @@ from attrs import evolve
 from ..errors import ConfigurationError, StateError
 from ..protocol.object_checks import check_type
 from ..runtime.dates import now as date_now
-from .answer_sender import FaultyConnection, play_fault, send_answer
+from .answer_sender import FaultyConnection, NoResponse, play_fault, send_answer
 from .assistant_answers import AnswerStyle
 from .customers import Customer
 from .docs_index import DocsIndex
@@ -203,7 +203,7 @@ class LocalService:
     @property
     def settle_seconds(self) -> float:
         """The shortest ``PollPolicy.settle_seconds`` that separates the turns of jobs like :attr:`life`."""
-        return self.life.seconds + self.life.most_stale + 1.0
+        return self.life.seconds + max(self.life.stale) + 1.0
 
     def replay(self, path: str | PathLike[str]) -> None:
         """Queue the responses of a recording, each for the next request of its operation.
@@ -351,7 +351,7 @@ class LocalService:
             raise
         except ConnectionError:
             request.left = True
-            raise
+            return NoResponse()
         finally:
             request.left, request.gone = bool(request.left), None
             self._at_work.discard(task)
@@ -403,9 +403,7 @@ class LocalService:
         elif rule.answer is not None:
             answer = rule.answer
         else:
-            answer = self._operations.answer(
-                request, rule.life or self.life, self.limits, rule.content, rule.pause
-            )
+            answer = self._operations.answer(request, rule, rule.life or self.life, self.limits)
             answer = replace_fields(answer.with_headers(rule.headers), rule.fields)
         if self._cors:
             answer = answer.with_headers(self._cors_headers())

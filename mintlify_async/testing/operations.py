@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 
 from attrs import define, field
 
 from ..model.json_text import as_object
-from ..runtime.dates import now as date_now
-from .assistant_answers import AnswerStyle, Content, Question, answer_events, content_events
+from .assistant_answers import AnswerStyle, content_events, search_answer, search_step
 from .customers import Customer
 from .docs_index import DocsIndex
 from .http_answer import Answer, event_stream, json_answer, too_many_requests
@@ -21,6 +20,7 @@ from .local_threads import LocalThread, LocalThreads
 from .rate_limits import LimitCounter, Limits
 from .request_checks import ask_mistakes, prompt_mistakes
 from .request_log import RecordedRequest
+from .script import Rule
 
 ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
     ("create_job", "POST", re.compile(r"/v2/agent/(?P<project>[^/]+)/job")),
@@ -73,32 +73,27 @@ class Operations:
     counter: LimitCounter = field(factory=LimitCounter)
     answers_given: int = 0
 
-    def answer(
-        self,
-        request: RecordedRequest,
-        life: JobLife,
-        limits: Limits | None,
-        content: Content | None = None,
-        pause: float | None = None,
-    ) -> Answer:
-        """Return the service's own response.
-
-        *life* sets the course of the job, *content* the answer to a question, *pause* its speed.
-        """
+    def answer(self, request: RecordedRequest, rule: Rule, life: JobLife, limits: Limits | None) -> Answer:
+        """Return the service's own response. *rule* may set the content and the pauses of an answer."""
         try:
             if request.operation == "other":
                 raise Refusal(404, f"No such operation: {request.method} {request.path}")
             customer = self._customer(request)
             match request.operation:
                 case "create_job":
-                    return self._create_job(request, life, limits, customer)
+                    prompt = _prompt(request)
+                    headers = self._count(request, limits, customer)
+                    job = self.jobs.create(request.params["project"], prompt, life)
+                    return json_answer(201, job.record(), headers)
+                case "send_message":
+                    prompt, job = _prompt(request), self._job(request)
+                    headers = self._count(request, limits, customer)
+                    self.jobs.follow_up(job, prompt, life)
+                    return json_answer(200, job.record(), headers)
                 case "get_job":
                     return json_answer(200, self._job(request).record(polled=True))
-                case "send_message":
-                    return self._send_message(request, life, limits, customer)
                 case _:
-                    pause = self.style.pause if pause is None else pause
-                    return self._ask(request, limits, customer, content, pause)
+                    return self._ask(request, rule, limits, customer)
         except Refusal as refusal:
             return refusal.to_answer(request.operation)
 
@@ -118,56 +113,34 @@ class Operations:
             raise Refusal(404, f"{missing.capitalize()} not found")
         return customer
 
-    def _create_job(
-        self, request: RecordedRequest, life: JobLife, limits: Limits | None, customer: Customer
-    ) -> Answer:
-        prompt = _prompt(request)
-        headers = self._count(request, limits, customer)
-        job = self.jobs.create(request.params["project"], prompt, life)
-        return json_answer(201, job.record(), headers)
-
-    def _send_message(
-        self, request: RecordedRequest, life: JobLife, limits: Limits | None, customer: Customer
-    ) -> Answer:
-        prompt = _prompt(request)
-        job = self._job(request)
-        headers = self._count(request, limits, customer)
-        self.jobs.follow_up(job, prompt, life)
-        return json_answer(200, job.record(), headers)
-
     def _job(self, request: RecordedRequest) -> LocalJob:
         job = self.jobs.find(request.params["project"], request.params["job"])
         if job is None:
             raise Refusal(404, "Job not found")
         return job
 
-    def _ask(
-        self,
-        request: RecordedRequest,
-        limits: Limits | None,
-        customer: Customer,
-        content: Content | None,
-        pause: float,
-    ) -> Answer:
+    def _ask(self, request: RecordedRequest, rule: Rule, limits: Limits | None, customer: Customer) -> Answer:
         body = _document(request)
         if mistakes := ask_mistakes(body):
             raise Refusal(400, *mistakes)
         headers = self._count(request, limits, customer)
         thread, is_new = self._thread(body, customer)
-        question = _question(body, thread)
-        thread.questions.append(question.text)
+        *history, question = [_text(one) for one in body["messages"] if one["role"] == "user"] or [""]
+        earlier = (thread.questions or history or [None])[-1]
+        thread.questions.append(question)
         self.answers_given += 1
-        in_headers, in_finish, events = self._name_thread(thread, is_new=is_new)
-        if content is not None:
-            stream = content_events(content, number=self.answers_given, thread=in_finish)
-        else:
-            results = self.docs.search(
-                question.query, question.page_size, criteria=question.criteria, near=question.current_path
-            )
-            stream = answer_events(
-                question, results, number=self.answers_given, style=self.style, thread=in_finish
-            )
-        return event_stream([*stream[:-1], *events, stream[-1]], headers=headers | in_headers, pause=pause)
+        number, content, search = self.answers_given, rule.content, list[dict[str, Any]]()
+        if content is None:
+            page_size = int(body.get("retrievalPageSize", 5))
+            sections = self.docs.search(_query(question, earlier, body.get("context", ())), page_size)
+            content, results = search_answer(question, earlier, sections, self.style.site)
+            search = search_step(question, page_size, results, number)
+        in_headers, in_finish, named = self._name_thread(thread, is_new=is_new)
+        stream = content_events(content, number=number, thread=in_finish, search=search)
+        # A client that leaves at the first text is noticed, because it reads that before the end is sent.
+        events = [*stream[:-1], *named, 0.0, stream[-1]]
+        pause = self.style.pause if rule.pause is None else rule.pause
+        return event_stream(events, headers=headers | in_headers, pause=pause)
 
     def _thread(self, body: Mapping[str, Any], customer: Customer) -> tuple[LocalThread, bool]:
         """Return the thread of the request, and whether it is new."""
@@ -201,21 +174,16 @@ class Operations:
         """Count a use, or refuse with 402 or 429. Return the rate limit headers."""
         if customer.credits == 0:
             raise Refusal(402, "Your credits are used up")
-        headers = {} if limits is None else self._count_limits(request, limits, customer)
+        headers = dict[str, str]()
+        if limits is not None:
+            rules = limits.rules(request.operation, customer.project_id, request.key or "", request.address)
+            wait = self.counter.take(rules, self.now())
+            headers = self.counter.headers(rules, self.now())
+            if wait is not None:
+                raise Refusal(429, headers=headers | {"Retry-After": str(math.ceil(wait))})
         if customer.credits is not None:
             customer.credits -= 1
         return headers
-
-    def _count_limits(self, request: RecordedRequest, limits: Limits, customer: Customer) -> dict[str, str]:
-        rules = limits.rules(request.operation, customer.project_id, request.key or "", request.address)
-        now = self.now()
-        wait = self.counter.take(rules, now)
-        headers = self.counter.headers(rules, now, date_now()) if limits.reset_headers else {}
-        if wait is None:
-            return headers
-        if limits.retry_after:
-            headers["Retry-After"] = str(math.ceil(wait))
-        raise Refusal(429, headers=headers)
 
 
 def _document(request: RecordedRequest) -> dict[str, Any]:
@@ -234,17 +202,10 @@ def _prompt(request: RecordedRequest) -> str:
     return str(document["prompt"])
 
 
-def _question(body: Mapping[str, Any], thread: LocalThread) -> Question:
-    """Return the last user message as a question, with the questions before it."""
-    asked = [_text(message) for message in body["messages"] if message["role"] == "user"]
-    return Question(
-        text=asked[-1] if asked else "",
-        earlier=tuple(thread.questions) or tuple(asked[:-1]),
-        page_size=int(body.get("retrievalPageSize", 5)),
-        criteria=body.get("filter"),
-        context=body.get("context", []),
-        current_path=body.get("currentPath"),
-    )
+def _query(question: str, earlier: str | None, context: Iterable[Mapping[str, Any]]) -> str:
+    """Return the search words: those of the question and its context, and after a short one, of *earlier*."""
+    short = earlier is not None and len(question.split()) <= 6  # "And with a timeout?" needs it
+    return " ".join([question, *(one["value"][:400] for one in context), earlier or "" if short else ""])
 
 
 def _text(message: Mapping[str, Any]) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
@@ -66,29 +67,30 @@ def mintlify_env(mintlify_service: LocalService, monkeypatch: pytest.MonkeyPatch
     return mintlify_service
 
 
-@pytest.fixture
-async def _mintlify_anyio_time() -> AsyncGenerator[VirtualTime | None]:
-    """The time for tests run by anyio's plugin."""
-    from .loop_time import virtual_time_if_possible
+def _generators() -> dict[str, Callable[..., Any]]:
+    """Return new functions for the fixtures of async tests. A plugin marks the functions that it gets."""
 
-    with virtual_time_if_possible() as virtual:
-        yield virtual
+    async def time() -> AsyncGenerator[VirtualTime | None]:
+        from .loop_time import virtual_time_if_possible
+
+        with virtual_time_if_possible() as virtual:
+            yield virtual
+
+    async def service() -> AsyncGenerator[LocalService]:
+        from .local_service import LocalService
+
+        async with LocalService() as running:
+            yield running
+
+    async def session(mintlify_service: LocalService) -> AsyncGenerator[MintlifySession]:
+        async with mintlify_service.session() as session:
+            yield session
+
+    return {"time": time, "service": service, "session": session}
 
 
-@pytest.fixture
-async def _mintlify_anyio_service() -> AsyncGenerator[LocalService]:
-    """The service for tests run by anyio's plugin."""
-    from .local_service import LocalService
-
-    async with LocalService() as service:
-        yield service
-
-
-@pytest.fixture
-async def _mintlify_anyio_session(mintlify_service: LocalService) -> AsyncGenerator[MintlifySession]:
-    """The session for tests run by anyio's plugin."""
-    async with mintlify_service.session() as session:
-        yield session
+for _kind, _function in _generators().items():
+    globals()[f"_mintlify_anyio_{_kind}"] = pytest.fixture(_function, name=f"_mintlify_anyio_{_kind}")
 
 
 @pytest.fixture
@@ -115,11 +117,21 @@ def _mintlify_thread_session(mintlify_service: LocalService) -> Generator[Mintli
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the fixtures for pytest-asyncio if that plugin is used."""
-    if _has_pytest_asyncio(config):
-        from . import pytest_asyncio_fixtures
+    """Add the fixtures for pytest-asyncio if that plugin is used, one set per loop scope.
 
-        config.pluginmanager.register(pytest_asyncio_fixtures, "mintlify_async_asyncio_fixtures")
+    A service must live on the loop of its test, and pytest-asyncio chooses the loop of a fixture when the
+    fixture is defined.
+    """
+    if not _has_pytest_asyncio(config):
+        return
+    import pytest_asyncio
+
+    fixtures = ModuleType("mintlify_async_asyncio_fixtures")
+    for scope in ("function", "class", "module", "package", "session"):
+        for kind, function in _generators().items():
+            name = f"_mintlify_asyncio_{scope}_{kind}"
+            setattr(fixtures, name, pytest_asyncio.fixture(function, loop_scope=scope, name=name))
+    config.pluginmanager.register(fixtures, fixtures.__name__)
 
 
 def _has_pytest_asyncio(config: pytest.Config) -> bool:

@@ -36,42 +36,33 @@ class Limits:
     Args:
         create_job: Creations per project in *agent_window*. None means no limit.
         send_message: Follow-ups per project in *agent_window*. None means no limit.
-        together: Whether creations and follow-ups share one count, with the limit *create_job*.
         agent_window: The window of the agent's limits, in seconds.
         ask_per_key: Questions per key in 30 days. None means no limit.
         ask_per_organization: All questions in an hour. None means no limit.
         ask_per_address: Questions per IP address in a day. None means no limit.
-        retry_after: Whether a 429 has a ``Retry-After`` header.
-        reset_headers: Whether counted responses have ``X-RateLimit-*`` headers.
     """
 
     create_job: int | None = 100
     send_message: int | None = 100
-    together: bool = False
     agent_window: float = HOUR
     ask_per_key: int | None = 10_000
     ask_per_organization: int | None = 10_000
     ask_per_address: int | None = 10_000
-    retry_after: bool = True
-    reset_headers: bool = True
 
     def rules(self, operation: str, project: str, key: str, address: str) -> list[LimitRule]:
         """Return the limits that apply to a request."""
-        window = self.agent_window
-        if operation == "ask":
-            bounds = [
+        counters: dict[str, list[tuple[str, int | None, float]]] = {
+            "create_job": [(f"create_job:{project}", self.create_job, self.agent_window)],
+            "send_message": [(f"send_message:{project}", self.send_message, self.agent_window)],
+            "ask": [
                 (f"key:{key}", self.ask_per_key, MONTH),
                 (f"organization:{project}", self.ask_per_organization, HOUR),
                 (f"address:{address}", self.ask_per_address, DAY),
-            ]
-        elif operation not in ("create_job", "send_message"):
-            return []
-        elif self.together:
-            bounds = [(f"agent:{project}", self.create_job, window)]
-        else:
-            limit = self.create_job if operation == "create_job" else self.send_message
-            bounds = [(f"{operation}:{project}", limit, window)]
-        return [LimitRule(name, limit, length) for name, limit, length in bounds if limit is not None]
+            ],
+        }
+        return [
+            LimitRule(name, limit, window) for name, limit, window in counters[operation] if limit is not None
+        ]
 
 
 def used_up() -> dict[str, str]:
@@ -99,8 +90,8 @@ class LimitCounter:
             self._uses[rule.counter].append(now)
         return None
 
-    def headers(self, rules: list[LimitRule], now: float, wall: float) -> dict[str, str]:
-        """Return the headers for the rule with the fewest uses left. *wall* is now, in seconds since 1970."""
+    def headers(self, rules: list[LimitRule], now: float) -> dict[str, str]:
+        """Return the headers for the rule with the fewest uses left."""
         if not rules:
             return {}
         rule = min(rules, key=lambda rule: rule.limit - len(self._recent(rule, now)))
@@ -109,7 +100,7 @@ class LimitCounter:
         return {
             "X-RateLimit-Limit": str(rule.limit),
             "X-RateLimit-Remaining": str(rule.limit - len(uses)),
-            "X-RateLimit-Reset": str(math.ceil(wall + reset)),
+            "X-RateLimit-Reset": str(math.ceil(date_now() + reset)),
         }
 
     def _wait(self, rule: LimitRule, now: float) -> float | None:

@@ -30,7 +30,7 @@ from ..session import MintlifySession, record_requests
 from ..version import __version__
 from .redaction import BodyRedactor, hide, redact_header, redact_path, secrets_in
 
-__all__ = ["CONVERTER", "RECORDING_VERSION", "Exchange", "ExchangeRecorder", "Recorder", "Tape"]
+__all__ = ["CONVERTER", "RECORDING_VERSION", "Exchange", "Recorder", "Tape"]
 
 RECORDING_VERSION = 1
 
@@ -123,33 +123,7 @@ CONVERTER.register_unstructure_hook(bytes, _to_json)
 CONVERTER.register_unstructure_hook(float, partial(round, ndigits=6))  # microseconds
 
 
-class ExchangeRecorder:
-    """Records each exchange of a session and hands it to :meth:`keep`, with all its secrets."""
-
-    def record(self, session: MintlifySession) -> Self:
-        """Record every request of *session* and of the sessions that share its connections, from now on."""
-        record_requests(session, self)
-        return self
-
-    def begin(self, call: Call, headers: Mapping[str, str]) -> Tape:
-        """Start with a request before it is sent. The session calls this."""
-        exchange = Exchange(
-            operation=call.operation,
-            method=call.method,
-            path=call.path,
-            route=call.route,
-            request_headers={name.lower(): str(value) for name, value in headers.items()},
-            request_body=call.body or b"",
-            at=asyncio.get_running_loop().time(),
-        )
-        return Tape(self, exchange, exchange.at)
-
-    def keep(self, exchange: Exchange) -> None:
-        """Take an exchange whose response has ended."""
-        raise NotImplementedError
-
-
-class Recorder(ExchangeRecorder):
+class Recorder:
     """Writes the requests and responses of a session to a file, for ``service.replay(path)``.
 
     ::
@@ -182,8 +156,26 @@ class Recorder(ExchangeRecorder):
         opening = {"recording": RECORDING_VERSION, "redacted": not keep_text, "client": __version__}
         self._write(self._path, opening, os.O_TRUNC)
 
+    def record(self, session: MintlifySession) -> Self:
+        """Record every request of *session* and of the sessions that share its connections, from now on."""
+        record_requests(session, self)
+        return self
+
+    def begin(self, call: Call, headers: Mapping[str, str]) -> Tape:
+        """Start with a request before it is sent. The session calls this."""
+        exchange = Exchange(
+            operation=call.operation,
+            method=call.method,
+            path=call.path,
+            route=call.route,
+            request_headers={name.lower(): str(value) for name, value in headers.items()},
+            request_body=call.body or b"",
+            at=asyncio.get_running_loop().time(),
+        )
+        return Tape(self, exchange, exchange.at)
+
     def keep(self, exchange: Exchange) -> None:
-        """Write an exchange. The session calls this when the response has ended."""
+        """Write an exchange whose response has ended."""
         if self._path is None:
             return
         self._began = exchange.at if self._began is None else self._began
@@ -209,7 +201,7 @@ class Recorder(ExchangeRecorder):
 class Tape:
     """Records one exchange and hands it to its recorder once."""
 
-    recorder: ExchangeRecorder
+    recorder: Recorder
     exchange: Exchange
     _last: float
     _kept: bool = False

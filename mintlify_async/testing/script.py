@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
 from attrs import define, field, fields_dict
 
 from ..errors import ConfigurationError
 from ..events import Event
-from ..rendering import AnswerSource, Suggestion
 from .assistant_answers import Content
 from .faults import Fault
 from .http_answer import Answer, event_stream, json_answer, to_bytes, to_pieces, too_many_requests
@@ -102,6 +101,9 @@ class Rule:
 KEPT = fields_dict(Rule).keys() - {"times"}
 """The options that a rule keeps as they are."""
 
+EXACT = ("json", "body", "chunks", "respond", "status")
+"""The options that replace the service's own response."""
+
 
 class Script:
     r"""``service.script`` has the scripted responses of a service.
@@ -148,8 +150,8 @@ class Script:
         self,
         text: str | None = None,
         *,
-        sources: Iterable[str | tuple[str, str] | Mapping[str, str] | AnswerSource] | None = None,
-        suggestions: Iterable[tuple[str, str] | Mapping[str, str] | Suggestion] | None = None,
+        sources: Iterable[str | tuple[str, str]] | None = None,
+        suggestions: Iterable[tuple[str, str]] | None = None,
         error: str | None = None,
         events: Iterable[Mapping[str, Any] | Event | float] | None = None,
         done: bool = True,
@@ -163,8 +165,8 @@ class Script:
 
         Args:
             text: The text of the answer.
-            sources: Its sources, each a URL, a pair of title and URL, or an ``AnswerSource``.
-            suggestions: The pages it suggests, each a pair of title and URL, or a ``Suggestion``.
+            sources: Its sources, each a URL, or a pair of title and URL.
+            suggestions: The pages it suggests, each a pair of title and path.
             error: The text of an ``error`` event that ends the answer.
             events: The stream events, as dicts or as events of this package. A number is a pause, in seconds.
             done: Whether ``[DONE]`` ends these events.
@@ -172,22 +174,25 @@ class Script:
             options: See :class:`AnswerOptions`.
 
         Raises:
-            ConfigurationError: An argument is invalid, two of them exclude each other, or one of *events*
-                belongs to a part that no event has started.
+            ConfigurationError: An argument is invalid, or two of them exclude each other.
         """
         content = None
         if any(one is not None for one in (text, sources, suggestions, error)):
-            _check_text("text", text)
-            _check_text("error", error)
-            said, next_pages = _links("sources", sources or ()), _links("suggestions", suggestions or ())
-            content = Content(text=text or "", sources=said, suggestions=next_pages, error=error)
-            _check_alone("events" if events is not None else None, options)
+            content = Content(
+                text=text or "",
+                sources=_links("sources", sources or ()),
+                suggestions=_links("suggestions", suggestions or ()),
+                error=error,
+            )
+            exact = ("events" if events is not None else None, *(name for name in EXACT if name in options))
+            if other := next(filter(None, exact), None):
+                raise ConfigurationError(
+                    f"give text, sources, suggestions and error, or {other}, not both", field=other
+                )
         answer = None
         if events is not None:
             if "json" in options or (options.get("body"), options.get("chunks")) != (None, None):
                 raise ConfigurationError("give only one of events, json, body, chunks", field="events")
-            events = list(events)
-            _check_starts(events)
             headers, status = options.get("headers"), options.get("status") or 200
             answer = event_stream(events, headers=headers, pause=pause or 0.0, done=done, status=status)
         rule = self._add("ask", AnswerOptions, dict(options), answer)
@@ -282,65 +287,11 @@ class Script:
         return rule
 
 
-def _check_alone(other: str | None, options: Mapping[str, object]) -> None:
-    """Refuse *other*, or an exact response in *options*, next to text, sources, suggestions and error."""
-    exact = ("json", "body", "chunks", "respond", "status")
-    other = other or next((name for name in exact if name in options), None)
-    if other is not None:
-        raise ConfigurationError(
-            f"give text, sources, suggestions and error, or {other}, not both", field=other
-        )
-
-
-def _check_text(name: str, value: object) -> None:
-    if not isinstance(value, str | None):
-        raise ConfigurationError(f"{name} must be a str, not {type(value).__name__}", field=name)
-
-
-def _links(name: str, links: Iterable[object]) -> list[tuple[str | None, str]]:
-    """Return the title and the URL of each link. Only a source may lack a title."""
-    if isinstance(links, str | Mapping):
+def _links(name: str, links: Iterable[str | tuple[str, str]]) -> list[tuple[str | None, str]]:
+    """Return the title and the URL of each link."""
+    if isinstance(links, str):
         raise ConfigurationError(f"{name} must be a list", field=name)
-    return [_link(f"{name}[{number}]", link, name == "sources") for number, link in enumerate(links)]
-
-
-def _link(where: str, link: object, untitled: bool) -> tuple[str | None, str]:
-    title: object = None
-    address = link
-    if isinstance(link, AnswerSource):
-        title, address = link.title, link.url
-    elif isinstance(link, Suggestion):
-        title, address = link.title, link.path
-    elif isinstance(link, Mapping):
-        wire = cast("Mapping[str, object]", link)
-        title, address = wire.get("title"), wire.get("url", wire.get("path"))
-    elif isinstance(link, list | tuple):
-        title, address = [*cast("Sequence[object]", link), None, None][:2]
-    if isinstance(address, str) and (isinstance(title, str) or (title is None and untitled)):
-        return title, address
-    alone = "an address, or " if untitled else ""
-    raise ConfigurationError(
-        f'{where} must be {alone}a title and an address: ("Log in", "/login")', field=where
-    )
-
-
-def _check_starts(events: Iterable[Mapping[str, Any] | Event | float]) -> None:
-    """Refuse an event of a part that was not started. Other mistakes may be on purpose."""
-    started = set[object]()
-    for number, event in enumerate(events):
-        wire = event.to_wire() if isinstance(event, Event) else event
-        if not isinstance(wire, Mapping):
-            continue
-        kind, _, step = str(wire.get("type")).rpartition("-")
-        part = kind, wire.get("toolCallId" if kind == "tool-input" else "id")
-        if step == "start":
-            started.add(part)
-        elif kind in ("text", "reasoning", "tool-input") and step in ("delta", "end") and part not in started:
-            raise ConfigurationError(
-                f"events[{number}]: {kind}-{step} needs a {kind}-start with the same id before it; "
-                "script.ask(text=…) makes all events, and chunks=… sends any bytes",
-                field="events",
-            )
+    return [(None, link) if isinstance(link, str) else (link[0], link[1]) for link in links]
 
 
 def _exact_answer(operation: str, options: Mapping[str, Any]) -> Answer | None:

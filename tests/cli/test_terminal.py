@@ -217,6 +217,17 @@ async def test_a_note_does_not_stand_in_a_line_of_the_answer():
     assert pipe.getvalue() == "Let me look.It is here.\n"
 
 
+async def test_a_line_written_during_progress_stands_on_its_own(monkeypatch):
+    """The line of the progress is below it, and is gone at the end."""
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    screen = FakeTerminal()
+    terminal = Terminal(out=screen, err=screen, environ={"TERM": "xterm"})
+    with terminal.progress("job job_1"):
+        terminal.write("job_1  [active]  :smile:")
+    assert [line for line in lines_left(screen.getvalue(), 40) if line] == ["job_1  [active]  :smile:"]
+
+
 STARTED = [{"type": "start"}, {"type": "text-start", "id": "1"}]
 
 

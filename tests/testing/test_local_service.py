@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 
 import aiohttp
@@ -137,7 +136,6 @@ async def test_a_job_knows_its_prompts(client):
         (JobLife(outcome="failed"), "failed", False),
         (JobLife(outcome="archived"), "archived", False),
         (JobLife(files=False), "completed", False),
-        (JobLife(archive_after=0), "archived", True),
         (JobLife(outcome="merging"), "merging", False),
     ],
 )
@@ -331,17 +329,9 @@ async def test_an_answer_is_a_whole_stream(client):
 
 
 async def test_the_search_finds_what_fits(client):
-    """Paths, titles and falling scores; as many as were asked for."""
+    """As many sections as the question asks for, five by default."""
     _, stream, _ = await client.ask("When is a key refused?", retrievalPageSize=3)
-    results = results_of(stream)
-    assert len(results) == 3
-    assert results[0]["path"].startswith("/authentication")
-    assert results[0]["metadata"]["title"] == "When a key is refused"
-    assert [one["score"] for one in results] == sorted((one["score"] for one in results), reverse=True)
-
-
-async def test_five_results_unless_told_otherwise(client):
-    """The interface's default."""
+    assert len(results_of(stream)) == 3
     _, stream, _ = await client.ask("job session answer key thread")
     assert len(results_of(stream)) == 5
 
@@ -353,66 +343,11 @@ async def test_code_blocks_stay_whole(client):
     assert text_of(stream).count("```") % 2 == 0
 
 
-async def test_suggestions_and_reasoning_by_choice(make):
-    """A suggestions block in the service's own form; a reasoning part when asked for."""
-    client = await make(answers=AnswerStyle(reasoning=True))
-    _, stream, _ = await client.ask("How do I wait for a job?")
-    block = text_of(stream).split("```suggestions\n")[1]
-    assert block.startswith("(")
-    assert ")[/" in block
-    assert [event["type"] for event in events(stream)].count("reasoning-start") == 1
-    plain = await make(answers=AnswerStyle(suggestions=False))
-    _, stream, _ = await plain.ask("How do I wait for a job?")
-    assert "```suggestions" not in text_of(stream)
-    assert "reasoning" not in stream
-
-
-async def test_large_tool_results(make):
-    """A hundred kilobytes on one line, as the real search gives them."""
-    client = await make(answers=AnswerStyle(tool_result_bytes=100_000))
-    _, stream, _ = await client.ask("How do I wait for a job?")
-    assert max(map(len, stream.splitlines())) > 100_000
-
-
 async def test_a_question_without_words(client):
     """Nothing found is said so, and is a whole answer."""
     _, stream, _ = await client.ask("zzzz")
     assert text_of(stream) == "The documentation says nothing about “zzzz”."
     assert results_of(stream) == []
-
-
-async def test_context_and_path_show(client):
-    """What the user selected and where the user is: seen in the answer, and in what is found."""
-    context = [{"type": "code", "value": "GzipBomb(size_bytes=1)", "path": "test_it.py"}]
-    _, stream, _ = await client.ask("Why?", context=context, currentPath="/limits")
-    assert "About the code you selected from `test_it.py`" in text_of(stream)
-    assert "You are reading `/limits`" in text_of(stream)
-    _, near, _ = await client.ask("Which bounds do timeouts have?", currentPath="/limits")
-    _, far, _ = await client.ask("Which bounds do timeouts have?")
-    assert results_of(near)[0]["path"].startswith("/limits")
-    assert not results_of(far)[0]["path"].startswith("/limits")
-
-
-async def test_the_filter_narrows(make, tmp_path):
-    """Version, language and groups decide which pages are found; unmarked pages always are."""
-    pages = {
-        "old.md": "---\nversion: v1\n---\n# Install\nInstall the old one.",
-        "new.md": "---\nversion: v2\nlanguage: en\n---\n# Install\nInstall the new one.",
-        "secret.md": "---\ngroups: [staff]\n---\n# Install\nInstall the secret one.",
-        "any.mdx": "# Install\nInstall any.",
-    }
-    for name, text in pages.items():
-        (tmp_path / name).write_text(text)
-    client = await make(docs=tmp_path)
-
-    async def found(criteria):
-        _, stream, _ = await client.ask("install", filter=criteria)
-        return sorted(one["path"] for one in results_of(stream))
-
-    assert await found(None) == ["/any", "/new", "/old"]
-    assert await found({"version": "v2"}) == ["/any", "/new"]
-    assert await found({"language": "de"}) == ["/any", "/old"]
-    assert await found({"groups": ["staff"]}) == ["/any", "/new", "/old", "/secret"]
 
 
 @pytest.mark.parametrize(
@@ -533,34 +468,14 @@ async def test_the_agents_limits(make):
     assert (await client.create())[0] == 201
 
 
-async def test_limits_counted_together(make):
-    """By option one count for both."""
-    client = await make(limits=Limits(create_job=2, together=True))
-    assert [(await client.create())[0], (await client.send())[0], (await client.create())[0]] == [
-        201,
-        200,
-        429,
-    ]
-
-
 @pytest.mark.parametrize("limit", ["ask_per_key", "ask_per_organization", "ask_per_address"])
 async def test_the_assistants_limits(make, limit):
-    """A key's, an organization's, an address's: each refuses, by option without a time."""
-    client = await make(limits=Limits(**{limit: 1}, retry_after=False))
-    assert (await client.ask("job"))[0] == 200
-    status, body, headers = await client.ask("job")
-    assert (status, body) == (429, "Too many requests, please try again later.")
-    assert "Retry-After" not in headers
-
-
-async def test_reset_headers(make):
-    """Every answer that counts tells what is left, except by option."""
-    client = await make(limits=Limits(create_job=2))
-    _, _, headers = await client.create()
-    assert (headers["X-RateLimit-Limit"], headers["X-RateLimit-Remaining"]) == ("2", "1")
-    assert headers["X-RateLimit-Reset"] == str(1_767_225_600 + 3600)
-    client.service.limits = Limits(reset_headers=False)
-    assert "X-RateLimit-Limit" not in (await client.create())[2]
+    """The limits of a key, an organization and an IP address. Each response has the uses that are left."""
+    client = await make(limits=Limits(**{limit: 1}))
+    for expected in (200, 429):
+        status, _, headers = await client.ask("job")
+        assert (status, headers["X-RateLimit-Remaining"]) == (expected, "0")
+        assert ("Retry-After" in headers) == (expected == 429)
 
 
 async def test_bad_requests_use_nothing_up(make):
@@ -624,6 +539,9 @@ async def test_a_block_that_was_left_is_seen_at_once(client):
             await anext(reply)
             assert not service.requests[-1].client_left
         assert service.requests[-1].client_left
+        async with session.ask("How do I wait for a job?") as reply:  # no pause in this one
+            await anext(reply.text_stream)
+        assert service.requests[-1].client_left
         await session.ask("How do I wait for a job?")
         assert not service.requests[-1].client_left
 
@@ -680,33 +598,6 @@ async def test_a_stopped_service_starts_again():
             assert response.status == 404
 
 
-def test_docs_must_have_pages(tmp_path):
-    """An empty folder is said so at once."""
-    with pytest.raises(ConfigurationError) as caught:
-        LocalService(docs=tmp_path)
-    assert caught.value.field == "docs"
-
-
-def test_a_port_is_a_port():
-    """The argument is named."""
-    with pytest.raises(ConfigurationError) as caught:
-        LocalService(port=70_000)
-    assert caught.value.field == "port"
-
-
-def test_a_life_has_no_negative_times():
-    """The argument is named."""
-    with pytest.raises(ConfigurationError) as caught:
-        JobLife(stale=-1)
-    assert caught.value.field == "stale"
-
-
-def test_a_place_is_known():
-    """A misspelt place is said so at once."""
-    with pytest.raises(ConfigurationError):
-        ThreadStyle(id_in={"footer"})
-
-
 async def test_a_page_of_another_origin(make):
     """A browser's preflight is answered, and the thread's headers can be read."""
     client = await make(cors="http://localhost:5173")
@@ -731,17 +622,18 @@ async def test_replicas_that_are_behind_answer_in_turn(client):
     assert [(await client.look())[1]["status"] for _ in range(2)] == ["active"] * 2
 
 
-def test_a_random_lag_is_the_same_in_every_run():
-    """It stays within its bounds, so that a test that fails fails again."""
-    life = JobLife(stale=5, stale_spread=10)
-    delays = list(itertools.islice(life.delays(), 50))
-    assert delays == list(itertools.islice(life.delays(), 50))
-    assert 5 <= min(delays) < max(delays) <= 15 == life.most_stale
-
-
-@pytest.mark.parametrize("stale", [-1, (), (3, -1)])
-def test_a_stale_time_is_checked(stale):
-    """It names the field."""
+@pytest.mark.parametrize(
+    ("make_wrong", "field"),
+    [
+        (lambda: LocalService(port=70_000), "port"),
+        (lambda: JobLife(stale=-1), "stale"),
+        (lambda: JobLife(stale=()), "stale"),
+        (lambda: JobLife(stale=(3, -1)), "stale"),
+        (lambda: ThreadStyle(id_in={"footer"}), "id_in"),
+    ],
+)
+def test_wrong_settings_are_refused(make_wrong, field):
+    """The error names the argument."""
     with pytest.raises(ConfigurationError) as caught:
-        JobLife(stale=stale)
-    assert caught.value.field == "stale"
+        make_wrong()
+    assert caught.value.field == field

@@ -16,8 +16,6 @@ from mintlify_async import (
     RateLimitError,
     TextDelta,
 )
-from mintlify_async.events import ToolInputDelta
-from mintlify_async.rendering import Suggestion
 from mintlify_async.testing import (
     Answer,
     LocalService,
@@ -62,25 +60,16 @@ async def test_an_answer_of_given_words():
         first = await chat.ask("How do I log in?")
         service.script.ask(
             text="Press the button.",
-            sources=["/login", ("Log out", "https://docs.example/logout"), first.sources[0]],
-            suggestions=[
-                ("Keys", "/keys"),
-                Suggestion(title="SSO", path="/sso"),
-                {"title": "a", "path": "/b"},
-            ],
+            sources=["/login", ("Log out", "https://docs.example/logout")],
+            suggestions=[("Keys", "/keys"), ("SSO", "/sso")],
         )
         answer = await chat.ask("And then?")
         assert answer.text.startswith("Press the button.")
         assert [(source.title, source.url) for source in answer.sources] == [
             (None, "/login"),
             ("Log out", "https://docs.example/logout"),
-            (first.sources[0].title, first.sources[0].url),
         ]
-        assert [(one.title, one.path) for one in answer.suggestions] == [
-            ("Keys", "/keys"),
-            ("SSO", "/sso"),
-            ("a", "/b"),
-        ]
+        assert [(one.title, one.path) for one in answer.suggestions] == [("Keys", "/keys"), ("SSO", "/sso")]
         assert answer.thread_id == first.thread_id
         assert answer.finish_reason == "stop"
 
@@ -105,27 +94,11 @@ async def test_words_only_and_an_error(service):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"text": b"Hello"}, "text must be a str, not bytes"),
-        ({"error": 500}, "error must be a str, not int"),
         ({"text": "Hello", "status": 500}, "give text, sources, suggestions and error, or status, not both"),
         ({"error": "no", "events": []}, "give text, sources, suggestions and error, or events, not both"),
         ({"sources": "/login"}, "sources must be a list"),
-        (
-            {"sources": [1]},
-            r'sources\[0\] must be an address, or a title and an address: \("Log in", "/login"\)',
-        ),
-        ({"suggestions": [("a", "/b"), "/c"]}, r"suggestions\[1\] must be a title and an address"),
-        ({"suggestions": [("/c",)]}, r"suggestions\[0\] must be a title and an address"),
         ({"status": "500"}, "status is an HTTP status such as 503$"),
         ({"fault": "cut"}, r"fault must be a fault, such as faults\.Cut\(at=100\)"),
-        (
-            {"events": [1.0, {"type": "text-delta", "id": "1", "delta": "a"}]},
-            r"events\[1\]: text-delta needs a text-start with the same id before it; script\.ask\(text=",
-        ),
-        (
-            {"events": [ToolInputDelta(tool_call_id="1", input_text_delta="a")]},
-            r"events\[0\]: tool-input-delta needs a tool-input-start",
-        ),
     ],
 )
 def test_a_slip_is_told_when_the_answer_is_scripted(arguments, says):
