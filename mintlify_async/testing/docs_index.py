@@ -112,27 +112,24 @@ def read_sections(folder: Path, file: Path) -> Iterator[Section]:
 
 def _split(text: str, title: str) -> Iterator[tuple[str, str]]:
     """Yield each heading with the text below it. The text before the first heading has the page's title."""
-    heading, content, at = title, "", 0
+    heading, content, prose, at = title, "", "", 0
     for token in TOKEN.finditer(text):
-        content += _without_indent(text[at : token.start()])
+        prose += text[at : token.start()]
         at = token.end()
-        if token["heading"]:
-            yield heading, _without_gaps(content)
-            heading, content = token["heading"].strip(), ""
+        if token["fence"]:
+            block = textwrap.dedent(token["fence"] + token["code"] + token["end"])
+            content, prose = content + _without_indent(prose) + block, ""
+        elif token["heading"]:
+            yield heading, _without_gaps(content + _without_indent(prose))
+            heading, content, prose = token["heading"].strip(), "", ""
         else:
-            content += _shown(token)
-    yield heading, _without_gaps(content + _without_indent(text[at:]))
-
-
-def _shown(token: re.Match[str]) -> str:
-    """Return what stays of a code block, of code or of markup. The title of a component stays."""
-    if token["fence"]:
-        return textwrap.dedent(token["fence"] + token["code"] + token["end"])
-    title = re.search(r'\stitle="([^"]*)"', token[0])
-    return token["shown"] or token["escaped"] or (f"\n**{title[1]}**\n" if title else "")
+            component = re.search(r'\stitle="([^"]*)"', token[0])
+            prose += token["shown"] or token["escaped"] or (f"\n**{component[1]}**\n" if component else "")
+    yield heading, _without_gaps(content + _without_indent(prose + text[at:]))
 
 
 def _without_indent(text: str) -> str:
+    """Return *text* without the indentation of a component's content. Lists keep theirs."""
     return re.sub(r"^[ \t]+(?=[^\s*+\-\d])|[ \t]+$", "", text, flags=re.MULTILINE)
 
 

@@ -56,7 +56,7 @@ def test_sections_have_text_without_components(tmp_path):
     """No tag, import or comment stays. The titles of components stay, and code stays as it is."""
     (tmp_path / "how-to").mkdir()
     (tmp_path / "how-to" / "index.mdx").write_text(COMPONENTS, encoding="utf-8")
-    first, second = search(tmp_path, "set up install keys")
+    second, first = search(tmp_path, "set up install keys")
     assert (first.path, second.path) == ("/how-to#keys", "/how-to")
     assert (first.content, second.heading) == ("Next.", "Set up")
     assert second.content == (
