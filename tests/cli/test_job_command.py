@@ -32,6 +32,7 @@ async def test_create_prints_the_reference(service):
 
 async def test_create_and_wait(service):
     """States and reference on standard error, the last record on standard output."""
+    service.script.job("active", "completed")
     ended = await run("job", "create", "-", "--wait", service=service, stdin="Fix the typos")
     assert ended.status == 0, ended.err
     assert re.fullmatch(r"job_1  completed  https://\S+\n", ended.out)
