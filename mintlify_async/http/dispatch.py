@@ -165,7 +165,7 @@ class _Attempts:
         limit: When its answer must be there.
         began: When it began, by the loop's time.
         answered: Whether an answer has arrived.
-        error: Why the attempt before failed; None for the first.
+        error: Why the previous attempt failed. None for the first.
     """
 
     key: Secret

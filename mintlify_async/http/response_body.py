@@ -38,7 +38,7 @@ class LiveResponse:
     Attributes:
         status: The HTTP status, a success.
         headers: The headers of the response, looked up in lower case.
-        secret: The key that was sent, which the body may repeat; no error shows it.
+        secret: The key that was sent, which the body may repeat. No error shows it.
         pending: Whether a task is reading.
         closed: Whether the connection was closed or given back.
     """

@@ -66,7 +66,7 @@ class JobHandle(JobFlags):
 
     @property
     def job(self) -> Job | None:
-        """The last record; None before the first poll. After a follow-up it may be the previous result."""
+        """The last record, or None before the first poll. After a follow-up it may be the previous result."""
         return self._state.job
 
     @property
@@ -76,7 +76,7 @@ class JobHandle(JobFlags):
 
     @property
     def status(self) -> str | None:
-        """The last status, as it was received; None before the first poll."""
+        """The last status, as it was received, or None before the first poll."""
         return None if self._state.job is None else self._state.job.status
 
     @property
@@ -118,7 +118,7 @@ class JobHandle(JobFlags):
         it started at least ``PollPolicy.settle_seconds`` (60) after the follow-up was sent.
 
         Args:
-            timeout: Limits the complete wait, in seconds; None sets no limit. One last poll starts at the
+            timeout: Limits the complete wait, in seconds. None sets no limit. One last poll starts at the
                 deadline and may take a second.
             check: Raise when the job has failed.
             until: ``"pr"`` also waits for the pull request of a completed job.
@@ -185,7 +185,7 @@ class JobHandle(JobFlags):
         between two steps.
 
         Args:
-            timeout: Limits the complete watch from its first step, in seconds; None sets no limit.
+            timeout: Limits the complete watch from its first step, in seconds. None sets no limit.
 
         Raises:
             ConfigurationError: *timeout* is not a number of seconds.

@@ -40,7 +40,7 @@ class Moment:
 
     Args:
         stamp: The moment by the two clocks that other machines share.
-        loop: The event loop, compared by identity; None when the moment is from a reference.
+        loop: The event loop, compared by identity. None when the moment is from a reference.
         time: The loop's time, in seconds.
     """
 

@@ -62,7 +62,7 @@ class JobWait:
         calls: The agent API, with its poll policy and its random numbers.
         scheduler: The running loop's scheduler.
         state: The state of the job. Other waits may share it.
-        timeout: When to give up, in seconds from now; None for never.
+        timeout: When to give up, in seconds from now. None means never.
         on_look: Called after each poll, or None. It must not raise.
     """
 

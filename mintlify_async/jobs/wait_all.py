@@ -45,7 +45,7 @@ async def wait_all(
 
     Args:
         jobs: The handles.
-        timeout: Limits the complete wait, in seconds; None sets no limit.
+        timeout: Limits the complete wait, in seconds. None sets no limit.
         return_exceptions: Return each error in the place of its record, rather than raise
             the first one and end the other waits.
         check: Treat a failed job as an error.
@@ -77,7 +77,7 @@ def as_completed(jobs: Iterable[JobHandle], timeout: float | None = DEFAULT_TIME
 
     Args:
         jobs: The handles.
-        timeout: Limits the complete iteration from its first step, in seconds; None sets no limit.
+        timeout: Limits the complete iteration from its first step, in seconds. None sets no limit.
 
     Raises:
         ConfigurationError: *timeout* is not a number of seconds.

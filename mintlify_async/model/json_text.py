@@ -1,6 +1,6 @@
 """JSON text and JSON values: reads text strictly, bounds nesting, masks thread keys, checks what is sent.
 
-Nothing here knows the classes of the package; an error never repeats the text that was read.
+Nothing here knows the classes of the package. An error never repeats the text that was read.
 """
 
 from __future__ import annotations

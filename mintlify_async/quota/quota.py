@@ -213,7 +213,7 @@ class Quota:
         Args:
             operation: ``create_job``, ``send_message`` or ``ask``.
             scope: The project, or the site and key, that the attempt counted for.
-            retry_after: The pause in seconds, an hour at most; None is 60 s, and it doubles while refusals
+            retry_after: The pause in seconds, an hour at most. None is 60 s, and it doubles while refusals
                 follow.
 
         Raises:

@@ -25,7 +25,7 @@ class AnswerSource(WireValue):
 
     Args:
         type: ``url`` (a page's URL), ``document``, or ``page`` (found by the ``search`` tool).
-        url: The full URL if it is known, else the path relative to the site; None for a document.
+        url: The full URL if it is known, else the path relative to the site. None for a document.
         title: Its title, or None.
         id: The source's id in the stream, or None.
         filename: A document's file name, or None.
