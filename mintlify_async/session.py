@@ -562,7 +562,7 @@ class MintlifySession:
 
 
 def record_requests(session: MintlifySession, recorder: RequestRecorder | None) -> None:
-    """Let *recorder* take every request of the sessions that share *session*'s connections; None ends it.
+    """Let *recorder* take every request of the sessions that share *session*'s connections. None ends it.
 
     For the testing kit.
     """

@@ -78,7 +78,7 @@ class ReplyTurn(Protocol):
                 Weak: the reply owns the turn.
 
         Returns:
-            What to send in place of the question that the reply was made with; None to send that one.
+            What to send in place of the question that the reply was made with. None to send that one.
 
         Raises:
             MintlifyError: It may not be sent. The reply can be entered again later.

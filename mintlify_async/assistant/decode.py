@@ -27,7 +27,7 @@ _DELTAS: Final[Mapping[str, type[_Delta]]] = {
 
 
 def plain_delta(data: str) -> _Delta | None:
-    """Return the delta in *data* if it has an id, a text and nothing else; None for any other data.
+    """Return the delta in *data* if it has an id, a text and nothing else. None for any other data.
 
     Nine of ten events are such deltas, and :func:`parse_event` takes three times as long.
     """

@@ -77,7 +77,7 @@ class _OpenInput:
     """The input of a tool call while it streams, and the facts from its start event.
 
     Attributes:
-        at: Index of the part that shows the input; None before the first delta.
+        at: Index of the part that shows the input. None before the first delta.
         pieces: The text of the input.
     """
 

@@ -564,6 +564,6 @@ def _call(reference: weakref.WeakMethod[Callable[[], None]]) -> None:
 
 
 def sent_key(reply: Reply) -> str | None:
-    """Return the API key that the question was sent with, to keep it out of any output; None before."""
+    """Return the API key that the question was sent with, to keep it out of any output. None before."""
     live = reply._live  # pyright: ignore[reportPrivateUsage] - its own
     return None if live is None else live.secret

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
     Args:
-        arguments: The arguments without the program's name; None takes the arguments of the process.
+        arguments: The arguments without the program's name. None takes the arguments of the process.
     """
     parser = make_parser()
     try:

@@ -30,7 +30,7 @@ class TurnQuestion:
         messages: The new messages.
         options: Further arguments of ``session.ask``.
         replacing: The id of a message: its turn, and all that follow, make room for this one. None for none.
-        finish: Returns the answer to commit for the received one; None commits the received one.
+        finish: Returns the answer to commit for the received one. None commits the received one.
     """
 
     messages: tuple[Message, ...]
@@ -97,7 +97,7 @@ class Contents:
         return evolve(self.with_messages((*question, answer)), thread=thread or self.thread)
 
     def without_last_turn(self) -> Contents | None:
-        """Return these contents without the last question and all later messages; None if there is none."""
+        """Return these contents without the last question and all later messages. None if there is none."""
         places = (at for at, turn in enumerate(self.turns) if turn[0].role == "user")
         place = max(places, default=None)
         return None if place is None else self._until(place)
@@ -124,7 +124,7 @@ def messages_to_send(
     """Return the messages of the next request.
 
     The question and system messages are always sent. Of the other messages, the newest are sent, at most
-    *max_messages* with the question; None sends all. They never start with an answer whose question is left
+    *max_messages* with the question. None sends all. They never start with an answer whose question is left
     out.
     """
     room = None if max_messages is None else max(max_messages - len(question), 0)

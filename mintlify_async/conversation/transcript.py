@@ -147,7 +147,7 @@ class Transcript:
         await self.read(count)
 
     async def read(self, count: int | None = None) -> None:
-        """Take over the contents of the store with its *count* newest turns; None takes all."""
+        """Take over the contents of the store with its *count* newest turns. None takes all."""
         store, keys, turn_keys = self.require_store(), self._keys, list[str]()
         while True:
             records = (await store.read([keys.head, *turn_keys])).records

@@ -57,7 +57,7 @@ class TurnLock:
         """Take the lock; :meth:`release` must follow.
 
         Args:
-            turn: The turn that takes it; None for a step that is no turn.
+            turn: The turn that takes it. None for a step that is no turn.
             queue: If another turn is running, wait in line. If false, a running turn is a ``StateError``.
                 Waiting for a turn that this task started is always a ``StateError``.
         """
@@ -114,7 +114,7 @@ def busy_error() -> StateError:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the event loop of this thread; None if no loop is running."""
+    """Return the event loop of this thread. None if no loop is running."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

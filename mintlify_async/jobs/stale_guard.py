@@ -186,7 +186,7 @@ class JobState:
         return self.done if self.look is not None else self._was_final and self.accepted
 
     def certain_in(self, now: float) -> float | None:
-        """Return the seconds until the last seen final status can be accepted; None without one."""
+        """Return the seconds until the last seen final status can be accepted. None without one."""
         if self._sending or not self._left or self.look is None or self.job is None or not self.job.done:
             return None
         return max(0.0, self._left - (now - self.look.began.time))
@@ -230,7 +230,7 @@ class JobState:
         return self._known[2]
 
     def age(self, look: Look) -> float | None:
-        """Return the age of the job at the start of *look*, in seconds; None if it is unknown."""
+        """Return the age of the job at the start of *look*, in seconds. None if it is unknown."""
         if self.created is None:
             return None
         return max(0.0, elapsed(self.created, look, self._known_since(look)))
@@ -254,7 +254,7 @@ class JobState:
 
         Args:
             state_before: The result of :meth:`begin_sending`.
-            sent_at: When its response arrived, or when it failed without a response; None if it started
+            sent_at: When its response arrived, or when it failed without a response. None if it started
                 nothing.
             job: The record in the response, or None.
         """

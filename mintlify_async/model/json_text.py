@@ -212,7 +212,7 @@ def require_json(content: object, field: str, *, sent: bool = False) -> None:
 
 
 def _problem(item: object, sent: bool, depth: int) -> tuple[str, str] | None:
-    """Return the place in *item* of what is not JSON, and why; None if all of it is."""
+    """Return the place in *item* of what is not JSON, and why. None if all of it is."""
     words: str | None = None
     members: Iterable[tuple[Any, object]] = ()
     match item:

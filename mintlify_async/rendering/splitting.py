@@ -187,7 +187,7 @@ class MarkdownSplitter:
         self._closed = True
 
     def next_edit(self, *, pause: bool = False) -> Edit | None:
-        """Return the next change of the shown text; None if it needs more text.
+        """Return the next change of the shown text. None if it needs more text.
 
         The last words are held back, because they may be incomplete and the final edit of a message adds to
         them.

@@ -27,7 +27,7 @@ class TimeLimit:
             await something
 
     Args:
-        at: When the block ends, by the running loop's time; None and infinity mean never.
+        at: When the block ends, by the running loop's time. None and infinity mean never.
         among: Holds the limit while its block runs, for code that ends all of them.
 
     Attributes:

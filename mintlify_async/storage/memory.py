@@ -23,7 +23,7 @@ class MemoryStore(SQLStore):
     Its time passes evenly, even if the computer's clock is set.
 
     Args:
-        keep: How long finished records are kept, in seconds; None keeps them for good.
+        keep: How long finished records are kept, in seconds. None keeps them for good.
 
     Raises:
         ConfigurationError: *keep* is not a finite number.

@@ -33,7 +33,7 @@ class SQLStore(NothingToClose):
     """A store in an SQL database.
 
     Args:
-        keep: How long finished records are kept, in seconds; None keeps them for good.
+        keep: How long finished records are kept, in seconds. None keeps them for good.
 
     Raises:
         ConfigurationError: *keep* is not a finite number.

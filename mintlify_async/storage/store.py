@@ -101,7 +101,7 @@ class Store(Protocol):
     cannot be used. A step that was cancelled or failed may have been done, so every step can be repeated.
 
     Attributes:
-        keep: How long finished records are kept, in seconds, as the user chose; None keeps them for good.
+        keep: How long finished records are kept, in seconds, as the user chose. None keeps them for good.
             Callers pass it to :meth:`write` with the records that may expire.
     """
 

@@ -49,7 +49,7 @@ class MemoryLog:
     Attributes:
         ended: Whether nothing more will be appended.
         readers: The number of readers.
-        refusal: Why there is no answer, for a response that has not started; None if there is one.
+        refusal: Why there is no answer, for a response that has not started. None if there is one.
     """
 
     def __init__(self, left: Callable[[], object] = lambda: None) -> None:

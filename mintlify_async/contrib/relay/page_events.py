@@ -337,7 +337,7 @@ def message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes
 
 
 def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
-    """Return a stored part for the web page; None if *events* drops the event that made it."""
+    """Return a stored part for the web page. None if *events* drops the event that made it."""
     kind: str = part["type"]
     if kind.startswith("tool-") or kind == "dynamic-tool":
         if not isinstance(part.get("errorText"), str):

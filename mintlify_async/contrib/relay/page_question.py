@@ -69,7 +69,7 @@ class PageQuestion:
         messages: The history as JSON objects, with allowed roles and parts only.
         seal: The sealed thread that the page sent, not opened yet, or None.
         chat_id: The id that the page gave the chat, or None.
-        message_id: The message to edit or to answer again; None if there is none, or no store.
+        message_id: The message to edit or to answer again. None if there is none, or no store.
         current_path: The page of the site that the reader is on, or None.
         fields: The other fields that the page sent, unchecked, for the relay's ``ask``.
     """

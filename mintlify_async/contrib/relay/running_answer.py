@@ -48,7 +48,7 @@ class RelayedAnswer:
         user: The user's id, as your ``user`` function returned it.
         chat_id: The id that the page gave the chat, or None. It is not checked.
         question: The messages that were sent to the service, as JSON objects.
-        message: The answer or the partial answer; None if nothing arrived.
+        message: The answer or the partial answer. None if nothing arrived.
         thread: The thread at the service, with its key, or None.
         finish_reason: Why the model stopped, or None.
         error: The error that interrupted the answer, or for which a finished answer is not in the relay's

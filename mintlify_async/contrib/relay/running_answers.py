@@ -118,7 +118,7 @@ class RunningAnswers:
             self._readers.remove(reader)
 
     async def find(self, chat_key: str, after: str | None) -> Log | None:
-        """Return the log of the chat's answer; None if there is none.
+        """Return the log of the chat's answer. None if there is none.
 
         Args:
             chat_key: The chat.
