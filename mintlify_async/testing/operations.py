@@ -126,7 +126,8 @@ class Operations:
         headers = self._count(request, limits, customer)
         thread, is_new = self._thread(body, customer)
         *history, question = [_text(one) for one in body["messages"] if one["role"] == "user"] or [""]
-        earlier = (thread.questions or history or [None])[-1]
+        previous = thread.questions or history
+        earlier = previous[-1] if previous else None
         thread.questions.append(question)
         self.answers_given += 1
         number, content, search = self.answers_given, rule.content, list[dict[str, Any]]()
@@ -138,7 +139,7 @@ class Operations:
         in_headers, in_finish, named = self._name_thread(thread, is_new=is_new)
         stream = content_events(content, number=number, thread=in_finish, search=search)
         # A client that leaves at the first text is noticed, because it reads that before the end is sent.
-        events = [*stream[:-1], *named, 0.0, stream[-1]]
+        events: list[dict[str, Any] | float] = [*stream[:-1], *named, 0.0, stream[-1]]
         pause = self.style.pause if rule.pause is None else rule.pause
         return event_stream(events, headers=headers | in_headers, pause=pause)
 
