@@ -191,6 +191,6 @@ def _damaged(what: str) -> StateError:
 def store_conflict(id: str) -> StoreConflictError:
     """Return the error for a writer whose version is no longer the newest."""
     return StoreConflictError(
-        f"conversation {printable(id, 80)!r} was changed by another writer since it was loaded; "
-        "`await chat.load()` and ask again"
+        f"conversation {printable(id, 80)!r} was changed by another writer meanwhile; ask again "
+        "(with a store, `await chat.load()` first)"
     )

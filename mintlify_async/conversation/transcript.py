@@ -180,7 +180,7 @@ class Transcript:
         self._version, self._attempt, self._is_read = version, None, True
         self.contents, self._stored_contents, self.unfinished = contents, contents, None
 
-    async def save(self, contents: Contents, *, hurry: bool = False) -> None:
+    async def save(self, contents: Contents, *, basis: Contents | None = None, hurry: bool = False) -> None:
         """Save *contents*, then take them over.
 
         If it is cancelled or fails, it may have been saved. The next step sees that. Saving the same contents
@@ -188,9 +188,13 @@ class Transcript:
 
         Args:
             contents: The turns and the thread.
+            basis: The contents that they follow. Without a store, a turn on another event loop may have
+                replaced them, which raises ``StoreConflictError``.
             hurry: Whether the task was cancelled before.
         """
         if self.settings.store is None:
+            if basis is not None and self.contents is not basis:
+                raise store_conflict(self.id)
             self._take_over(None, contents)
         else:
             step = self._write(self.settings.store, contents)

@@ -48,6 +48,7 @@ class ConversationTurn:
     _call: Call
     _state: Literal["waiting", "under way", "settled", "over"] = field(default="waiting", init=False)
     _lock: TurnLock | None = field(default=None, init=False)  # while it is under way or settled
+    _basis: Contents | None = field(default=None, init=False)  # the transcript's contents that it changes
     _deadline: float = field(default=math.inf, init=False)  # of the answer, by the loop's time
     _close_reply: CloseIfUnused | None = field(default=None, init=False)
     _shown_extent: tuple[int, str | None] | None = field(
@@ -85,6 +86,7 @@ class ConversationTurn:
                     # Turns that were ahead in line have run, so their version is not a conflict.
                     await transcript.check_store(refresh=queue, replacing=self._turn_question.replacing)
                     history = transcript.before(self._turn_question)
+                    self._basis = transcript.contents
                 except BaseException:
                     lock.release()
                     raise
@@ -165,9 +167,10 @@ class ConversationTurn:
         if transcript.contents is not contents:
             try:
                 # A task that was cancelled while it read the answer is in a hurry as well.
-                await transcript.save(contents, hurry=cancel_requests() > 0)
+                await transcript.save(contents, basis=self._basis, hurry=cancel_requests() > 0)
             finally:  # a cancelled save may have been done
-                self._is_committed = self._is_committed or transcript.contents is contents
+                if transcript.contents is contents:
+                    self._basis, self._is_committed = contents, True
 
     def _roll_back(self) -> None:
         self.transcript.unfinished = self._turn_question

@@ -295,9 +295,10 @@ class MarkdownSplitter:
             if is_too_long or grows or units + len(body) > self._limit // 2:
                 words_start = start + FENCE_CHARACTERS if is_marked else start
                 words = [*_WORD.finditer(window, words_start, max(words_start, start + len(body)))]
+                length, counted = units, start
                 for previous, word in pairwise(words):
+                    length, counted = length + utf16_units(window[counted : previous.end()]), previous.end()
                     if previous.end() <= end and not _LIKE_FENCE.match(window, word.start()):
-                        length = units + utf16_units(window[start : previous.end()])
                         add(previous.end(), word.start(), WORD, length, next_fence, next_fence)
                 last_word = next((word for word in reversed(words) if word.start() < end), None)
                 if (

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from mintlify_async import APITimeoutError, Conversation, MemoryStore
-from mintlify_async.errors import StateError, StreamInterruptedError
+from mintlify_async.errors import StateError, StoreConflictError, StreamInterruptedError
 from mintlify_async.testing import LocalService
 from tests.support.conversation_kit import answer, body, roles, sent
 
@@ -138,6 +138,21 @@ async def test_a_conversation_serves_several_loops(clock):
         assert len(chat.messages) == 4
 
 
+async def test_a_turn_that_another_loop_outran_is_not_lost_silently(service, session):
+    """Two event loops may ask at once: the second to finish gets its answer on the error."""
+    chat = session.conversation()
+
+    async def ask_elsewhere() -> None:
+        await chat.ask("Two")
+
+    async with chat.ask("One") as reply:
+        await asyncio.to_thread(asyncio.run, ask_elsewhere())
+        with pytest.raises(StoreConflictError, match="another writer") as caught:
+            await reply
+    assert caught.value.answer is not None
+    assert [message.text for message in chat.messages if message.role == "user"] == ["Two"]
+
+
 async def test_a_turn_lasts_as_long_as_its_block(service, session):
     """The next turn waits until the block is left; the block's own task may ask again."""
     chat = session.conversation(busy="queue")
@@ -166,7 +181,7 @@ async def test_a_turn_lasts_until_its_edits_were_shown(service, session, clock):
             shown.append((question, edit.index))
 
     await asyncio.gather(show("How do I install it?"), show("How do I ask?"))
-    assert {index for question, index in shown if question == "How do I ask?"} == {0, 1, 2}
+    assert {index for question, index in shown if question == "How do I ask?"} == {0, 1, 2, 3}
     assert shown == sorted(shown, key=lambda one: one[0] == "How do I ask?")
     assert not chat.busy
 
@@ -195,7 +210,7 @@ async def test_a_reply_that_the_next_question_closed_says_so(service, session):
     reply = chat.ask("Hi")
     await asyncio.create_task(anext(reply))
     await chat.ask("How do I install it?")
-    with pytest.raises(StateError, match="the next question"):
+    with pytest.raises(StateError, match="another question started"):
         await anext(reply)
 
 
