@@ -72,7 +72,7 @@ def check_number(
         )
 
 
-def is_number(least: float, **rules: Any) -> Callable[[object, Any, object], None]:
+def is_number(least: float, **rules: Any) -> Callable[[Any, Any, Any], None]:
     """Return a check of a field that holds a number; *rules* as for :func:`check_number`."""
 
     def check(instance: object, attribute: Any, value: object) -> None:
