@@ -517,7 +517,5 @@ class JobTimeoutError(MintlifyError, TimeoutError):
 
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - it reads the names of classes by itself
-    name
-    for name, value in globals().items()
-    if name in ("CauseSummary", "printable") or (isinstance(value, type) and issubclass(value, MintlifyError))
+    name for name, value in globals().items() if isinstance(value, type) and issubclass(value, MintlifyError)
 ]

@@ -19,7 +19,8 @@ from ..messages import Message, coerce_messages
 from ..model.json_text import as_object
 from ..model.thread import Thread
 from ..protocol.calls import new_message_id
-from ..storage import Record, unknown_version
+from ..storage.format_version import unknown_version
+from ..storage.store import Record
 from .history import Contents
 
 FORMAT: Final = 1

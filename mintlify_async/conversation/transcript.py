@@ -19,7 +19,7 @@ from ..protocol.argument_checks import ANONYMOUS
 from ..protocol.calls import new_message_id
 from ..runtime.cancellation import finish_shielded
 from ..runtime.worker_thread import compute
-from ..storage import Store, check_store, new_version
+from ..storage.store import Store, check_store, new_version
 from .history import Contents, TurnQuestion
 from .records import (
     ConversationKeys,

@@ -19,7 +19,8 @@ from typing import Final, Literal
 import anyio
 
 from ..errors import CauseSummary, ConfigurationError, QuotaExceededError, StateError
-from ..storage import MemoryStore, Snapshot, Store, check_store, new_version
+from ..storage import MemoryStore
+from ..storage.store import Snapshot, Store, check_store, new_version
 from .gate import (
     DAY,
     HOUR,

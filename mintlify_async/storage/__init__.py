@@ -5,21 +5,8 @@ A store of your own implements :class:`Store`.
 
 from typing import TYPE_CHECKING, Any
 
-from .format_version import unknown_version
 from .memory import MemoryStore
-from .store import (
-    Record,
-    Snapshot,
-    Store,
-    TakeResult,
-    Usage,
-    Window,
-    change,
-    check_keep,
-    check_store,
-    damaged_record,
-    new_version,
-)
+from .store import Record, Snapshot, Store, TakeResult, Usage, Window
 
 if TYPE_CHECKING:
     from .sqlite_store import SQLiteStore
@@ -33,12 +20,6 @@ __all__ = [
     "TakeResult",
     "Usage",
     "Window",
-    "change",
-    "check_keep",
-    "check_store",
-    "damaged_record",
-    "new_version",
-    "unknown_version",
 ]
 
 

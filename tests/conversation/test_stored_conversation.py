@@ -12,7 +12,7 @@ from mintlify_async import Conversation, MemoryStore, SQLiteStore
 from mintlify_async.conversation.records import ConversationKeys
 from mintlify_async.errors import ConfigurationError, ServerError, StateError, StoreConflictError
 from mintlify_async.events import Finish
-from mintlify_async.storage import new_version
+from mintlify_async.storage.store import new_version
 from tests.support.conversation_kit import sent
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from mintlify_async.runtime import dates
-from mintlify_async.storage import Record, Snapshot, Store, Window, change, new_version
+from mintlify_async.storage.store import Record, Snapshot, Store, Window, change, new_version
 
 A, B, C = "room/open/a", "room/open/b", "room/done/c"
 BLOCK = "room/blocks/all"

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from mintlify_async.errors import ConfigurationError
-from mintlify_async.storage import MemoryStore, Snapshot, Store, change, check_store
+from mintlify_async.storage import MemoryStore, Snapshot, Store
+from mintlify_async.storage.store import change, check_store
 from tests.storage.store_cases import A, StoreCases, put, values
 
 

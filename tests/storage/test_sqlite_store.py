@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.storage import Snapshot, SQLiteStore, Store, change, sqlite_file
+from mintlify_async.storage import Snapshot, SQLiteStore, Store, sqlite_file
+from mintlify_async.storage.store import change
 from mintlify_async.testing.loop_time import virtual_time
 from tests.storage.store_cases import A, B, StoreCases, put, values
 from tests.support.child_process import child_environment
@@ -330,7 +331,8 @@ async def test_a_fork_has_a_thread_of_its_own(store: SQLiteStore):
 
 _COUNT_FOREVER = """
 import asyncio, sys
-from mintlify_async.storage import SQLiteStore, change
+from mintlify_async.storage import SQLiteStore
+from mintlify_async.storage.store import change
 
 def rule(snapshot):
     counts = {key: int(record.value) for key, record in snapshot.records.items()}

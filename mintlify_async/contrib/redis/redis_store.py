@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from mintlify_async.runtime.closing import NothingToClose
-from mintlify_async.storage import (
+from mintlify_async.storage.store import (
     Record,
     Snapshot,
     TakeResult,

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from mintlify_async import ConfigurationError, QuotaExceededError
 from mintlify_async.model.number_checks import check_number, check_seconds
 from mintlify_async.protocol.object_checks import check_function
-from mintlify_async.storage import check_store
+from mintlify_async.storage.store import check_store
 
 from .. import extra_missing
 from ..stream_store import MemoryStreamStore

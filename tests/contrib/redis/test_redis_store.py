@@ -11,7 +11,7 @@ import pytest
 
 from mintlify_async.contrib.redis import RedisStore
 from mintlify_async.errors import ConfigurationError, StateError
-from mintlify_async.storage import Store, new_version
+from mintlify_async.storage.store import Store, new_version
 from tests.storage.store_cases import BLOCK, A, B, StoreCases, put, values, windows
 from tests.support.redis_server import RedisServer, Stutter
 
