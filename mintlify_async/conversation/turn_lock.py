@@ -21,8 +21,8 @@ from ..runtime.slow_steps import logged_if_slow
 Key = tuple[int, str, str]  # the id() of the store, the owner, the conversation's id
 
 
-class Turn(Protocol):
-    """The holder of a lock."""
+class LockHolder(Protocol):
+    """A turn that holds a lock."""
 
     def release_if_over(self, task: asyncio.Task[Any] | None) -> None:
         """Release the lock if the turn, which *task* started, is over or abandoned."""
@@ -41,7 +41,7 @@ class TurnLock:
         self._lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: weakref.ref[asyncio.Task[Any]] | None = None  # the task that took the lock
-        self._turn: weakref.ref[Turn] | None = None  # a dropped reply lets the next turn start
+        self._turn: weakref.ref[LockHolder] | None = None  # a dropped reply lets the next turn start
 
     @property
     def locked(self) -> bool:
@@ -49,11 +49,11 @@ class TurnLock:
         return self._lock.locked()
 
     @property
-    def turn(self) -> Turn | None:
+    def turn(self) -> LockHolder | None:
         """The turn that is under way, or None."""
         return None if self._turn is None else self._turn()
 
-    async def acquire(self, turn: Turn | None = None, *, queue: bool) -> None:
+    async def acquire(self, turn: LockHolder | None = None, *, queue: bool) -> None:
         """Take the lock; :meth:`release` must follow.
 
         Args:

@@ -82,7 +82,7 @@ async def test_a_key_may_come_from_a_function_plain_or_async(web):
         ("{}\n", "begins or ends with a blank or a line break; remove it"),
         ('"{}"', "has quotation marks around it; leave them out"),
         ("'{}'", "has quotation marks around it; leave them out"),
-        ("Bearer {}", "begins with the word Bearer; leave it out"),
+        ("Bearer {}", "begins with the word Bearer, which the package adds; leave it out"),
     ],
 )
 @pytest.mark.parametrize("kind", ["admin", "assistant"])
