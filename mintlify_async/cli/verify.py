@@ -208,10 +208,10 @@ class Verification:
                 self.trouble.append(str(error))
 
     def _request_id(self, headers: Mapping[str, str]) -> None:
-        known = sorted(set(headers) & set(mintlify.Assumptions().request_id_headers))
+        known_headers = sorted(set(headers) & set(mintlify.Assumptions().request_id_headers))
         others = _matching(headers, r".*(request|trace|correlation)[-_]?id")
-        if known:
-            self.held("request id", ", ".join(known))
+        if known_headers:
+            self.held("request id", ", ".join(known_headers))
         elif others:
             fix = f"assumptions=Assumptions(request_id_headers=({others[0]!r},))"
             self.broken("request id", f"it is in {others[0]}", fix)
@@ -232,8 +232,8 @@ class Verification:
         if error.status != 429:
             return
         resets = _matching(error.headers, r".*(reset|retry).*")
-        if known := sorted(KNOWN_RESETS.intersection(resets)):
-            self.held("reset headers", ", ".join(known))
+        if known_headers := sorted(KNOWN_RESETS.intersection(resets)):
+            self.held("reset headers", ", ".join(known_headers))
         elif resets:
             fix = "retry=RetryPolicy(pause_after_429=60)"
             self.broken("reset headers", f"a 429 says when in {resets[0]}", fix)

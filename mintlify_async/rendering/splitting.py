@@ -276,10 +276,10 @@ class MarkdownSplitter:
                 continue
             end = start + len(body)
             grows = end == len(self._text) and not is_settled
-            is_marked = _LIKE_FENCE.match(body) is not None
-            if grows and is_marked and fence is None and len(body) < FENCE_CHARACTERS:
+            is_like_fence = _LIKE_FENCE.match(body) is not None
+            if grows and is_like_fence and fence is None and len(body) < FENCE_CHARACTERS:
                 break
-            next_fence = _fence_after(body, fence) if is_marked else fence
+            next_fence = _fence_after(body, fence) if is_like_fence else fence
             if fence is None:
                 is_paragraph = after_blank_line or next_fence is not None
                 add(line_end, start, PARAGRAPH if is_paragraph else LINE, units, None, None)
@@ -293,7 +293,7 @@ class MarkdownSplitter:
             if is_too_long:
                 end = start + bisect_right(range(1, len(body) + 1), room, key=lambda n: utf16_units(body[:n]))
             if is_too_long or grows or units + len(body) > self._limit // 2:
-                words_start = start + FENCE_CHARACTERS if is_marked else start
+                words_start = start + FENCE_CHARACTERS if is_like_fence else start
                 words = [*_WORD.finditer(window, words_start, max(words_start, start + len(body)))]
                 length, counted = units, start
                 for previous, word in pairwise(words):

@@ -15,10 +15,10 @@ from .raw_connection import RawWire
 async def send_answer(http: web.BaseRequest, answer: Answer) -> web.StreamResponse:
     """Send *answer* as a correct HTTP response."""
     if answer.whole:
-        whole = web.Response(status=answer.status, headers=answer.headers, body=answer.content)
-        await whole.prepare(http)
-        await whole.write_eof()
-        return whole
+        whole_response = web.Response(status=answer.status, headers=answer.headers, body=answer.content)
+        await whole_response.prepare(http)
+        await whole_response.write_eof()
+        return whole_response
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     if answer.chunked:
         response.enable_chunked_encoding()

@@ -137,13 +137,13 @@ class SharedLog:
         """Return bytes after *place*, and the place after them. No bytes: nothing has come. None: the end."""
         if place == _END:
             return None, _END
-        now = asyncio.get_running_loop().time
-        self._seen_at = self._seen_at or now()
+        loop_time = asyncio.get_running_loop().time
+        self._seen_at = self._seen_at or loop_time()
         try:
             piece = await self.store.read(self.chat, self.answer, place)
-            self._seen_at = now()
+            self._seen_at = loop_time()
         except StateError as error:
-            lost = now() - self._seen_at > PATIENCE
+            lost = loop_time() - self._seen_at > PATIENCE
             if lost:
                 log.warning("an answer on another worker cannot be read: %s", error)
         else:

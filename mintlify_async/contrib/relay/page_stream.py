@@ -84,13 +84,13 @@ class PageStream(Response):
             await self.background()
 
     async def _send_log(self, send: Send) -> None:
-        now = asyncio.get_running_loop().time
+        loop_time = asyncio.get_running_loop().time
         async with self._opened as self._log:
             place, started = 0, False
             while True:
                 frames, place = await self._log.read(place)
                 if frames == b"":
-                    if now() - self._since < self._pause:
+                    if loop_time() - self._since < self._pause:
                         continue
                     frames = KEEP_ALIVE
                 if not started:
@@ -98,10 +98,10 @@ class PageStream(Response):
                         raise self._log.refusal
                     await send(self._start)
                     started = True
-                self._since, self._sending = now(), True
+                self._since, self._sending = loop_time(), True
                 more = frames is not None
                 await send({"type": "http.response.body", "body": frames or b"", "more_body": more})
-                self._since, self._sending, self._pause = now(), False, SILENCE
+                self._since, self._sending, self._pause = loop_time(), False, SILENCE
                 if not more:
                     return
 
@@ -110,11 +110,11 @@ class PageStream(Response):
 
         An event moves no timer.
         """
-        now = asyncio.get_running_loop().time
+        loop_time = asyncio.get_running_loop().time
         while True:
             due = self._since + (STALL if self._sending else self._pause)
-            if now() < due:
-                await asyncio.sleep(min(due - now(), SILENCE))
+            if loop_time() < due:
+                await asyncio.sleep(min(due - loop_time(), SILENCE))
             elif self._sending:
                 return
             else:

@@ -172,10 +172,10 @@ class RunningAnswers:
 
     async def _quiet(self, seconds: float) -> None:
         """Return when nothing runs any more, or after *seconds*."""
-        now = asyncio.get_running_loop().time
-        until = now() + seconds
-        while (tasks := {*self._tasks, *(answer.task for answer in self._running)}) and now() < until:
-            await asyncio.wait(tasks, timeout=until - now())
+        loop_time = asyncio.get_running_loop().time
+        until = loop_time() + seconds
+        while (tasks := {*self._tasks, *(answer.task for answer in self._running)}) and loop_time() < until:
+            await asyncio.wait(tasks, timeout=until - loop_time())
 
     @contextmanager
     def _responding(self) -> Generator[None]:
@@ -269,18 +269,18 @@ class RunningAnswers:
 
     async def _copy(self, shared: RedisStreamStore, answer: RunningAnswer) -> None:
         """Copy the log of *answer* to *shared*, and follow its reports, until the answer has ended."""
-        now = asyncio.get_running_loop().time
-        key, place, written, away = answer.asker.chat_key, 0, now(), False
+        loop_time = asyncio.get_running_loop().time
+        key, place, written, away = answer.asker.chat_key, 0, loop_time(), False
         while True:
             ended, frames = answer.log.ended, answer.log.since(place)
-            if frames or ended or now() - written > BEAT - TICK / 2:
-                written = now()
+            if frames or ended or loop_time() - written > BEAT - TICK / 2:
+                written = loop_time()
                 try:
                     state = await shared.write(key, answer.id, frames, at=place, ended=ended)
                     place, away = place + len(frames), False
                     answer.read_elsewhere = state.read
                     if state.read:
-                        answer.read_at = now()
+                        answer.read_at = loop_time()
                     if state.stopped:
                         answer.stop()
                 except StateError as error:
