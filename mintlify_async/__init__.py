@@ -79,9 +79,9 @@ __all__ = [*_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderA
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = found  # the next use does not call this function
-    return found
+    value = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value  # the next use does not call this function
+    return value
 
 
 def __dir__() -> list[str]:

@@ -287,14 +287,14 @@ class MessageStream:
         }
 
     def _interrupted(self) -> StreamInterruptedError:
-        seen = f"{self.events_seen} event{'' if self.events_seen == 1 else 's'}"
+        events_text = f"{self.events_seen} event{'' if self.events_seen == 1 else 's'}"
         if self._cause is not None:
-            error = StreamInterruptedError(f"the answer was cut after {seen}: {self._cause}")
+            error = StreamInterruptedError(f"the answer was cut after {events_text}: {self._cause}")
             error.__cause__ = self._cause
             return error
         if not self._head.strip():
             return StreamInterruptedError("the answer is empty")
-        return StreamInterruptedError(f"the answer stopped after {seen}, before its end")
+        return StreamInterruptedError(f"the answer stopped after {events_text}, before its end")
 
     def _foreign_body(self) -> UnexpectedResponseError | None:
         """Return the error for a body that is not an event stream, or None if it is one."""

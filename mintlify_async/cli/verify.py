@@ -222,7 +222,7 @@ class Verification:
         keys = _matching(headers, r".*(thread|conversation|chat).*(key|token|secret)")
         ids = _matching(headers, r".*(thread|conversation|chat).*id")
         names = {"thread_id_header": ids[:1], "thread_key_header": keys[:1]}
-        fix = ", ".join(f"{name}={found[0]!r}" for name, found in names.items() if found)
+        fix = ", ".join(f"{name}={matches[0]!r}" for name, matches in names.items() if matches)
         evidence = "the answer names no thread" if thread is None else "the thread came without a key"
         line = f"assumptions=Assumptions({fix})" if fix else NO_SETTING
         self.broken("thread headers", evidence, line)

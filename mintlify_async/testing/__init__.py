@@ -43,9 +43,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _import_module(f".{_MODULES.get(name, name)}", __name__)
-    found = module if name == "faults" else getattr(module, name)
-    globals()[name] = found  # the next use does not call this function
-    return found
+    value = module if name == "faults" else getattr(module, name)
+    globals()[name] = value  # the next use does not call this function
+    return value
 
 
 def __dir__() -> list[str]:

@@ -135,11 +135,11 @@ def _text_pieces(question: str, earlier: str | None, results: Sequence[Section])
 
 def _excerpt(content: str) -> str:
     """Return the first blocks of a section. Code blocks are not split."""
-    taken, size = list[str](), 0
+    blocks, size = list[str](), 0
     for block in re.findall(r"```.*?(?:```|\Z)|(?:(?!```|\n\n).)+", content, re.DOTALL):
         size += len(block)
-        if taken and size > SECTION_CHARACTERS:
+        if blocks and size > SECTION_CHARACTERS:
             break
         if block.strip():
-            taken.append(block.strip("\n").rstrip())
-    return "\n\n".join(taken)
+            blocks.append(block.strip("\n").rstrip())
+    return "\n\n".join(blocks)

@@ -198,16 +198,16 @@ class DocsIndex:
 
     def search(self, query: str, limit: int) -> list[Section]:
         """Return at most *limit* sections for the words of *query*, best first, at most three of a page."""
-        wanted = words(query)
+        query_words = words(query)
         hits = list[tuple[float, Section]]()
         for section, row in self._sections:
-            if wanted & row.keys():
-                hits.append((sum(row[word] * self._rarity[word] for word in wanted & row.keys()), section))
-        best, taken = list[Section](), Counter[str]()
+            if common_words := query_words & row.keys():
+                hits.append((sum(row[word] * self._rarity[word] for word in common_words), section))
+        best, sections_per_page = list[Section](), Counter[str]()
         for _, section in sorted(
             hits, key=lambda hit: -hit[0]
         ):  # equal scores stay in the order of the files
-            taken[section.page] += 1
-            if taken[section.page] <= MOST_PER_PAGE:
+            sections_per_page[section.page] += 1
+            if sections_per_page[section.page] <= MOST_PER_PAGE:
                 best.append(section)
         return best[:limit]

@@ -129,10 +129,10 @@ class Cut(_Written):
     clean: bool = field(default=False, kw_only=True)
 
     def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        before, _ = split_body(answer, self.at)
-        size = len(join_bytes(before)) if self.clean else None
+        pieces_before, _ = split_body(answer, self.at)
+        size = len(join_bytes(pieces_before)) if self.clean else None
         yield head(answer, framing_of(answer, size))
-        yield from framed(before, chunked=answer.chunked, ended=self.clean)
+        yield from framed(pieces_before, chunked=answer.chunked, ended=self.clean)
 
 
 @frozen
@@ -148,9 +148,11 @@ class Stall(_Written):
     seconds: float
 
     def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        before, after = split_body(answer, self.at)
+        pieces_before, pieces_after = split_body(answer, self.at)
         yield head(answer, framing_of(answer))
-        yield from framed([*before, Pause(self.seconds), *after], chunked=answer.chunked, ended=True)
+        yield from framed(
+            [*pieces_before, Pause(self.seconds), *pieces_after], chunked=answer.chunked, ended=True
+        )
 
 
 @frozen
@@ -204,10 +206,10 @@ class BrokenChunking(_Written):
     how: Ending = "hang"
 
     def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        before, after = split_body(answer, self.at)
+        pieces_before, pieces_after = split_body(answer, self.at)
         yield head(answer, {"Transfer-Encoding": "chunked"})
-        yield from framed(before, chunked=True)
-        yield b"ZZZ\r\n" + join_bytes(after) + b"\r\n"
+        yield from framed(pieces_before, chunked=True)
+        yield b"ZZZ\r\n" + join_bytes(pieces_after) + b"\r\n"
 
 
 def _gzipped(answer: Answer, body: bytes) -> list[Piece]:
@@ -270,9 +272,9 @@ class Endless(_Written):
     at: int = 0
 
     def _pieces(self, answer: Answer) -> Iterable[Piece]:
-        before, _ = split_body(answer, self.at)
+        pieces_before, _ = split_body(answer, self.at)
         yield head(answer, {"Transfer-Encoding": "chunked"})
-        yield from framed(before, chunked=True)
+        yield from framed(pieces_before, chunked=True)
         while True:
             yield Pause(self.pause)
             yield chunk(self.piece)

@@ -62,8 +62,8 @@ class JobLife:
     def status_after(self, elapsed: float) -> str:
         """Return the status *elapsed* seconds after the prompt took effect."""
         if elapsed < self.seconds:
-            passed = [moment for moment in self.states if moment <= elapsed]
-            return self.states[max(passed)] if passed else "active"
+            past_moments = [moment for moment in self.states if moment <= elapsed]
+            return self.states[max(past_moments)] if past_moments else "active"
         return self.outcome
 
 

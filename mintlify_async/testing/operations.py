@@ -33,8 +33,8 @@ ROUTES: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 def find_operation(method: str, raw_path: str) -> tuple[str, dict[str, str]]:
     """Return the operation, or ``other``, and the decoded parts of the path."""
     path = raw_path.partition("?")[0]
-    for operation, wanted, pattern in ROUTES:
-        if method == wanted and (match := pattern.fullmatch(path)):
+    for operation, route_method, pattern in ROUTES:
+        if method == route_method and (match := pattern.fullmatch(path)):
             return operation, {name: unquote(value) for name, value in match.groupdict().items()}
     return "other", {}
 
@@ -136,10 +136,10 @@ class Operations:
             sections = self.docs.search(_query(question, earlier, body.get("context", ())), page_size)
             content, results = search_answer(question, earlier, sections, self.style.site)
             search = search_step(question, page_size, results, number)
-        in_headers, in_finish, named = self._name_thread(thread, is_new=is_new)
+        in_headers, in_finish, thread_events = self._name_thread(thread, is_new=is_new)
         stream = content_events(content, number=number, thread=in_finish, search=search)
         # A client that leaves at the first text is noticed, because it reads that before the end is sent.
-        events: list[dict[str, Any] | float] = [*stream[:-1], *named, 0.0, stream[-1]]
+        events: list[dict[str, Any] | float] = [*stream[:-1], *thread_events, 0.0, stream[-1]]
         pause = self.style.pause if rule.pause is None else rule.pause
         return event_stream(events, headers=headers | in_headers, pause=pause)
 
@@ -158,18 +158,18 @@ class Operations:
     ) -> tuple[dict[str, str], dict[str, Any], list[dict[str, Any]]]:
         """Return the headers, the fields of ``finish``, and the separate events that name the thread."""
         style = self.style.thread
-        named: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
+        fields: dict[str, dict[str, str]] = {place: {} for place in ("header", "finish", "metadata", "data")}
         for place in style.id_in:
-            named[place]["threadId"] = thread.id
+            fields[place]["threadId"] = thread.id
         if is_new and thread.key is not None:  # the key is sent once
             for place in style.key_in:
-                named[place]["threadKey"] = thread.key
+                fields[place]["threadKey"] = thread.key
         header_names = {"threadId": "X-Thread-Id", "threadKey": "X-Thread-Key"}
-        finish: dict[str, Any] = dict(named["finish"])
-        if named["metadata"]:
-            finish["messageMetadata"] = named["metadata"]
-        events = [{"type": "data-thread", "data": named["data"], **named["data"]}] if named["data"] else []
-        return {header_names[name]: value for name, value in named["header"].items()}, finish, events
+        finish: dict[str, Any] = dict(fields["finish"])
+        if fields["metadata"]:
+            finish["messageMetadata"] = fields["metadata"]
+        events = [{"type": "data-thread", "data": fields["data"], **fields["data"]}] if fields["data"] else []
+        return {header_names[name]: value for name, value in fields["header"].items()}, finish, events
 
     def _count(self, request: RecordedRequest, limits: Limits | None, customer: Customer) -> dict[str, str]:
         """Count a use, or refuse with 402 or 429. Return the rate limit headers."""

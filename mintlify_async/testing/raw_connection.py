@@ -117,16 +117,16 @@ def framed(pieces: Iterable[Piece], *, chunked: bool, ended: bool = False) -> It
 def split_body(answer: Answer, at: int) -> tuple[list[Piece], list[Piece]]:
     """Return the pieces before and after byte *at* of the body. A negative *at* counts from the end."""
     size = len(answer.content)
-    left = max(0, size + at) if at < 0 else min(at, size)
-    before, after = list[Piece](), list[Piece]()
+    bytes_left = max(0, size + at) if at < 0 else min(at, size)
+    pieces_before, pieces_after = list[Piece](), list[Piece]()
     for piece in answer.body:
-        if left <= 0:
-            after.append(piece)
+        if bytes_left <= 0:
+            pieces_after.append(piece)
         elif isinstance(piece, Pause):
-            before.append(piece)
+            pieces_before.append(piece)
         else:
-            before.append(piece[:left])
-            if piece[left:]:
-                after.append(piece[left:])
-            left -= len(piece)
-    return before, after
+            pieces_before.append(piece[:bytes_left])
+            if piece[bytes_left:]:
+                pieces_after.append(piece[bytes_left:])
+            bytes_left -= len(piece)
+    return pieces_before, pieces_after

@@ -79,8 +79,8 @@ class Exchange:
     def redacted(self, *, keep_text: bool) -> Exchange:
         """Return a copy without keys. Unless *keep_text* is set, text is also replaced. The lengths stay."""
         content = b"".join(piece for _, piece in self.body)
-        found = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
-        secrets = sorted(found, key=len, reverse=True)
+        all_secrets = secrets_in(self.request_headers, self.request_body) | secrets_in(self.headers, content)
+        secrets = sorted(all_secrets, key=len, reverse=True)
         redactor = BodyRedactor(keep_text, secrets)
         content, pieces, start = redactor.redact(content), list[tuple[float, bytes]](), 0
         for pause, piece in self.body:
@@ -207,8 +207,8 @@ class Tape:
     _kept: bool = False
 
     def _elapsed(self) -> float:
-        before, self._last = self._last, asyncio.get_running_loop().time()
-        return self._last - before
+        previous_time, self._last = self._last, asyncio.get_running_loop().time()
+        return self._last - previous_time
 
     def answered(self, response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
         """Note the status and headers. Return a response whose body is recorded as it is read."""

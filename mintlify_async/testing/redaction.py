@@ -188,14 +188,14 @@ def _encoded(text: str) -> bytes:
 
 def secrets_in(headers: Mapping[str, str], body: bytes) -> set[str]:
     """Return the values of secret headers and the threads' keys in a request or a response."""
-    found = set(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
+    candidates = set(_KEY_IN_TEXT.findall(body.decode("utf-8", "surrogateescape")))
     for name, value in headers.items():
         if "cookie" in name.lower():
-            found.update(pair.partition("=")[2].strip() for pair in value.split(";"))
+            candidates.update(pair.partition("=")[2].strip() for pair in value.split(";"))
         elif _SECRET_HEADER.search(name.lower()):
-            found.update(value.split())
-    found.update([quote(secret, safe="") for secret in found])  # as in a URL
-    return {secret for secret in found if len(secret) >= _SHORTEST_SECRET}
+            candidates.update(value.split())
+    candidates.update([quote(secret, safe="") for secret in candidates])  # as in a URL
+    return {secret for secret in candidates if len(secret) >= _SHORTEST_SECRET}
 
 
 def hide(text: str, secrets: Iterable[str]) -> str:

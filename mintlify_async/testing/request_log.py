@@ -123,9 +123,9 @@ def describe_difference(seen: RequestLog, expected: Sequence[Expected]) -> str:
     """Return a line by line difference. If one of *expected* has a body, bodies are shown."""
     with_json = any(len(one) == 3 for one in expected)
     received = [_line(request.as_tuple(with_json=with_json)) for request in seen]
-    wanted = [_line(one) for one in expected]
-    lines = difflib.unified_diff(wanted, received, "expected", "received", lineterm="", n=10)
-    return f"{len(wanted)} requests expected, {len(received)} received\n" + "\n".join(lines)
+    expected_lines = [_line(one) for one in expected]
+    lines = difflib.unified_diff(expected_lines, received, "expected", "received", lineterm="", n=10)
+    return f"{len(expected_lines)} requests expected, {len(received)} received\n" + "\n".join(lines)
 
 
 def _line(request: Expected) -> str:

@@ -281,8 +281,8 @@ class Script:
         if times is not None and times < 1:
             raise ConfigurationError("times must be at least 1, or None for no end", field="times")
         answer = answer or _exact_answer(operation, options)
-        kept = {name: value for name, value in options.items() if name in KEPT and value is not None}
-        rule = Rule(operation=operation, answer=answer, times=times, **kept)
+        rule_options = {name: value for name, value in options.items() if name in KEPT and value is not None}
+        rule = Rule(operation=operation, answer=answer, times=times, **rule_options)
         self._rules.append(rule)
         return rule
 

@@ -177,8 +177,8 @@ class StoredChat(Chat):
         self.messages = [_sendable(message) for message in sent[-self._limits.max_messages :]]
         self._limits.check(self.messages)
         self._taken = {message.id for message in (*history, *self._asked)}
-        asked = [message.to_wire() for message in self._asked]
-        self.progress = {"asked": asked, "replacing": self._replacing, "last": last}
+        asked_messages = [message.to_wire() for message in self._asked]
+        self.progress = {"asked": asked_messages, "replacing": self._replacing, "last": last}
         self.learn(self._conversation.thread)
 
     def ask(self, thread: Thread | None) -> Reply:
@@ -198,9 +198,9 @@ class StoredChat(Chat):
         """Return the web page's event for *wire*. The first is a ``start`` with the final id."""
         if wire["type"] == "start":
             if not self.answer_id:
-                given: str = wire.get("messageId") or ""
-                fits = 0 < len(given) <= ID_CHARACTERS and given not in self._taken
-                self.answer_id = given if fits else str(uuid.uuid4())
+                message_id: str = wire.get("messageId") or ""
+                fits = 0 < len(message_id) <= ID_CHARACTERS and message_id not in self._taken
+                self.answer_id = message_id if fits else str(uuid.uuid4())
             wire = {**wire, "messageId": self.answer_id}
         elif not self.answer_id:
             return [*self.frames({"type": "start"}, thread), *self.frames(wire, thread)]
@@ -356,8 +356,8 @@ def _question_of(history: Sequence[Message], target: str | None) -> list[Message
     if places:
         start = _turn_start(history, places[-1])
         turn = history[start : places[-1] + 1]
-        if asked := [message for message in turn if message.role == "user"]:
-            return asked
+        if user_messages := [message for message in turn if message.role == "user"]:
+            return user_messages
     raise RelayRefusal(404, "There is no such question to answer again. Please ask it as a new one.")
 
 
@@ -366,8 +366,8 @@ def _with_question(history: Sequence[Message], progress: Wire) -> Sequence[Messa
     if (history[-1].id if history else None) != progress["last"]:
         return history
     places = [at for at, message in enumerate(history) if message.id == progress["replacing"]]
-    before = history[: _turn_start(history, places[0])] if places else history
-    return [*before, *map(Message.from_wire, progress["asked"])]
+    earlier_messages = history[: _turn_start(history, places[0])] if places else history
+    return [*earlier_messages, *map(Message.from_wire, progress["asked"])]
 
 
 def _sendable(message: Message) -> Wire:

@@ -330,7 +330,7 @@ def frame(event: Wire, hider: ThreadHider | None = None) -> bytes:
 def message_json(message: Wire, events: SafeEvents, hider: ThreadHider) -> bytes:
     """Return a stored message as JSON for a page, without the data that *events* and *hider* remove."""
     rest = dict(hider.hide(message))
-    parts = [kept for part in rest.pop("parts") if (kept := _page_part(part, events)) is not None]
+    parts = [page_part for part in rest.pop("parts") if (page_part := _page_part(part, events)) is not None]
     texts = [(part["type"], _strict_json(part)) for part in parts]
     shown = ",".join(text if kind in _TEXTS else masked(text) for kind, text in texts)
     return f'{masked(_strict_json(rest))[:-1]},"parts":[{shown}]}}'.encode("ascii")
@@ -346,8 +346,8 @@ def _page_part(part: Wire, events: SafeEvents) -> Wire | None:
         return {**part, "errorText": events.page(failed)[-1]["errorText"]}
     if kind in (*_TEXTS, "step-start"):
         return part
-    made = events.page(part)  # all other parts have the fields of their event
-    return part if made and made[0]["type"] == kind else None
+    page_events = events.page(part)  # all other parts have the fields of their event
+    return part if page_events and page_events[0]["type"] == kind else None
 
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode

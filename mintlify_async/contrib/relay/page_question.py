@@ -372,16 +372,16 @@ def read_part(part: object) -> Wire | None:
     fields = _FIELDS.get(kind)
     if fields is None:
         return None
-    passed: Wire = {"type": kind}
+    checked_part: Wire = {"type": kind}
     for name, needed in fields.items():
         value = part.get(name)
         if isinstance(value, str):
             if name in _NAMES and not is_name(value):
                 raise RelayRefusal(400, f"A {kind} part's {name} is too long.")
             # Half a character must not end the chat. For U+FFFD in its place it would take 1 µs each.
-            passed[name] = value.encode("utf-8", "replace").decode()
+            checked_part[name] = value.encode("utf-8", "replace").decode()
         elif needed or value is not None:
             raise RelayRefusal(400, f"A {kind} part's {name} must be a string.")
-    if kind in _ADDRESSES and not _ADDRESSES[kind](passed["url"]):
+    if kind in _ADDRESSES and not _ADDRESSES[kind](checked_part["url"]):
         raise RelayRefusal(400, f"A {kind} part's url must be a web address{_OR_DATA[kind]}.")
-    return passed
+    return checked_part

@@ -250,8 +250,8 @@ class RunningAnswer:
             elif not isinstance(event, ErrorEvent):  # the reply raises it
                 self._finished = self._finished or isinstance(event, Finish)
                 chat.learn(reply.thread)
-                for made in chat.frames(event.to_wire(), reply.thread):
-                    writing.append(made)
+                for event_frame in chat.frames(event.to_wire(), reply.thread):
+                    writing.append(event_frame)
             if writing.size > turn_end:
                 await asyncio.sleep(0)
                 await writing.room()
@@ -264,8 +264,8 @@ class RunningAnswer:
         """Write the web page's missing events, and return the answer's outcome."""
         reply = self._reply
         if reply is not None and self.log.size:
-            for made in self._chat.ending(reply.thread):
-                self.log.append(made)
+            for event_frame in self._chat.ending(reply.thread):
+                self.log.append(event_frame)
         if self.stopped and not self._finished:
             self.log.append(STOPPED if self.stopped == "left" else INTERRUPTED)
             return self.stopped
