@@ -46,7 +46,7 @@ class Worker:
                 job = await wait
                 print(f"{name}: {job.status} {job.pr_link or 'without a pull request'}", flush=True)
             except asyncio.CancelledError:
-                print(f"{name}: goes on at the service: {handle.ref}", flush=True)
+                print(f"{name}: keeps running at the service: {handle.ref}", flush=True)
             except MintlifyError as error:
                 print(f"{name}: {handle.ref}: {type(error).__name__}: {error}", flush=True)
             self.waits.discard(wait)

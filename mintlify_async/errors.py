@@ -503,7 +503,7 @@ class JobTimeoutError(MintlifyError, TimeoutError):
         self, ref: JobReference, job: JobRecord | None, waited: float, certain_in: float | None = None
     ) -> None:
         seen = "never seen" if job is None else printable(job.status)
-        ending = "" if job is None else "; it goes on at the service"
+        ending = "" if job is None else "; it keeps running at the service"
         if certain_in is not None:
             ending = (
                 f", which may be the status before the follow-up; it is certain in {certain_in:.0f} s: "

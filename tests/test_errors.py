@@ -119,7 +119,7 @@ def test_every_error_is_in_the_tree_and_exported():
 def test_a_timeout_of_a_job_names_it_and_says_that_it_goes_on():
     """The reference is there to wait again."""
     error = JobTimeoutError(JobRef("p", "job_1"), Job(id="job_1", status="active"), 12.34)
-    assert str(error) == "job job_1: active after 12.3 s; it goes on at the service"
+    assert str(error) == "job job_1: active after 12.3 s; it keeps running at the service"
     assert error.ref == JobRef("p", "job_1")
 
 

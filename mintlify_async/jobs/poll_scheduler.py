@@ -311,4 +311,6 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 def _closed() -> StateError:
-    return StateError("the session was closed; the job goes on at the service: wait again with a new session")
+    return StateError(
+        "the session was closed; the job keeps running at the service: wait again with a new session"
+    )

@@ -52,7 +52,9 @@ def lines_in(out):
 
 def jobs_in(said):
     """Return the ids of the jobs whose references were printed."""
-    return [JobRef.parse(line.rpartition(" ")[2]).id for line in said if "goes on at the service: " in line]
+    return [
+        JobRef.parse(line.rpartition(" ")[2]).id for line in said if "keeps running at the service: " in line
+    ]
 
 
 async def until(true):

@@ -213,7 +213,7 @@ async def test_failed_raises_unless_asked_not_to():
 async def test_a_timeout_bounds_the_whole_wait():
     """The error carries the reference and the last record, and says that the job goes on."""
     agent = FakeAgent(in_turn("active"))
-    with pytest.raises(JobTimeoutError, match="goes on at the service") as caught:
+    with pytest.raises(JobTimeoutError, match="keeps running at the service") as caught:
         await agent.job().wait(timeout=100)
     error = caught.value
     assert isinstance(error, TimeoutError)

@@ -304,7 +304,7 @@ class RunningAnswers:
 
 
 def _goes_alone(answer: RunningAnswer, error: StateError) -> None:
-    log.warning("an answer goes to its reader alone: %s", error)
+    log.warning("the stream store cannot be used, so an answer cannot be resumed: %s", error)
     answer.resumable = False
 
 

@@ -359,13 +359,13 @@ async def test_an_answer_that_breaks_off(setup, redis, how):
 @streams
 async def test_nobody_reads(setup, redis):
     """After the grace the answer is stopped; one that is read again in time goes on."""
-    async with table(setup, redis, grace=0.6) as here:
+    async with table(setup, redis, grace=1.5) as here:  # other workers notice a reader within a second
         here.service.script.ask(events=ENDLESS)
         async with here.page.request(here.body()) as response:
             await read_until(response)
         async with here.far.stream() as response:
             await read_until(response)
-            await asyncio.sleep(1)
+            await asyncio.sleep(2)
             assert here.service.answering == 1
         await here.desk.all_closed()
         assert here.service.requests[0].client_left
