@@ -58,14 +58,14 @@ class Shop:
         await self.page.get_by_role("button", name=name, exact=True).click()
 
     async def status(self, status: str) -> None:
-        await self.page.locator(f"main[data-status={status}]").wait_for(timeout=15_000)
+        await self.page.locator(f"main[data-status={status}]").wait_for(timeout=60_000)
 
     async def shows(self, text: str) -> None:
-        await self.page.get_by_text(text, exact=True).first.wait_for(timeout=15_000)
+        await self.page.get_by_text(text, exact=True).first.wait_for(timeout=60_000)
 
     async def drafts(self, text: str) -> None:
         """Wait until the box for a question contains *text*."""
-        await expect(self.page.get_by_label("Your question")).to_have_value(text, timeout=15_000)
+        await expect(self.page.get_by_label("Your question")).to_have_value(text, timeout=60_000)
 
     async def answers(self) -> list[str]:
         return await self.page.locator(".assistant .text").all_inner_texts()
