@@ -280,7 +280,7 @@ async def test_a_command_in_the_background_is_not_stopped(service):
 @pytest.mark.real
 async def test_the_result_of_a_wait_is_printed_once(service):
     """On a terminal that shows both streams; its reference and states stand above it."""
-    service.life = JobLife(seconds=0.2)
+    service.life = JobLife(seconds=3)
     command = ("-m", "mintlify_async", "job", "create", "Fix", "--wait")
     async with on_terminal(*command, env=environment(service), width=120) as screen:
         assert await screen.ended() == 0
