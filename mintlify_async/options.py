@@ -190,7 +190,7 @@ def session_keys(
         return _checked(variable, partial(Key, kind, source, assumptions, hint=hint))
 
     admin_key = key("admin", admin)
-    if admin_key.given and sys.platform == "emscripten":  # interface 5: the admin key stays on a server
+    if admin_key.given and sys.platform == "emscripten":  # the service says: keep it on a server
         raise ConfigurationError("admin_key must not be used in a browser", field="admin_key")
     return admin_key, key("assistant", assistant)
 

@@ -268,7 +268,7 @@ class MintlifySession:
                 try:
                     on_created(handle)
                 except BaseException:
-                    log.warning("on_created failed; the job was created, and goes on: %s", handle.ref)
+                    log.warning("on_created failed; the job was created and keeps running: %s", handle.ref)
                     raise
             waiting = handle_over(handle, agent.owned_by(self))
             return await wait_for_own(waiting, timeout, check=check, until=until, on_change=on_change)
@@ -502,7 +502,7 @@ class MintlifySession:
 
     @property
     def base_url(self) -> str:
-        """The service's address."""
+        """The URL of the service."""
         return self._shared.transport.base_url
 
     async def __aenter__(self) -> Self:

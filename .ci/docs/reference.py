@@ -104,7 +104,7 @@ class Writer:
         parameters = [one for one in _parameters(cls) if one.name not in known] if made_here else []
         parts = [code(signature(name, parameters, cls.__module__))] if made_here else []
         parts += [self.text(docs), self._base(cls), self._use(cls), self._wire_type(cls)]
-        if parameters:
+        if any(one.name in docs.arguments for one in parameters):
             parts.append(self._arguments(parameters, docs, cls.__module__))
         parts += [self._raises(docs), self._attributes(cls, docs, shown=bool(parameters))]
         for method_name, method in _methods(cls, self._documented_base(cls)):
@@ -120,9 +120,7 @@ class Writer:
     def _base(self, cls: type) -> str:
         base = self._documented_base(cls)
         link = self._code(f"`{base.__name__}`") if base is not None else ""
-        return (
-            f"It derives from {link}, and has the attributes and methods listed there, too." if link else ""
-        )
+        return f"It has the attributes and methods of {link}." if link else ""
 
     def _wire_type(self, cls: type) -> str:
         kind = vars(cls).get("type")
@@ -192,6 +190,7 @@ class Writer:
         rows = [
             (f"`{name}`", type_cell(hints.get(name) or source.get(name, ""), cls.__module__), self.cell(text))
             for name, text in meanings.items()
+            if f"{cls.__name__}.{name}" not in TABLES["hidden_fields"]
         ]
         return table(("Attribute", "Type", "Meaning"), rows) if rows else ""
 
@@ -205,7 +204,6 @@ class Writer:
 
     def prose(self, text: str) -> str:
         """Return a docstring's text as Markdown. Roles become links, literal blocks become code."""
-        text = re.sub(r"\s*\(interface [\d., and]+\)", "", text)
         text = re.sub(r"\bVersions? (?=[5-7]\b)", "AI SDK ", text)  # the stream module says it once
         pieces = re.split(r"(?m)((?:^::|^Examples?::?|(?<=\S:):)$\n+(?:^(?:[ >].*)?\n)*(?:^[ >].*)?)", text)
         parts: list[str] = []

@@ -213,6 +213,6 @@ def ended(answer: Answer | None) -> StateError:
     """Return the error for reading a reply that has ended; *answer* is its whole answer, if it has one."""
     if answer is None:
         return StateError(
-            "this reply has ended without a whole answer: it failed, or was closed early; ask again"
+            "this reply has ended without a complete answer: it failed, or was closed early; ask again"
         )
     return StateError("this reply has ended, and is read only once: use `reply.answer`, or ask again")

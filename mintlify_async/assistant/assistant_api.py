@@ -26,7 +26,7 @@ class AssistantAPI:
     Args:
         http: Sends the question.
         defaults: The defaults of a question.
-        site: The documentation's address, or None. Links in answers start with it.
+        site: The URL of the documentation, or None. Links in answers start with it.
         check_open: Raises when the session is closed. A bound method of the session keeps it alive
             for as long as the question may still be sent.
     """

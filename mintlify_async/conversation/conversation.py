@@ -216,7 +216,7 @@ class Conversation:
                 await transcript.read()
                 remaining_contents = transcript.contents.without_last_turn()
             if remaining_contents is None:
-                raise StateError("there is no turn to take back")
+                raise StateError("there is no turn to undo")
             removed_messages = transcript.contents.messages[len(remaining_contents.messages) :]
             await transcript.save(evolve(remaining_contents, thread=self.thread if keep_thread else None))
         return [message for message in removed_messages if message.role == "user"]

@@ -252,7 +252,7 @@ class Transcript:
         """Return the contents. If the store may have more than was read, raise StateError."""
         if self.contents.complete:
             return self.contents
-        raise StateError("this conversation was not read whole from its store: `await chat.load()` first")
+        raise StateError("only the newest messages are loaded: call `await chat.load()` first")
 
     def before(self, turn_question: TurnQuestion) -> Contents:
         """Return the contents that *turn_question* follows.

@@ -67,7 +67,7 @@ class TurnLock:
             self.check_free()
         elif self._is_taken() and self._task is not None and self._task() is task:
             raise StateError(
-                "this task has begun a turn of this conversation and would wait for itself; "
+                "this task has started a turn of this conversation and would wait for itself; "
                 "read that reply to its end or close it first"
             )
         with logged_if_slow("a question waits for another turn of its conversation to end"):

@@ -81,7 +81,7 @@ class Dispatcher:
         budget: The retries that the session may still make.
         quota: The session's own count of the service's limits, or None.
         observer: Follows operations, or None.
-        base_url: The service's address.
+        base_url: The URL of the service.
     """
 
     assumptions: Assumptions
@@ -337,7 +337,7 @@ class _Attempts:
         try:
             await quota.block(self.call.operation, _scope_of(self.call, self.key), wait)
         except Exception as error:  # the refusal itself says more
-            log.warning("a refusal of the service could not be noted for other calls: %s", error)
+            log.warning("a refusal of the service could not be recorded for other calls: %s", error)
 
     def _pause(self, error: SendError) -> float | None:
         """Return the seconds until the next attempt, or None when none may follow."""

@@ -72,10 +72,6 @@ class RetryPolicy:
 
     Raises:
         ConfigurationError: *attempts* or *budget* is below 1, or a time is negative.
-
-    Example:
-        >>> RetryPolicy(attempts=1).delay(Failure(kind="get", outcome="refused"), 1, 0.5) is None
-        True
     """
 
     attempts: int = field(default=3, validator=is_number(1, whole=True))

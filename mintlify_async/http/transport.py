@@ -254,7 +254,9 @@ class Transport:
             cause = None if failure is sending.failure else summarize(error)
         except asyncio.CancelledError:
             if call.is_agent_post and sending.sent_at is not None:
-                log.warning("%s was cancelled after it was sent; it may have been done", call.operation)
+                log.warning(
+                    "%s was cancelled after it was sent; the service may have accepted it", call.operation
+                )
             if body is not None:
                 body.abort()
             raise

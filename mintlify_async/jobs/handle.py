@@ -370,7 +370,7 @@ async def wait_for_own(handle: JobHandle, timeout: float | None, **rules: Any) -
         return await handle.wait(timeout, **rules)
     except asyncio.CancelledError:
         log.warning(
-            "run_job was cancelled while it waited; the job goes on: session.job(%r)", str(handle.ref)
+            "run_job was cancelled while it waited; the job keeps running: session.job(%r)", str(handle.ref)
         )
         raise
 

@@ -30,7 +30,7 @@ class Steps(AsyncOnly, Generic[T]):
         if self._ended:
             raise StopAsyncIteration
         if self._stepping:
-            raise StateError("another task is already in a step of this iterator; one consumer at a time")
+            raise StateError("another task is already reading this iterator; read it in one task")
         self._stepping = True
         try:
             return await self._step()

@@ -160,4 +160,4 @@ class Key:
         return f"<{self._kind} key ****>" if self.given else f"<no {self._kind} key>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a key cannot be pickled; give it to the session on the other side")
+        raise TypeError("a key cannot be pickled; give it to the session in the other process")

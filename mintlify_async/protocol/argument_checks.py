@@ -78,7 +78,7 @@ def _odd_identifier(value: object, name: str) -> str:
 
 
 def check_prompt(prompt: object) -> str:
-    """Return *prompt* when it is a string of at least one character (interface 2.2)."""
+    """Return *prompt* when it is a string of at least one character."""
     if not isinstance(prompt, str):
         raise ConfigurationError(f"prompt must be a string; got {type(prompt).__name__}", field="prompt")
     if not prompt:
@@ -164,7 +164,7 @@ def check_thread(value: object) -> Thread | None:
 
 
 def check_fp(fp: object) -> str:
-    """Return *fp* when it names a user (interface 2.3)."""
+    """Return *fp* when it names a user."""
     if isinstance(fp, str) and fp:
         return require_whole(fp, "fp")
     raise ConfigurationError(
@@ -182,7 +182,7 @@ def check_page_size(value: object) -> float:
 
 
 def check_current_path(value: object) -> str:
-    """Return *value* when it is a page's path that is short enough (interface 2.3)."""
+    """Return *value* when it is a page's path that is short enough."""
     if not isinstance(value, str):
         raise ConfigurationError(
             f"current_path must be a string; got {type(value).__name__}", field="current_path"
@@ -245,7 +245,7 @@ def _split_url(value: str) -> tuple[str, SplitResult]:
     """Return *value* and its parts when it is written as a URL."""
     if not value.strip():
         raise _wrong_url(
-            "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own address"
+            "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own URL"
         )
     if slip := copying_slip(value):
         raise _wrong_url(slip)

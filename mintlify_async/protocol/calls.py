@@ -53,7 +53,7 @@ __all__ = [
 Operation = Literal["create_job", "get_job", "send_message", "ask"]
 KeyKind = Literal["admin", "assistant"]
 
-DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # interface 2.3
+DEFAULT_RETRIEVAL_PAGE_SIZE = 5  # the default of the service
 
 
 class RequestOptions(TypedDict, total=False):
@@ -227,7 +227,7 @@ def create_job_call(
     project_id: str | None = None,
     **options: Unpack[RequestOptions],
 ) -> Call:
-    """Return the call of interface 4.1.
+    """Return the call that creates a job.
 
     Raises:
         ConfigurationError: An argument is invalid, or there is no project.
@@ -248,7 +248,7 @@ def send_message_call(
     prompt: str,
     **options: Unpack[RequestOptions],
 ) -> Call:
-    """Return the call of interface 4.2.
+    """Return the call that sends a follow-up.
 
     Raises:
         ConfigurationError: An argument is invalid.
@@ -266,7 +266,7 @@ def send_message_call(
 
 
 def get_job_call(defaults: CallDefaults, project_id: str, job_id: str) -> Call:
-    """Return the polling call (interface 4.4 names it without its path)."""
+    """Return the polling call, whose path the service does not document."""
     route = defaults.assumptions.get_job_path
     return Call(
         operation="get_job",
@@ -299,7 +299,7 @@ def _with_prompt(call: Call, defaults: CallDefaults, prompt: str, options: Reque
 
 
 def ask_call(defaults: CallDefaults, question: Question, options: AskOptions) -> Call:
-    """Return the call of interface 4.3; optional fields that are None are left out.
+    """Return the call that asks a question. Optional fields that are None are left out.
 
     Raises:
         ConfigurationError: An argument is invalid, or there is no domain.

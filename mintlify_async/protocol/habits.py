@@ -23,7 +23,7 @@ ARGUMENTS: Final = {
     "admin_key": _CUSTOMER,
     "assistant_key": _CUSTOMER,
     "max_retries": "retry=RetryPolicy(attempts=3) is an argument of the session and of with_options()",
-    "stream": "ask() always streams: read it with `async for`, or await it for the whole answer",
+    "stream": "ask() always streams: read it with `async for`, or await it for the complete answer",
     "timeout": "timeouts=Timeouts(request=30) limits each call; timeout= is an argument of the calls",
     "idempotency_key": "dedupe_key= names a creation in the session's ledger (ledger=SQLiteStore(…))",
     "thread_id": "thread=answer.thread continues a thread; Thread(id, key) makes one from stored values",

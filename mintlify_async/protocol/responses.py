@@ -121,7 +121,7 @@ def _words(value: Any) -> str:
 _HINTS = {
     401: "the key is wrong or has expired; make a new one on the API keys page of the dashboard",
     402: "the credits are used up; see the dashboard",
-    403: "the key lacks the scope for this, or this address is not on its allow-list",
+    403: "the key lacks the scope for this, or this IP address is not on its allow-list",
     429: "a limit of the service is used up",
 }
 
@@ -169,6 +169,6 @@ def _not_found_hint(call: Call) -> str:
     if call.operation == "create_job":
         return "no such project: check project_id="
     hint = "no such job in this project: check the job's id and project_id="
-    if call.operation == "get_job":  # interface 4.4
+    if call.operation == "get_job":
         hint += "; this path is assumed, and Assumptions(get_job_path=…) changes it"
     return hint

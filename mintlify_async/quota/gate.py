@@ -114,7 +114,7 @@ class Gate:
             wait, limit, reason = result.blocked, None, "the service asked for a pause"
         else:
             waits = [usage.opens_in for usage in result.usage]
-            wait, limit, reason = max(waits), self.names[waits.index(max(waits))], "no slot is free"
+            wait, limit, reason = max(waits), self.names[waits.index(max(waits))], "every slot is used"
         return QuotaExceededError(
             f"quota {limit or 'of the service'}: {reason}; the next slot is in {wait:.1f} s; "
             "nothing was sent",

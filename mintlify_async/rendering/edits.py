@@ -103,7 +103,7 @@ class Edits:
             StateError: Another task is waiting for the next edit, or the task that iterated has ended.
         """
         if self._stepping:
-            raise StateError("these edits are already being read by another task; read them in one")
+            raise StateError("these edits are already being read by another task; read them in one task")
         self._stepping = True
         try:
             if self._task is None and not self._reading.over:
@@ -131,7 +131,9 @@ class Edits:
             # A traceback may keep this iterator alive after its task.
 
             def consumer_ended(ended: asyncio.Task[Any]) -> None:
-                task_ended = StateError("the task that read these edits has ended, and the reading with it")
+                task_ended = StateError(
+                    "the task that read these edits has ended; read all edits in one task"
+                )
                 reading.stop(task_ended, task if ended.cancelled() else None)
 
             consumer.add_done_callback(consumer_ended)
@@ -229,7 +231,7 @@ class _Reading:
         except Exception as error:
             self._end(error)
         except BaseException:
-            self._end(StateError("the reading of these edits was cancelled"))
+            self._end(StateError("the task that read these edits was cancelled"))
             raise
         else:
             self.complete = self.answer.complete

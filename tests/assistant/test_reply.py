@@ -438,7 +438,7 @@ async def test_a_reply_has_its_answer_when_it_has_ended(service, session):
     with pytest.raises(AssistantError):
         await reply
     for read_again in (lambda: reply.answer, lambda: aiter(reply), lambda: aiter(reply.text_stream)):
-        with pytest.raises(StateError, match="without a whole answer") as caught:
+        with pytest.raises(StateError, match="without a complete answer") as caught:
             read_again()
         assert "await" not in str(caught.value)  # it would fail, too
         assert "reply.answer" not in str(caught.value)

@@ -204,7 +204,7 @@ async def test_a_refusal_that_cannot_be_noted_is_still_the_refusal(
     async with service.session(quota=Quota(store=AwayStore())) as session:
         with pytest.raises(RateLimitError):
             await session.create_job("Fix it")
-    assert "could not be noted" in caplog.text
+    assert "could not be recorded" in caplog.text
 
 
 async def test_questions_count_for_key_and_domain(service: LocalService):

@@ -350,7 +350,7 @@ async def test_a_hook_that_fails_after_a_creation_does_not_lose_the_job(service,
     async with service.session() as session:
         with pytest.raises(OSError, match="mine"):
             await session.run_job("x", on_created=fail)
-    assert "the job was created, and goes on: mintlify-job:" in caplog.text
+    assert "the job was created and keeps running: mintlify-job:" in caplog.text
 
 
 async def test_a_poll_that_finds_nothing_says_that_its_path_is_assumed(service):

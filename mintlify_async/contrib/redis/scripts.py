@@ -91,8 +91,8 @@ class ClientSlots:
             return True
         if type(self.pool) is not ConnectionPool:
             raise ConfigurationError(
-                f"client: the connections of a {type(self.pool).__name__} belong to the event loop that used "
-                "it first; make a client and a store for each loop, or use a ConnectionPool",
+                f"client: this Redis client has a {type(self.pool).__name__}, and another event loop used it "
+                "first; create one client and one store for each event loop, or use a ConnectionPool",
                 field="client",
             )
         return False

@@ -101,10 +101,10 @@ class Relay:
             answer. Its errors are logged and do not reach the web page.
         max_body_bytes: The size of a request, in bytes. ``useChat`` sends the full history each time,
             with tool results.
-        max_characters: The length of the texts, addresses and names of all messages of a conversation, files
-            aside.
+        max_characters: The length of the texts, URLs and names of all messages of a conversation, without
+            files.
         max_messages: The number of messages that a page may send, or that are sent of a stored conversation.
-        max_file_characters: The length of the addresses of all files of a conversation; a ``data:`` URL holds
+        max_file_characters: The length of the URLs of all files of a conversation. A ``data:`` URL contains
             the file.
         max_concurrent: How many answers may run at the same time in this process. For the next request, the
             relay ends an answer without a reader. If there is none, the request gets 503. One IP address may
