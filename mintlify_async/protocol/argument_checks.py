@@ -244,9 +244,7 @@ def check_base_url(value: str, *, allow_insecure_http: bool) -> str:
 def _split_url(value: str) -> tuple[str, SplitResult]:
     """Return *value* and its parts when it is written as a URL."""
     if not value.strip():
-        raise _wrong_url(
-            "is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own URL"
-        )
+        raise _wrong_url("is blank: leave base_url out and MINTLIFY_BASE_URL unset for the service's own URL")
     if slip := copying_slip(value):
         raise _wrong_url(slip)
     if not value.isprintable() or not value.isascii() or " " in value:
