@@ -75,7 +75,7 @@ def create_app(
     **more: Any,
 ) -> FastAPI:
     """Return the app. *env* has the settings that README.md lists; *more* is for the relay."""
-    secret, chats, site = env.get("RELAY_SECRET"), env.get("CHATS", "chats.sqlite"), env.get("DOCS_SITE", "")
+    secret, site = env.get("RELAY_SECRET"), env.get("MINTLIFY_SITE", "")
     if not secret:
         raise SystemExit("RELAY_SECRET is missing: export RELAY_SECRET=$(openssl rand -hex 32), and keep it")
     if not (page / "index.html").exists():
@@ -102,8 +102,9 @@ def create_app(
         browser = cookie.partition(".")[0]
         return browser if hmac.compare_digest(cookie.encode(), signed(browser).encode()) else ""
 
+    store = SQLiteStore(env.get("CHATS", "chats.sqlite"))
     options: dict[str, Any] = {"streams": MemoryStreamStore(), "rate": per_address(QUESTIONS), **more}
-    relay = Relay(session, secrets=[secret], user=user, store=SQLiteStore(chats), **options)
+    relay = Relay(session, secrets=[secret], user=user, store=store, **options)
     app = FastAPI(lifespan=lifespan, openapi_url=None)
     app.include_router(relay.router())
 

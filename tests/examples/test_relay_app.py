@@ -82,7 +82,7 @@ async def test_an_address_asks_twenty_questions_a_minute(page_folder, monkeypatc
     env = {
         "RELAY_SECRET": SECRET,
         "CHATS": str(page_folder / "chats.sqlite"),
-        "DOCS_SITE": "https://docs.example/x",
+        "MINTLIFY_SITE": "https://docs.example/x",
     }
     async with LocalService() as service:
         app = create_app(service.session(), env, page_folder)

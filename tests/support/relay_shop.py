@@ -107,7 +107,7 @@ async def shop(release: str, **settings: Any) -> AsyncIterator[Shop]:
     with tempfile.TemporaryDirectory() as folder:
         async with browser() as started, LocalService() as service:  # the browser first, because it may skip
             dist = built(release)
-            env = {"RELAY_SECRET": SECRET, "DOCS_SITE": f"{SITE}/", "CHATS": f"{folder}/chats.sqlite"}
+            env = {"RELAY_SECRET": SECRET, "MINTLIFY_SITE": f"{SITE}/", "CHATS": f"{folder}/chats.sqlite"}
             settings = {"streams": MemoryStreamStore(grace=GRACE), **settings}
             app = create_app(service.session(), env, dist, **settings)
             traffic = Traffic(app)
