@@ -174,9 +174,9 @@ class MintlifySession:
             prompt: The instruction, at least 1 character.
             project_id: A project other than the session's.
             dedupe_key: A name for this job in the session's ledger. No process that shares the
-                ledger creates a second job with this name. While another call is creating the job, this one
-                waits, for as long as that request may take and 5 s more.
-            timeout: Limits the whole call, in seconds; ``timeouts.request`` (60) by default.
+                ledger creates a second job with this name. If another call is creating the job, this call
+                waits for its result.
+            timeout: Limits the complete call, in seconds; ``timeouts.request`` (60) by default.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
@@ -245,8 +245,8 @@ class MintlifySession:
             until: ``"pr"`` also waits for the pull request of a completed job.
             on_created: A plain function, called with the handle before the wait, so that no paid job is lost.
             on_change: Called with each new record of the job.
-            project_id: As for :meth:`create_job`, like the three after it.
-            dedupe_key: A name for this creation in the session's ledger.
+            project_id: A project other than the session's.
+            dedupe_key: A name for this job in the session's ledger, as in :meth:`create_job`.
             headers: Additional headers.
             extra_body: Additional fields of the body.
 
@@ -291,8 +291,8 @@ class MintlifySession:
     ) -> Reply:
         """Ask the assistant.
 
-        The question is sent when the reply is first entered, iterated or awaited; awaited, it gives
-        the whole :class:`~mintlify_async.assistant.answer.Answer`.
+        The question is sent when the reply is first entered, iterated or awaited. Awaiting the reply returns
+        the complete :class:`~mintlify_async.assistant.answer.Answer`.
 
         Args:
             question: The text of one user message, or all messages of the conversation as strings,
@@ -300,12 +300,13 @@ class MintlifySession:
                 ``{"role": "user", "content": "text"}``.
             thread: The thread to continue: ``reply.thread`` of an earlier answer.
             fp: Identifies the user (default: ``"anonymous"``).
-            retrieval_page_size: Search results used for the answer; the session's by default, None: not sent.
+            retrieval_page_size: The number of search results for the answer. The default is the session's.
+                None leaves the field out.
             filter: Limits the search.
             context: Code or selected text that the assistant should consider.
             current_path: The page that the user is reading, at most 200 characters.
             domain: A site other than the session's.
-            timeout: Limits the whole answer, in seconds; ``timeouts.total`` (no limit) by default.
+            timeout: Limits the complete answer, in seconds; ``timeouts.total`` (no limit) by default.
             headers: Additional headers.
             extra_body: Additional fields of the body. They replace fields of the same name.
 
@@ -353,22 +354,22 @@ class MintlifySession:
         """Return a conversation with the assistant, which keeps its history and thread. No I/O.
 
         The same *store*, *id* and *owner* continue a stored one. It is read when its first reply is
-        entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` begins with a history, and
+        entered, or by ``await chat.load()``. ``chat.begin_with(messages)`` starts with a history, and
         ``session.with_options(domain="…").conversation(…)`` asks about another site.
 
         Args:
             fp: Identifies the user to the service (default: ``"anonymous"``).
             store: Where finished turns are saved. By default, they are not saved.
-            id: The conversation's name in the store; a new one by default.
-            owner: Who owns it in the store; *fp* by default. Another owner cannot load it. With *store* and
-                *id*, it or *fp* is required.
+            id: The conversation's id in the store. By default, it is new.
+            owner: The owner of the conversation in the store; *fp* by default. Another owner cannot load it.
+                With *store* and *id*, *owner* or *fp* is required.
             system: Text, or a message, that goes before every question.
-            commit: Turns enter the history at the answer's ``finish``; with ``"partial"``, answers
-                that broke off after some text do, too.
-            busy: For a turn, ``undo``, ``save`` and ``delete`` while a turn is under way: ``"raise"`` a
-                StateError, or ``"queue"``: wait, and begin with what the store has then.
-            max_messages: The most messages sent with a question, it included, system messages not. A turn
-                reads no more of a stored conversation than it sends.
+            commit: When a turn is saved. ``"finish"``: if its answer is complete. ``"partial"``: also if its
+                answer was interrupted after some text.
+            busy: What happens if a turn is already running. ``"raise"``: a StateError. ``"queue"``: the call
+                waits, and then reads the store again. This is also true for ``undo``, ``save`` and ``delete``.
+            max_messages: Maximum number of messages per question. The question counts, system messages do
+                not. A turn reads only the messages from the store that it sends.
 
         Raises:
             ConfigurationError: An argument is invalid.
@@ -410,7 +411,7 @@ class MintlifySession:
         return await self._agent.http.quota_left(operation, self._options.counted_for(operation))
 
     async def unblock(self, operation: Literal["create_job", "send_message", "ask"]) -> None:
-        """End the pause that a 429 of the service began for *operation*.
+        """End the pause that a 429 of the service started for *operation*.
 
         Waiting calls of this process ask again immediately. Those of other processes with the same store
         ask within 30 s. Without a quota, nothing happens.
@@ -425,7 +426,7 @@ class MintlifySession:
     def check(self, *uses: Literal["agent", "assistant"]) -> None:
         """Raise an error that lists every setting that is missing for *uses*. Nothing is sent.
 
-        Call it when your program starts. A key that a function returns counts as there.
+        Call it when your program starts. A key that comes from a function counts as set.
 
         Args:
             uses: ``"agent"`` for jobs, ``"assistant"`` for questions. Both by default.
